@@ -1,0 +1,1 @@
+"""Value types that everything else shares: frozen, slotted, keyword-only, standard library only."""

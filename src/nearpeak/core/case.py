@@ -1,0 +1,51 @@
+"""A test case: one operator with its axes, number formats and attributes, identified by a digest."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from nearpeak.canon import digest
+
+SCHEMA_VERSION = 1
+# 1: op, phase, axes, dtypes, attributes; defaults written out.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is computed; where it came from and how often it runs stay outside."""
+
+    op: str
+    """Operator: the file stem."""
+    phase: str
+    """`forward` or `backward` of the operator."""
+    axes: tuple[tuple[str, int], ...]
+    """Extents by name, in the order of the operator's rule, defaults written out."""
+    dtypes: tuple[tuple[str, str], ...]
+    """Canonical number formats by name."""
+    attributes: tuple[tuple[str, str | bool], ...] = ()
+    """Choices by name."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over everything that the case is.
+
+        >>> Case(op="gemm", phase="forward", axes=(("m", 1),), dtypes=(("dtype", "bf16"),)).digest[:12]
+        '8fcf461eeb58'
+        """
+        return digest({"schema": SCHEMA_VERSION, **self.record()})
+
+    def record(self) -> dict[str, object]:
+        """Return the case as plain data, as stored and as printed in JSON lines."""
+        flat = dict((*self.axes, *self.dtypes, *self.attributes))
+        return {"op": self.op, "phase": self.phase, **flat}
+
+    def label(self) -> str:
+        """Return the case in one short line for people.
+
+        >>> Case(op="gemm", phase="forward", axes=(("m", 8), ("n", 4)), dtypes=(("dtype", "bf16"),)).label()
+        'gemm m=8 n=4 bf16'
+        """
+        dtype = dict(self.dtypes).get("dtype", "")
+        axes = " ".join(f"{name}={extent}" for name, extent in self.axes)
+        attributes = " ".join(f"{k}={v}" for k, v in self.attributes if v not in (False, "", "none"))
+        back = "" if self.phase == "forward" else " backward"
+        return " ".join(part for part in (f"{self.op}{back}", axes, attributes, dtype) if part)

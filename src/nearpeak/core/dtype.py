@@ -1,0 +1,93 @@
+"""Number formats: how many bits they take and on which execution units their products may be formed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nearpeak.registry import unknown_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DType:
+    """One number format, as stored."""
+
+    name: str
+    """Canonical short name."""
+    bits_count: int
+    """Bits per stored element."""
+    kind: str = "float"
+    """`float`, `int`, `bool` or `complex`."""
+    matrix_units: tuple[str, ...] = ()
+    """Units of a target whose products of two such numbers are at least as accurate as the format itself."""
+    split_units: tuple[tuple[str, int], ...] = ()
+    """Narrower units that reach the same accuracy by adding up this many partial products."""
+    faster_units: tuple[str, ...] = ()
+    """Narrower units that frameworks may use by default although they round the inputs (TF32)."""
+    vector_units: tuple[str, ...] = ()
+    """Vector units that element-wise arithmetic on the format may use."""
+
+    def bytes(self, count: int) -> int:
+        """Return the bytes of `count` elements, packed and rounded up to whole bytes.
+
+        >>> DTYPES["bf16"].bytes(3), DTYPES["fp4_e2m1"].bytes(3)
+        (6, 2)
+        """
+        if self.bits_count % 8 == 0:
+            return count * (self.bits_count // 8)
+        return (count * self.bits_count + 7) // 8
+
+
+_ACCURATE_HALF = ("tensor.tf32", "tensor.fp32", "tensor.fp64", "vector.fp32", "vector.fp64")
+_NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURATE_HALF)
+_VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
+
+_ROWS = (
+    DType(name="fp64", bits_count=64, matrix_units=("tensor.fp64", "vector.fp64"), vector_units=("vector.fp64",)),
+    DType(
+        name="fp32",
+        bits_count=32,
+        matrix_units=("tensor.fp32", "tensor.fp64", "vector.fp32", "vector.fp64"),
+        # Three TF32 or six bfloat16 products reach fp32 accuracy (Ootomo and Yokota 2022, arXiv:2203.03341).
+        split_units=(("tensor.tf32", 3), ("tensor.bf16", 6)),
+        faster_units=("tensor.tf32",),
+        vector_units=("vector.fp32",),
+    ),
+    DType(name="bf16", bits_count=16, matrix_units=("tensor.bf16", "vector.bf16", *_ACCURATE_HALF), vector_units=_VECTOR),
+    DType(name="fp16", bits_count=16, matrix_units=("tensor.fp16", "vector.fp16", *_ACCURATE_HALF), vector_units=_VECTOR),
+    DType(name="fp8_e4m3", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    DType(name="fp8_e5m2", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    DType(name="fp4_e2m1", bits_count=4, matrix_units=("tensor.fp4", "tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    DType(name="int64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
+    DType(name="int32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
+    DType(name="int16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
+    DType(name="int8", bits_count=8, kind="int", matrix_units=("tensor.int8", "vector.int8"), vector_units=_VECTOR),
+    DType(name="uint8", bits_count=8, kind="int", matrix_units=("tensor.int8", "vector.int8"), vector_units=_VECTOR),
+    DType(name="int4", bits_count=4, kind="int", matrix_units=("tensor.int4", "tensor.int8"), vector_units=_VECTOR),
+    DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
+    DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),
+    DType(name="complex128", bits_count=128, kind="complex", vector_units=("vector.fp64",)),
+)
+
+DTYPES: Mapping[str, DType] = {row.name: row for row in _ROWS}
+"""All number formats by canonical name."""
+
+_ALIASES = {
+    "float64": "fp64", "double": "fp64", "f64": "fp64", "float32": "fp32", "float": "fp32", "f32": "fp32",
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "fp8": "fp8_e4m3",
+    "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float4_e2m1": "fp4_e2m1", "fp4": "fp4_e2m1",
+    "i64": "int64", "long": "int64", "i32": "int32", "int": "int32", "i8": "int8", "u8": "uint8",
+}  # fmt: skip
+
+
+def dtype_of(name: str) -> DType:
+    """Return the format called `name`, which may be an alias of the frameworks.
+
+    Raises:
+        UnknownNameError: no such format.
+
+    >>> dtype_of("bfloat16").name
+    'bf16'
+    """
+    known = DTYPES.get(_ALIASES.get(name, name))
+    if known is None:
+        raise unknown_name("dtype", str(name), tuple(DTYPES))
+    return known

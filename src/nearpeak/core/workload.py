@@ -1,0 +1,93 @@
+"""A workload: every operator call of a model step in order, with the storages it reads and writes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nearpeak.core.case import Case
+
+PHASES = ("forward", "backward", "optimizer")
+BUFFER_KINDS = ("weight", "input", "kv_cache", "state", "activation", "gradient", "output", "constant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """One storage: what it holds and how large it is."""
+
+    bytes: int
+    """Size of the storage."""
+    kind: str
+    """One of BUFFER_KINDS; `state` is optimizer state, `constant` can be generated and need not be read."""
+    name: str = ""
+    """Parameter or input name, where it has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What a call touches of a storage."""
+
+    buffer: int
+    """Number of the buffer within the workload."""
+    bytes: int
+    """Distinct bytes touched."""
+    start_bytes: int = 0
+    """First byte of the touched span."""
+    stop_bytes: int = 0
+    """One past the last byte of the touched span."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operator call of the step."""
+
+    case: Case | None
+    """What it computes; none when no operator of the catalogue matches."""
+    operator: str
+    """Name under which the source called it, e.g. an ATen overload."""
+    phase: str
+    """One of PHASES."""
+    module: str = ""
+    """Path of the innermost module, `layers.0.attention`."""
+    source: str = ""
+    """File and line that made the call."""
+    reads: tuple[Use, ...] = ()
+    """Storages read."""
+    writes: tuple[Use, ...] = ()
+    """Storages written."""
+    call_count: int = 1
+    """How often it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A captured step of a model, or a hand-written list of cases."""
+
+    name: str
+    """Name for people."""
+    step: str
+    """`forward`, `decode`, `train`, or `sweep` for a list of unrelated cases."""
+    calls: tuple[Call, ...]
+    """All calls in execution order; views and metadata are not calls."""
+    buffers: tuple[Buffer, ...] = ()
+    """All storages; calls name them by position."""
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """Where it came from: file, dimensions' source, inputs, versions."""
+    assumptions: tuple[str, ...] = ()
+    """What capture assumed, in sentences."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Views and metadata that launch no kernel, by name, with counts."""
+
+    def case_counts(self) -> dict[Case, int]:
+        """Return each distinct case with its number of calls, in order of first appearance."""
+        counts: dict[Case, int] = {}
+        for call in self.calls:
+            if call.case is not None:
+                counts[call.case] = counts.get(call.case, 0) + call.call_count
+        return counts
+
+    def uncovered_counts(self) -> dict[str, int]:
+        """Return the names that no operator matches, with their number of calls."""
+        counts: dict[str, int] = {}
+        for call in self.calls:
+            if call.case is None:
+                counts[call.operator] = counts.get(call.operator, 0) + call.call_count
+        return counts

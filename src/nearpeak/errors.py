@@ -1,0 +1,41 @@
+"""Every error that nearpeak raises on purpose, with the exit code that the command line gives it."""
+
+
+class NearpeakError(Exception):
+    """Base of all errors meant for people: one line that says where, what was got and what would be right."""
+
+    exit_code = 1
+
+
+class SpecError(NearpeakError, ValueError):
+    """Malformed or contradictory case, target, unit, option or file."""
+
+    exit_code = 2
+
+
+class UnknownNameError(SpecError, LookupError):
+    """A name that is not registered; the message lists the closest ones."""
+
+
+class NotModelledError(NearpeakError, NotImplementedError):
+    """A well-formed question for which there is no rule or no figure; it is never answered 0, 1.0 or infinity."""
+
+
+class MissingExtraError(NearpeakError, ImportError):
+    """An optional package is absent; the message names the extra that installs it."""
+
+    exit_code = 3
+
+
+class CaptureError(NearpeakError):
+    """A model, file or trace that cannot be turned into a workload."""
+
+
+class MeasureError(NearpeakError):
+    """A measurement that could not be taken."""
+
+    exit_code = 3
+
+
+class ImplausibleError(NearpeakError):
+    """A measurement below its bound: a rule, a target figure or a timer is wrong."""

@@ -1,0 +1,80 @@
+"""The operator catalogue: one file per operator, and the way to make a case and its work."""
+
+import importlib
+from functools import cache
+from pathlib import Path
+
+from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops._operator import (
+    AtenSite,
+    Match,
+    Matcher,
+    Numerics,
+    OnnxSite,
+    Operator,
+    Signature,
+    Value,
+)
+from nearpeak.registry import Registry
+
+__all__ = [
+    "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
+    "aten_matchers", "case", "onnx_matchers", "work_of",
+]  # fmt: skip
+
+
+def _load(name: str) -> Operator:
+    operator: Operator = importlib.import_module(f"nearpeak.ops.{name}").OPERATOR
+    if operator.name != name:
+        raise SpecError(f"ops/{name}.py: its rule is called {operator.name!r}; file and rule must agree")
+    return operator
+
+
+OPS: Registry[Operator] = Registry(
+    kind="op", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.ops"
+)
+"""All operators by name."""
+
+
+def case(op: str, phase: str = "forward", **arguments: Value) -> Case:
+    """Return the case of operator `op` with the given axes, formats and attributes.
+
+    >>> case("gemm", m=4, n=4, k=8, dtype="bf16").label()
+    'gemm batch=1 m=4 n=4 k=8 a_batch=1 b_batch=1 bf16'
+    """
+    return OPS[op].case(phase, **arguments)
+
+
+def work_of(case: Case) -> Work:
+    """Return the least work of `case`.
+
+    >>> work_of(case("gemm", m=4, n=4, k=8, dtype="bf16")).flop
+    {'matrix.bf16': 256}
+    """
+    formats = {name: dtype_of(value) for name, value in case.dtypes}
+    return OPS[case.op].rule(case.phase)(**dict(case.axes), **formats, **dict(case.attributes))
+
+
+@cache
+def aten_matchers() -> dict[str, tuple[str, Matcher]]:
+    """Return operator and matcher by ATen overload; an overload claimed twice is refused."""
+    return _matchers("aten")
+
+
+@cache
+def onnx_matchers() -> dict[str, tuple[str, Matcher]]:
+    """Return operator and matcher by ONNX operator type; a type claimed twice is refused."""
+    return _matchers("onnx")
+
+
+def _matchers(dialect: str) -> dict[str, tuple[str, Matcher]]:
+    found: dict[str, tuple[str, Matcher]] = {}
+    for name in OPS:
+        for overload, matcher in getattr(OPS[name], dialect).items():
+            if overload in found:
+                raise SpecError(f"ops: {overload} is claimed by both {found[overload][0]} and {name}")
+            found[overload] = (name, matcher)
+    return found

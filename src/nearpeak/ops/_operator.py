@@ -1,0 +1,208 @@
+"""What an operator file defines: rules of work, references, how frameworks call it, numerics contract."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.registry import unknown_name
+
+Value = int | str | bool
+Arrays = Mapping[str, Any]
+"""Named NumPy arrays or torch tensors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """How close an implementation must come to the float64 reference."""
+
+    kind: str
+    """`contraction`, `reduction`, `pointwise`, `normalisation` or `exact`."""
+    reduction: str = ""
+    """Axes whose product is the length of the longest sum, e.g. `k`; empty when nothing is summed."""
+    ulp_count: float = 4.0
+    """Permitted error in units of the output's last place, beyond what the sum's length explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtenSite:
+    """One dispatched ATen call: arguments by schema name with defaults written out."""
+
+    name: str
+    """Overload, e.g. `aten.addmm.default`."""
+    args: Mapping[str, Any]
+    """Tensor, list of Tensor, scalar or none, by argument name."""
+    outputs: tuple[Tensor, ...]
+    """Tensors returned, in order; those that are none are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxSite:
+    """One ONNX node with known shapes."""
+
+    name: str
+    """Operator type, e.g. `Conv`."""
+    inputs: tuple[Tensor | None, ...]
+    """Inputs in order; none where an optional one is left out."""
+    outputs: tuple[Tensor, ...]
+    """Outputs in order."""
+    attributes: Mapping[str, Any]
+    """Attributes as Python values."""
+    constants: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Values of small constant inputs by position, flattened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A framework's call, said as a case of the operator."""
+
+    arguments: Mapping[str, Value]
+    """Axes, dtypes and attributes of the rule."""
+    phase: str = "forward"
+    """`forward` or `backward` of the operator."""
+    touched_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Distinct bytes touched of an input (by argument name or ONNX position) where that is less than all."""
+    call_count: int = 1
+    """Kernels of this case that the call stands for."""
+
+
+Matcher = Callable[[Any], "Match | tuple[Match, ...]"]
+"""Takes an AtenSite or OnnxSite; returns the case, or several when the call stands for several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator of the catalogue; every operator file ends with one, called OPERATOR."""
+
+    forward: Callable[..., Work]
+    """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
+    source: str
+    """Paper, standard or derivation of the rule."""
+    numerics: Numerics
+    """Contract against the references."""
+    inputs: Callable[..., dict[str, Tensor]]
+    """Tensors that the operator reads, from the arguments of the rule."""
+    reference: Callable[..., dict[str, Any]]
+    """(arrays, **arguments) → outputs by name, in float64 NumPy."""
+    torch_call: Callable[..., dict[str, Any]]
+    """(tensors, **arguments) → outputs by name, with PyTorch."""
+    backward: Callable[..., Work] | None = None
+    """Rule of work of the gradient; none when it has none."""
+    backward_reference: Callable[..., dict[str, Any]] | None = None
+    """(arrays with `grad_<output>`, **arguments) → `grad_<input>` by name, in float64 NumPy."""
+    aten: Mapping[str, Matcher] = field(default_factory=dict)
+    """ATen overloads that are this operator."""
+    onnx: Mapping[str, Matcher] = field(default_factory=dict)
+    """ONNX operator types that are this operator."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Axes that default to the extent of another axis; their parameters are `int | None = None`."""
+    version: int = 1
+    """Raised when the meaning of a case changes."""
+
+    @property
+    def name(self) -> str:
+        """Name of the operator: that of its rule."""
+        return self.forward.__name__
+
+    @property
+    def summary(self) -> str:
+        """First line of the rule's docstring."""
+        return (inspect.getdoc(self.forward) or "").splitlines()[0]
+
+    @cached_property
+    def signatures(self) -> Mapping[str, "Signature"]:
+        """Signature of each phase."""
+        rules = {"forward": self.forward, "backward": self.backward}
+        return {phase: Signature.of(self.name, rule, self.same) for phase, rule in rules.items() if rule is not None}
+
+    def rule(self, phase: str) -> Callable[..., Work]:
+        """Return the rule of work of `phase`, refused when there is none."""
+        rule = {"forward": self.forward, "backward": self.backward}.get(phase)
+        if rule is None:
+            raise NotModelledError(f"{self.name}: no rule for phase {phase!r}; it has {', '.join(self.signatures)}")
+        return rule
+
+    def case(self, phase: str = "forward", **arguments: Value) -> Case:
+        """Return the case with defaults written out; wrong names and values are refused by name."""
+        self.rule(phase)
+        return self.signatures[phase].case(phase, arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """The parameters of a rule, by role."""
+
+    op: str
+    """Operator name."""
+    axes: tuple[str, ...]
+    """Int parameters."""
+    dtypes: tuple[str, ...]
+    """DType parameters; those after the first default to the first."""
+    attributes: Mapping[str, type]
+    """Str and bool parameters with their type."""
+    defaults: Mapping[str, Value | None]
+    """Defaults; a parameter without one is required."""
+    same: Mapping[str, str]
+    """Axes that default to the extent of another axis."""
+
+    @staticmethod
+    def of(op: str, rule: Callable[..., Work], same: Mapping[str, str]) -> "Signature":
+        """Return the signature of `rule`."""
+        parameters = inspect.signature(rule, eval_str=True).parameters.values()
+        return Signature(
+            op=op,
+            axes=tuple(p.name for p in parameters if p.annotation in (int, int | None)),
+            dtypes=tuple(p.name for p in parameters if p.annotation in (DType, DType | None)),
+            attributes={p.name: p.annotation for p in parameters if p.annotation in (str, bool)},
+            defaults={p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty},
+            same=same,
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Return all parameter names."""
+        return (*self.axes, *self.dtypes, *self.attributes)
+
+    def case(self, phase: str, arguments: Mapping[str, Value]) -> Case:
+        """Return the case that `arguments` state."""
+        for name in arguments:
+            if name not in self.names():
+                raise unknown_axis(self.op, name, self.names())
+        axes = tuple((name, self._extent(name, arguments)) for name in self.axes)
+        dtypes = tuple((name, self._format(name, arguments)) for name in self.dtypes)
+        attributes = tuple((name, self._attribute(name, arguments)) for name in self.attributes)
+        return Case(op=self.op, phase=phase, axes=axes, dtypes=dtypes, attributes=attributes)
+
+    def _extent(self, name: str, arguments: Mapping[str, Value]) -> int:
+        value = arguments.get(name, self.defaults.get(name))
+        if value is None and name in self.same:
+            return self._extent(self.same[name], arguments)
+        if value is None:
+            raise SpecError(f"{self.op}: axis {name!r} is missing; give {name}=EXTENT")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise SpecError(f"{self.op}: {name}={value!r} is not a whole number of at least 0")
+        return value
+
+    def _format(self, name: str, arguments: Mapping[str, Value]) -> str:
+        value = arguments.get(name, self.defaults.get(name)) or arguments.get(self.dtypes[0])
+        if value is None:
+            raise SpecError(f"{self.op}: {name!r} is missing; give {name}=bf16, fp32, …")
+        return dtype_of(value if isinstance(value, str) else str(value)).name
+
+    def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:
+        value = arguments.get(name, self.defaults.get(name))
+        wanted = self.attributes[name]
+        if value is None or type(value) is not wanted:
+            raise SpecError(f"{self.op}: {name}={value!r} is not a {wanted.__name__}")
+        return value
+
+
+def unknown_axis(op: str, name: str, known: tuple[str, ...]) -> SpecError:
+    """Return the error for a parameter that the operator does not have."""
+    near = unknown_name("axis", name, known).args[0].split(";")[1].split("('nearpeak")[0].strip()
+    return SpecError(f"{op}: no axis {name!r}; {near + ' ' if near else ''}it has {', '.join(known)}")

@@ -1,0 +1,68 @@
+"""One registry for every kind of thing that is one file: operators, targets, report formats."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from nearpeak.errors import SpecError, UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """The files of one folder by stem, loaded on first use, plus out-of-tree entries by entry point."""
+
+    def __init__(self, *, kind: str, folder: Path, suffix: str, load: Callable[[str], T], group: str) -> None:
+        """Keep where to look; nothing is read until a name is asked for.
+
+        Args:
+            load: turns the name of a file of `folder` into the thing.
+            group: entry-point group through which other packages add things of this kind.
+        """
+        self.kind, self._load, self._group = kind, load, group
+        self._stems = tuple(sorted(p.stem for p in folder.glob(f"*{suffix}") if not p.stem.startswith("_")))
+        self._loaded: dict[str, T] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names, sorted; a name defined both here and out of tree is refused."""
+        foreign = tuple(entry.name for entry in entry_points(group=self._group))
+        twice = sorted(set(foreign) & set(self._stems))
+        if twice:
+            raise SpecError(f"{self.kind} {twice[0]!r}: defined twice, once by an entry point; rename that one")
+        return tuple(sorted({*self._stems, *foreign}))
+
+    def __getitem__(self, name: str) -> T:
+        """Return the thing called `name`; an unknown name lists the closest ones."""
+        if name not in self._loaded:
+            self._loaded[name] = self._find(name)
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether `name` is registered."""
+        return name in self.names()
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, sorted."""
+        return iter(self.names())
+
+    def _find(self, name: str) -> T:
+        if name in self._stems:
+            return self._load(name)
+        for entry in entry_points(group=self._group):
+            if entry.name == name:
+                thing: T = entry.load()
+                return thing
+        raise unknown_name(self.kind, name, self.names())
+
+
+def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameError:
+    """Return the error for an unregistered `name`, with the closest of the `known` ones.
+
+    >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
+    target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
+    """
+    close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(close)}? " if close else ""
+    return UnknownNameError(f"{kind} {name!r}: not known; {hint}('nearpeak show {kind}s' lists all {len(known)})")

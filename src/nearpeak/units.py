@@ -1,0 +1,84 @@
+"""Text with SI and binary prefixes in, numbers in base units out; and back, for people to read."""
+
+import re
+
+from nearpeak.errors import SpecError
+
+DECIMAL_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+SMALL_FACTORS = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}
+BINARY_FACTORS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_FACTORS: dict[str, float] = {**DECIMAL_FACTORS, **SMALL_FACTORS, **BINARY_FACTORS}
+_BINARY_UNITS = ("B", "B/s")
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) (\S+)")
+
+
+def parse(text: str, unit: str) -> float:
+    """Return the number of `unit` that `text` states, in base units.
+
+    The text is a number, one space and a prefixed unit; decimal and binary prefixes are distinct.
+
+    Raises:
+        SpecError: the text is not a quantity, or its unit is not `unit` with a known prefix.
+
+    >>> parse("4.8 TB/s", "B/s")
+    4800000000000.0
+    >>> parse("64 KiB", "B")
+    65536.0
+    """
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise SpecError(f"quantity: {text!r} is not a number, one space and a unit; e.g. '4.8 T{unit}'")
+    number, prefixed = match.groups()
+    return float(number) * _factor(prefixed, unit, text)
+
+
+def parse_count(text: str, unit: str) -> int:
+    """Return the whole number of `unit` that `text` states.
+
+    >>> parse_count("141 GB", "B")
+    141000000000
+    """
+    value = parse(text, unit)
+    if value != int(value):
+        raise SpecError(f"quantity: {text!r} is not a whole number of {unit}")
+    return int(value)
+
+
+def show(value: float, unit: str) -> str:
+    """Return `value` in base `unit` as text with four significant digits and a decimal prefix.
+
+    >>> show(1.2826e-4, "s")
+    '128.3 µs'
+    >>> show(4.8e12, "B/s")
+    '4.8 TB/s'
+    >>> show(0, "B")
+    '0 B'
+    """
+    if value == 0:
+        return f"0 {unit}"
+    prefixes = {**DECIMAL_FACTORS, "m": 1e-3, "µ": 1e-6, "n": 1e-9} if unit == "s" else dict(DECIMAL_FACTORS)
+    if unit == "s":
+        prefixes = {p: f for p, f in prefixes.items() if f <= 1}
+    fitting = [(f, p) for p, f in prefixes.items() if float(f"{abs(value):.4g}") >= f]
+    factor, prefix = max(fitting) if fitting else min((f, p) for p, f in prefixes.items())
+    return f"{_four_digits(value / factor)} {prefix}{unit}"
+
+
+def _four_digits(number: float) -> str:
+    """Return `number` with four significant digits and no exponent below a million.
+
+    >>> _four_digits(1234.56), _four_digits(0.5)
+    ('1235', '0.5')
+    """
+    text = f"{number:.4g}"
+    return f"{number:.0f}" if "e" in text and abs(number) < 1e6 and abs(number) >= 1 else text
+
+
+def _factor(prefixed: str, unit: str, text: str) -> float:
+    """Return the factor of the prefix in `prefixed`, which must end in exactly `unit`."""
+    prefix = prefixed[: -len(unit)] if prefixed.endswith(unit) else None
+    if prefix is None or prefix not in _FACTORS:
+        raise SpecError(f"quantity: {text!r} is not in {unit}; write e.g. '1.5 G{unit}'")
+    if prefix in BINARY_FACTORS and unit not in _BINARY_UNITS:
+        raise SpecError(f"quantity: {text!r} has a binary prefix on {unit}; use a decimal one")
+    return _FACTORS[prefix]
