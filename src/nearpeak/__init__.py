@@ -1,1 +1,14 @@
-"""nearpeak: how near to the hardware's peak is this work, and what is worth doing next?"""
+"""nearpeak: how near to the hardware's peak is this work, is it getting worse, and what is worth doing next?"""
+
+from nearpeak.api import analyze, bound, capture, case, case_table, target
+from nearpeak.core.analysis import Analysis
+from nearpeak.core.bound import Bound, Policy
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.core.workload import Workload
+from nearpeak.errors import NearpeakError
+
+__all__ = [
+    "Analysis", "Bound", "Case", "NearpeakError", "Policy", "Target", "Workload",
+    "analyze", "bound", "capture", "case", "case_table", "target",
+]  # fmt: skip

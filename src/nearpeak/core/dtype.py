@@ -51,8 +51,12 @@ _ROWS = (
         faster_units=("tensor.tf32",),
         vector_units=("vector.fp32",),
     ),
-    DType(name="bf16", bits_count=16, matrix_units=("tensor.bf16", "vector.bf16", *_ACCURATE_HALF), vector_units=_VECTOR),
-    DType(name="fp16", bits_count=16, matrix_units=("tensor.fp16", "vector.fp16", *_ACCURATE_HALF), vector_units=_VECTOR),
+    DType(
+        name="bf16", bits_count=16, matrix_units=("tensor.bf16", "vector.bf16", *_ACCURATE_HALF), vector_units=_VECTOR
+    ),
+    DType(
+        name="fp16", bits_count=16, matrix_units=("tensor.fp16", "vector.fp16", *_ACCURATE_HALF), vector_units=_VECTOR
+    ),
     DType(name="fp8_e4m3", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
     DType(name="fp8_e5m2", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
     DType(name="fp4_e2m1", bits_count=4, matrix_units=("tensor.fp4", "tensor.fp8", *_NARROW), vector_units=_VECTOR),

@@ -89,7 +89,8 @@ def _from_aten(site: AtenSite) -> Match:
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gemm and MatMul; leading dimensions of a matrix B fold into m."""
     a, b = site.inputs[0], site.inputs[1]
-    assert a is not None and b is not None
+    assert a is not None
+    assert b is not None
     if site.name == "Gemm":
         a = _transposed(a) if site.attributes.get("transA", 0) else a
         b = _transposed(b) if site.attributes.get("transB", 0) else b

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,44 +42,71 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
 
     Args:
         name: a device (`h200_sxm`), a partition or power mode of it (`h200_sxm:1g.18gb`), `cpu`, or the path
-            of a TOML file of your own.
-        edits: what-if changes such as `dram.bandwidth="8 TB/s"`.
+            of a TOML file of your own (`./mine.toml`).
+        edits: what-if changes such as `dram.bandwidth="8 TB/s"`; their order does not matter.
 
     Raises:
-        UnknownNameError: no such target; the closest names are listed.
+        UnknownNameError: no such target, partition or figure; the closest names are listed.
         SpecError: an edit or the file is malformed or contradicts itself.
 
     >>> target_of("h100_sxm").sm_count
     132
+    >>> target_of("h100_sxm:3g.40gb", ['dram.bandwidth="2 TB/s"']).dram.bandwidth_bytes_per_s
+    2000000000000.0
     """
-    return _target_of(name, tuple(edits))
-
-
-@cache
-def _target_of(name: str, edits: tuple[str, ...]) -> Target:
-    stem, _, part = name.partition(":") if not name.endswith(".toml") else (name, "", "")
-    raw = _raw_of(stem)
-    raw = partitioned(raw, stem, part) if part else raw
-    raw = edited(raw, edits)
-    return parse_target("+".join((name if part or not stem.endswith(".toml") else Path(name).stem, *edits)), raw)
+    stem, part = _split(name)
+    own = _own_file(stem)
+    if own is not None:
+        return _derived(own.stem, part, tuple(sorted(edits)), _read(own), own)
+    if stem == CPU:
+        raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (under a minute)")
+    return _shipped(stem, part, tuple(sorted(edits)))
 
 
 def load_target(path: Path) -> Target:
     """Return the target that the TOML file at `path` states."""
-    return parse_target(path.stem, _read(path))
+    return parse_target(path.stem, _read(path), f"target file {path}")
 
 
-def _raw_of(stem: str) -> dict[str, Any]:
-    if stem.endswith(".toml"):
-        return _read(Path(stem))
-    own = user_folder() / "targets" / f"{stem}.toml"
-    if own.exists():
-        return _read(own)
-    if stem == CPU:
-        raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (under a minute)")
+@lru_cache(maxsize=1024)
+def _shipped(stem: str, part: str, edits: tuple[str, ...]) -> Target:
+    """Return a target of this package or an entry point; a user's own files may change and are read anew."""
     if stem not in TARGETS:
         raise unknown_name("target", stem, (*TARGETS.names(), CPU))
-    return dict(TARGETS[stem])
+    return _derived(stem, part, edits, TARGETS[stem], None)
+
+
+def _derived(stem: str, part: str, edits: tuple[str, ...], raw: Mapping[str, Any], path: Path | None) -> Target:
+    """Return the target of a device file; the file is checked as it stands before anything derives from it."""
+    where = f"target {stem}" if path is None else f"target file {path}"
+    whole = parse_target(stem, raw, where)
+    if not part and not edits:
+        return whole
+    derived = partitioned(raw, stem, part) if part else dict(raw)
+    name = "+".join((f"{stem}:{part}" if part else stem, *edits))
+    return parse_target(name, edited(derived, edits), f"target {name}")
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return the device, or the path of a file, and the partition of a target's name.
+
+    >>> _split("h200_sxm:1g.18gb"), _split("./mine.toml"), _split("./mine.toml:15W")
+    (('h200_sxm', '1g.18gb'), ('./mine.toml', ''), ('./mine.toml', '15W'))
+    """
+    if name.endswith(".toml"):
+        return name, ""
+    stem, colon, part = name.rpartition(":") if ".toml:" in name else name.partition(":")
+    if colon and not part:
+        raise SpecError(f"target {name!r}: names no partition after the colon; write {stem!r} for the whole device")
+    return stem, part
+
+
+def _own_file(stem: str) -> Path | None:
+    """Return the path of the user's own file for a target, if it is one."""
+    if stem.endswith(".toml"):
+        return Path(stem)
+    own = user_folder() / "targets" / f"{stem}.toml"
+    return own if own.exists() else None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -87,5 +114,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(f"target file {path}: not found") from None
+    except OSError as error:
+        raise SpecError(f"target file {path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"target file {path}: not TOML: {error}") from None

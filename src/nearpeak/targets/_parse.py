@@ -1,48 +1,37 @@
 """Device file → Target: every entry known, with its unit and its source; every peak stated twice and in agreement."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.target import Link, Memory, Peak, Target
 from nearpeak.errors import SpecError
+from nearpeak.targets._schema import NESTED, PARTITION, REQUIRED, TABLES, TAGS, TOP
 from nearpeak.units import parse, parse_count
 
 AGREEMENT_RATIO = 0.01
 """Largest difference between a peak as printed and multiprocessors × FLOP per clock × clock, over the former."""
 
-_TOP = {
-    "title": str, "vendor": str, "kind": str, "architecture": str, "sm_count": int, "sm_source": str,
-    "clock": dict, "peak": dict, "dram": dict, "l2": dict, "on_chip": dict, "special": dict, "link": dict,
-    "launch": dict, "power": dict, "partition": dict, "measured": bool,
-}  # fmt: skip
-_REQUIRED = ("title", "vendor", "kind", "architecture", "sm_count", "sm_source", "peak", "dram", "l2")
-_TABLES: dict[str, dict[str, str]] = {
-    "clock": {"max": "Hz"},
-    "dram": {"bandwidth": "B/s", "capacity": "B"},
-    "l2": {"bandwidth": "B/s", "capacity": "B"},
-    "on_chip": {"register_file": "B", "shared_memory": "B", "tensor_memory": "B"},
-    "special": {"sm_clock": "OP"},
-    "launch": {"floor": "s"},
-    "power": {"limit": "W"},
-}
-_NESTED: dict[str, dict[str, str]] = {
-    "peak": {"rate": "FLOP/s", "sm_clock": "FLOP", "clock": "Hz"},
-    "link": {"bandwidth": "B/s"},
-}
-_PARTITION = {"sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str, "source": str, "verified": bool}  # fmt: skip
-_TAGS = ("source", "verified")
+_NO_CLOCK = "highest clock of the stated rates; no higher one is documented"
 
 
-def parse_target(name: str, raw: Mapping[str, Any]) -> Target:
+def parse_target(name: str, raw: Mapping[str, Any], where: str = "") -> Target:
     """Return the target that the device file `raw` states.
+
+    Args:
+        name: what the target is called.
+        raw: the file as plain data.
+        where: how errors call the place; `target NAME` when empty.
 
     Raises:
         SpecError: an entry is missing, extra, in the wrong unit, without source, or contradicts another.
     """
-    _check_entries(name, raw)
-    numbers = {table: _quantities(name, table, raw.get(table, {}), units) for table, units in _TABLES.items()}
-    peaks = {unit: _peak(name, unit, row, raw["sm_count"]) for unit, row in raw["peak"].items()}
+    where = where or f"target {name}"
+    _check_entries(where, raw)
+    numbers = {table: _quantities(where, table, raw.get(table, {}), units) for table, units in TABLES.items()}
+    peaks = {unit: _peak(where, unit, row, raw["sm_count"]) for unit, row in raw["peak"].items()}
     clock_hz = numbers["clock"].get("max") or max(peak.clock_hz for peak in peaks.values())
+    _check_partitions(where, raw, clock_hz)
     on_chip = numbers["on_chip"]
     return Target(
         name=name,
@@ -52,13 +41,13 @@ def parse_target(name: str, raw: Mapping[str, Any]) -> Target:
         architecture=raw["architecture"],
         sm_count=raw["sm_count"],
         clock_hz=clock_hz,
-        clock_source=raw.get("clock", {}).get("source", "highest clock of the stated rates; no higher one is documented"),
+        clock_source=raw.get("clock", {}).get("source", _NO_CLOCK),
         peaks=peaks,
         dram=_memory(numbers["dram"], raw["dram"]),
         l2=_memory(numbers["l2"], raw["l2"]),
         on_chip_bytes=int(sum(on_chip.values()) * raw["sm_count"]) if on_chip else None,
         special_per_clock=numbers["special"].get("sm_clock"),
-        links={key: _link(name, key, row) for key, row in raw.get("link", {}).items()},
+        links={key: _link(where, key, row) for key, row in raw.get("link", {}).items()},
         launch_floor_s=numbers["launch"].get("floor"),
         launch_source=raw.get("launch", {}).get("source", ""),
         power_w=numbers["power"].get("limit"),
@@ -68,59 +57,81 @@ def parse_target(name: str, raw: Mapping[str, Any]) -> Target:
     )
 
 
-def _check_entries(name: str, raw: Mapping[str, Any]) -> None:
-    for key in _REQUIRED:
-        if key not in raw:
-            raise SpecError(f"target {name}: entry {key!r} is missing")
-    for key, value in raw.items():
-        if key not in _TOP:
-            raise SpecError(f"target {name}: entry {key!r} is not known; known are {', '.join(_TOP)}")
-        if type(value) is not _TOP[key]:
-            raise SpecError(f"target {name}: {key} is {value!r}; it must be a {_TOP[key].__name__}")
-    if raw["kind"] not in ("gpu", "cpu"):
-        raise SpecError(f"target {name}: kind is {raw['kind']!r}; it must be 'gpu' or 'cpu'")
-    if raw["sm_count"] < 1:
-        raise SpecError(f"target {name}: sm_count is {raw['sm_count']}; it must be at least 1")
-    for part, row in raw.get("partition", {}).items():
-        for key, value in row.items():
-            if key not in _PARTITION or not isinstance(value, _PARTITION[key]):
-                raise SpecError(f"target {name}: partition.{part}.{key} = {value!r} is not known or of the wrong type")
+def positive_quantity(where: str, text: str, unit: str) -> float:
+    """Return the number of `unit` that `text` states, which must be finite and above 0.
 
-
-def _quantities(name: str, table: str, row: Mapping[str, Any], units: Mapping[str, str]) -> dict[str, float]:
-    """Return the numbers of one table; a table with numbers needs a source."""
-    for key in row:
-        if key not in units and key not in _TAGS:
-            raise SpecError(f"target {name}: {table}.{key} is not known; known are {', '.join((*units, *_TAGS))}")
-    if row and not row.get("source"):
-        raise SpecError(f"target {name}: {table} has no source")
-    numbers = {}
-    for key, unit in units.items():
-        if key in row:
-            numbers[key] = _positive(name, f"{table}.{key}", row[key], unit)
-    return numbers
-
-
-def _positive(name: str, key: str, text: str, unit: str) -> float:
+    >>> positive_quantity("target x: dram.bandwidth", "8 TB/s", "B/s")
+    8000000000000.0
+    """
     try:
         value = parse_count(text, "B") if unit == "B" else parse(text, unit)
     except SpecError as error:
-        raise SpecError(f"target {name}: {key}: {error}") from None
-    if value <= 0:
-        raise SpecError(f"target {name}: {key} is {text!r}; it must be above 0")
+        raise SpecError(f"{where}: {error}") from None
+    if not 0 < value < math.inf:
+        raise SpecError(f"{where} is {text!r}; it must be above 0 and finite")
     return value
 
 
-def _peak(name: str, unit: str, row: Mapping[str, Any], sm_count: int) -> Peak:
+def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
+    for key in REQUIRED:
+        if key not in raw:
+            raise SpecError(f"{where}: entry {key!r} is missing")
+    for key, value in raw.items():
+        if key not in TOP:
+            raise SpecError(f"{where}: entry {key!r} is not known; known are {', '.join(TOP)}")
+        if type(value) is not TOP[key]:
+            raise SpecError(f"{where}: {key} is {value!r}; it must be a {TOP[key].__name__}")
+        if value in ("", {}) and key in REQUIRED and key != "l2":
+            raise SpecError(f"{where}: {key} is empty; it must be stated")
+    if raw["kind"] not in ("gpu", "cpu"):
+        raise SpecError(f"{where}: kind is {raw['kind']!r}; it must be 'gpu' or 'cpu'")
+    if raw["sm_count"] < 1:
+        raise SpecError(f"{where}: sm_count is {raw['sm_count']}; it must be at least 1")
+
+
+def _check_partitions(where: str, raw: Mapping[str, Any], clock_hz: float) -> None:
+    """Refuse a partition that is malformed or larger or faster than the whole device."""
+    limits = {"sm_count": raw["sm_count"], "dram_ratio": 1.0, "l2_ratio": 1.0}
+    for part, row in raw.get("partition", {}).items():
+        place = f'{where}: partition."{part}"'
+        _check_keys(place, row, PARTITION)
+        if not row.get("source"):
+            raise SpecError(f"{place} has no source")
+        for key, limit in limits.items():
+            if key in row and not 0 < row[key] <= limit:
+                raise SpecError(f"{place}.{key} is {row[key]}; it must be above 0 and at most {limit}")
+        if "clock" in row and positive_quantity(f"{place}.clock", row["clock"], "Hz") > clock_hz:
+            raise SpecError(f"{place}.clock is {row['clock']!r}, above the device's {clock_hz / 1e9:.4g} GHz")
+        if "power" in row:
+            positive_quantity(f"{place}.power", row["power"], "W")
+
+
+def _check_keys(place: str, row: object, known: Mapping[str, type]) -> None:
+    if not isinstance(row, Mapping):
+        raise SpecError(f"{place} is {row!r}; it must be a table")
+    for key, value in row.items():
+        if key not in known:
+            raise SpecError(f"{place}.{key} is not known; known are {', '.join(known)}")
+        if type(value) is not known[key]:
+            raise SpecError(f"{place}.{key} is {value!r}; it must be a {known[key].__name__}")
+
+
+def _quantities(where: str, table: str, row: Mapping[str, Any], units: Mapping[str, str]) -> dict[str, float]:
+    """Return the numbers of one table; a table with numbers needs a source."""
+    place = f"{where}: {table}"
+    _check_keys(place, row, dict.fromkeys(units, str) | TAGS)
+    if row and not row.get("source"):
+        raise SpecError(f"{place} has no source")
+    return {key: positive_quantity(f"{place}.{key}", row[key], unit) for key, unit in units.items() if key in row}
+
+
+def _peak(where: str, unit: str, row: Mapping[str, Any], sm_count: int) -> Peak:
     """Return one peak, whose two statements must agree."""
-    numbers = _quantities(name, f'peak."{unit}"', row, _NESTED["peak"])
-    for key in _NESTED["peak"]:
-        if key not in numbers:
-            raise SpecError(f'target {name}: peak."{unit}".{key} is missing')
+    numbers = _complete(where, f'peak."{unit}"', row, NESTED["peak"])
     derived = sm_count * numbers["sm_clock"] * numbers["clock"]
     if abs(derived - numbers["rate"]) > AGREEMENT_RATIO * numbers["rate"]:
         raise SpecError(
-            f'target {name}: peak."{unit}": rate is {numbers["rate"]:.4g} FLOP/s, but sm_count × sm_clock × clock '
+            f'{where}: peak."{unit}": rate is {numbers["rate"]:.4g} FLOP/s, but sm_count × sm_clock × clock '
             f"is {derived:.4g}; they must agree within {AGREEMENT_RATIO:.0%}"
         )
     return Peak(
@@ -129,23 +140,28 @@ def _peak(name: str, unit: str, row: Mapping[str, Any], sm_count: int) -> Peak:
     )  # fmt: skip
 
 
+def _complete(where: str, table: str, row: Mapping[str, Any], units: Mapping[str, str]) -> dict[str, float]:
+    """Return the numbers of a table that must state them all."""
+    numbers = _quantities(where, table, row, units)
+    for key in units:
+        if key not in numbers:
+            raise SpecError(f"{where}: {table}.{key} is missing")
+    return numbers
+
+
 def _memory(numbers: Mapping[str, float], row: Mapping[str, Any]) -> Memory:
-    capacity = numbers.get("capacity")
+    capacities = [int(numbers[key]) for key in ("capacity", "die_capacity") if key in numbers]
     return Memory(
-        capacity_bytes=None if capacity is None else int(capacity),
+        capacity_bytes=sum(capacities) if capacities else None,
         bandwidth_bytes_per_s=numbers.get("bandwidth"),
         source=row.get("source", ""),
         verified=row.get("verified", True),
     )
 
 
-def _link(name: str, key: str, row: Mapping[str, Any]) -> Link:
-    numbers = _quantities(name, f"link.{key}", row, _NESTED["link"])
-    if "bandwidth" not in numbers:
-        raise SpecError(f"target {name}: link.{key}.bandwidth is missing")
-    return Link(
-        bandwidth_bytes_per_s=numbers["bandwidth"], source=row["source"], verified=row.get("verified", True)
-    )
+def _link(where: str, key: str, row: Mapping[str, Any]) -> Link:
+    numbers = _complete(where, f"link.{key}", row, NESTED["link"])
+    return Link(bandwidth_bytes_per_s=numbers["bandwidth"], source=row["source"], verified=row.get("verified", True))
 
 
 def _unverified(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -153,4 +169,4 @@ def _unverified(raw: Mapping[str, Any]) -> tuple[str, ...]:
     found = [key for key in raw if isinstance(raw[key], dict) and raw[key].get("verified") is False]
     for key in ("peak", "link", "partition"):
         found += [f"{key}.{name}" for name, row in raw.get(key, {}).items() if row.get("verified") is False]
-    return tuple(sorted(found))
+    return tuple(sorted([*found, *(["sm_count"] if raw.get("sm_verified") is False else [])]))

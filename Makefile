@@ -1,0 +1,56 @@
+# make demo: install and run the main job        make test: everything that needs no accelerator (minutes)
+# make check: the quick part (under a minute)    make bench: measure the figures that the README quotes
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := src tests benchmarks docs examples
+
+# Every pip call, also those that pip itself makes for build environments, keeps to the tested versions.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench docs clean
+
+help:
+	@sed -n '1,2s/^# //p' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Two stamps: people who only look need no development tools.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[hf,onnx]'
+	@touch $@
+
+$(VENV)/.developed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/demo.py
+
+lint: $(VENV)/.developed
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -m 'not device' --durations=10
+
+check: lint
+	$(BIN)/python -m pytest -m 'not device and not slow' tests/conventions tests/golden tests/unit
+
+bench: $(VENV)/.developed
+	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.quote --write
+
+# What is written by a program: reference pages, figures quoted in documents, formatting.
+docs: $(VENV)/.developed
+	$(BIN)/python docs/generate_reference.py --write
+	$(BIN)/python -m benchmarks.quote --write
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,243 @@
+"""The public functions: capture, bound, analyze, and what they take."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from nearpeak.core.analysis import Analysis
+from nearpeak.core.bound import Bound, Policy
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.core.workload import Workload
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.ops._table import CaseTable
+    from nearpeak.theory.table import BoundTable
+
+STEPS = ("forward", "decode", "train")
+STEP_ALIASES = {"prefill": "forward", "inference": "forward", "training": "train"}
+TIMEOUT_S = 600.0
+MEMORY_BYTES = 16 * 2**30
+
+
+def case(op: str, phase: str = "forward", **arguments: int | str | bool) -> Case:
+    """Return the case of operator `op` with the given axes, formats and attributes.
+
+    >>> case("gemm", m=8, n=4, k=2, dtype="bf16") == case("gemm", k=2, n=4, m=8, dtype="bfloat16")
+    True
+    """
+    from nearpeak import ops
+
+    return ops.case(op, phase, **arguments)
+
+
+def case_table(columns: Mapping[str, Any]) -> "CaseTable":
+    """Return the table that `columns` state: `op`, `dtype`, the operators' axes, optionally `phase`.
+
+    >>> case_table({"op": "gemm", "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8}).row_count
+    2
+    """
+    from nearpeak.ops import _table
+
+    return _table.case_table(columns)
+
+
+def target(name: str, edits: Sequence[str] = ()) -> Target:
+    """Return the target called `name`: a device, a partition (`h100_sxm:1g.10gb`), `cpu`, or the path of a TOML file.
+
+    >>> target("h100_sxm", ['dram.bandwidth="8 TB/s"']).dram.bandwidth_bytes_per_s
+    8000000000000.0
+    """
+    from nearpeak.targets import target_of
+
+    return target_of(name, edits)
+
+
+@overload
+def bound(cases: Case, target: str | Target, policy: Policy = ...) -> Bound: ...
+@overload
+def bound(
+    cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, policy: Policy = ...
+) -> "BoundTable": ...
+
+
+def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
+    """Return the time that nothing can beat: a Bound for a case, a BoundTable for a table or several cases.
+
+    Args:
+        cases: a Case, several, a CaseTable, or columns as `case_table` takes them.
+
+    >>> bound(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm").limiter
+    'matrix'
+    >>> bound({"op": "gemm", "dtype": "bf16", "m": [1, 4096], "n": 4096, "k": 4096}, "h100_sxm").limiter.tolist()
+    ['dram', 'matrix']
+    """
+    from nearpeak.ops._table import CaseTable
+    from nearpeak.ops._table import case_table as table_of
+    from nearpeak.theory.case_bound import case_bound
+    from nearpeak.theory.table import bound_table
+
+    device = _target(target)
+    if isinstance(cases, Case):
+        return case_bound(cases, device, policy)
+    if isinstance(cases, Workload):
+        raise SpecError("bound: takes cases; a workload's bound is nearpeak.analyze(workload, [target])")
+    if not isinstance(cases, (CaseTable, Mapping)):
+        records = [one.record() for one in cases]
+        cases = {name: [record.get(name) for record in records] for name in {k: 0 for r in records for k in r}}
+    return bound_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, policy)
+
+
+def analyze(workload: Workload, targets: Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
+    """Return the least time of the workload and of its parts on each target, and what limits them.
+
+    >>> from nearpeak.core.workload import Call
+    >>> calls = (Call(case=case("gemm", m=8, n=8, k=8, dtype="bf16"), operator="gemm", phase="forward"),)
+    >>> analyze(Workload(name="one", step="sweep", calls=calls), ["h100_sxm"]).covered_count
+    1
+    """
+    from nearpeak.theory.analysis import analysis_of
+
+    if not targets:
+        raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
+    return analysis_of(workload, [_target(one) for one in targets], policy, version=_version())
+
+
+def capture(
+    source: str | Path | Callable[..., object],
+    *,
+    inputs: Any = None,
+    step: str = "forward",
+    training: bool | None = None,
+    batch: int | None = None,
+    sequence: int | None = None,
+    kv: int | None = None,
+    dtype: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    memory_bytes: int = MEMORY_BYTES,
+) -> Workload:
+    """Return the workload of a model step.
+
+    A file or a named model is captured in a child process, as capturing executes it; a callable runs here.
+
+    Args:
+        source: a model name, a Hugging Face config.json or its folder, a problem file (.py), an ONNX file, a sweep
+            (.toml, .jsonl), a saved workload (.json), or a callable or module.
+        inputs: positional inputs of a callable, tensors or fake ones.
+        step: `forward` (or `prefill`), `decode`, `train`.
+        training: whether modules are in training mode; by default only for `train`, and for problem files.
+        shapes: shape of each ONNX input by name.
+    """
+    step = STEP_ALIASES.get(step, step)
+    if step not in STEPS:
+        raise SpecError(f"step {step!r}: is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
+    for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv)):
+        if value is not None and value < 1:
+            raise SpecError(f"{name}={value}: must be at least 1")
+    if callable(source):
+        from nearpeak.capture.torch_dispatch import capture_callable
+
+        return capture_callable(source, inputs, step=step, training=training, dtype=dtype)
+    options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
+    return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
+
+
+def measured(analysis: Analysis, budget_s: float = 0.3, progress: Callable[[str], None] | None = None) -> Analysis:
+    """Return `analysis` with each case's measured time on this machine's CPU beside its bound there."""
+    from nearpeak.measure.cpu import CpuRunner
+
+    runner = CpuRunner(budget_s=budget_s)
+    times: dict[Case, float | None] = {}
+    for row in analysis.rows:
+        if row.case not in times:
+            taken = runner.measure(row.case)
+            times[row.case] = taken.median_s if taken.samples_s else None
+            if progress:
+                progress(row.label)
+    on_cpu = [one for one in analysis.targets if one.measured_roofs]
+    if not on_cpu:
+        raise SpecError("--measure: times this machine's CPU; add --target cpu")
+    cpu = on_cpu[0]
+    filled = tuple(
+        dataclasses.replace(time, measured_s=times[row.case])
+        for row, time in zip(analysis.rows, cpu.times, strict=True)
+    )
+    new = dataclasses.replace(cpu, times=filled)
+    return dataclasses.replace(analysis, targets=tuple(new if one is cpu else one for one in analysis.targets))
+
+
+def _captured(
+    source: str, options: dict[str, Any], shapes: Mapping[str, tuple[int, ...]], timeout_s: float, memory_bytes: int
+) -> Workload:
+    """Return the workload of a file or a named model, by what it is."""
+    path, suffix = Path(source), Path(source).suffix
+    given = {name: value for name, value in options.items() if value is not None}
+    if suffix in (".py", ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
+        raise SpecError(f"{source}: not found")
+    if suffix == ".onnx":
+        from nearpeak.capture.onnx_file import capture_onnx
+
+        _refuse(source, given, ("sequence", "kv", "training", "dtype"))
+        if given["step"] != "forward":
+            raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
+        return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
+    if shapes:
+        raise SpecError(f"{source}: input shapes can be given for ONNX files only")
+    if suffix in (".toml", ".jsonl"):
+        from nearpeak.capture.sweep import capture_sweep
+
+        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
+        return capture_sweep(path)
+    if suffix == ".json" and _is_saved(path):
+        from nearpeak.capture._saved import load_workload
+
+        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
+        return load_workload(path)
+    return _executed(source, given, timeout_s, memory_bytes)
+
+
+def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes: int) -> Workload:
+    """Return the workload of what must be executed to be captured: a problem file or an architecture."""
+    from nearpeak.capture._isolation import run_isolated
+
+    if source.endswith(".py"):
+        _refuse(source, given, ("batch", "sequence", "kv"))
+        function, arguments = "nearpeak.capture.problem_file:capture_problem", {"path": Path(source), **given}
+    else:
+        _refuse(source, given, ("training",))
+        function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
+    found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    return found
+
+
+def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:
+    for name in options:
+        if name in given:
+            raise SpecError(f"{source}: --{name} has no meaning for it; leave it out")
+
+
+def _is_saved(path: Path) -> bool:
+    """Say whether a JSON file is a saved workload rather than a model's configuration."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: not JSON: {error}") from None
+    return isinstance(record, dict) and "calls" in record
+
+
+def _target(one: str | Target) -> Target:
+    return target(one) if isinstance(one, str) else one
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return re.sub(r"\+.*", "", version("nearpeak"))
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""Models, files and sweeps in; workloads out. One file per source."""

@@ -1,0 +1,150 @@
+"""The values of one axis of a sweep, counted before any of them is made."""
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from nearpeak.errors import SpecError
+from nearpeak.ops import Value
+
+_RANGE = re.compile(r"(\d+):(\d+)(?::(\d+))?")
+_FUNCTION = re.compile(r"([a-z0-9]+)\((.*)\)", re.DOTALL)
+_EXAMPLES = "[1, 8, 64], 'a:b:step', 'pow2(a,b)' or 'loguniform(a,b,n,seed)'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisValues:
+    """What one axis, or several that move together, runs through."""
+
+    names: tuple[str, ...]
+    """Axes; more than one move together."""
+    value_count: int
+    """Number of values, known without making them."""
+    rows: Callable[[], Iterator[tuple[Value, ...]]]
+    """Makes the values, one per axis."""
+
+
+def axis_values(key: str, given: object) -> AxisValues:
+    """Return the values that `given` states for the axis or axes in `key`.
+
+    Raises:
+        SpecError: not a value, list, range or function that a sweep knows.
+
+    >>> list(axis_values("m", "pow2(64,512)").rows())
+    [(64,), (128,), (256,), (512,)]
+    >>> list(axis_values("m,n", "zip(1:3, [4, 5, 6])").rows())
+    [(1, 4), (2, 5), (3, 6)]
+    """
+    names = tuple(name.strip() for name in key.split(","))
+    if len(names) > 1:
+        return _together(names, given)
+    values = _sequence(names[0], given)
+    return AxisValues(names=names, value_count=len(values), rows=lambda: ((value,) for value in values))
+
+
+def _together(names: tuple[str, ...], given: object) -> AxisValues:
+    """Return axes that move together, stated as zip(…, …)."""
+    shown = ",".join(names)
+    match = _FUNCTION.fullmatch(given.strip()) if isinstance(given, str) else None
+    if match is None or match.group(1) != "zip":
+        raise SpecError(
+            f"{shown}: got {str(given)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
+        )
+    parts = [_sequence(name, part) for name, part in _paired(names, _split(match.group(2)), shown)]
+    lengths = {name: len(part) for name, part in zip(names, parts, strict=True)}
+    if len(set(lengths.values())) > 1:
+        counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise SpecError(f"{shown}: axes that move together need equally many values; {counted}")
+    return AxisValues(names=names, value_count=len(parts[0]), rows=lambda: zip(*parts, strict=True))
+
+
+def _paired(names: tuple[str, ...], parts: list[str], shown: str) -> list[tuple[str, str]]:
+    if len(names) != len(parts):
+        raise SpecError(f"{shown}: zip(…) has {len(parts)} parts for {len(names)} axes; give one for each")
+    return list(zip(names, parts, strict=True))
+
+
+def _sequence(name: str, given: object) -> Sequence[Value]:
+    """Return the values of one axis; ranges stay unexpanded."""
+    if isinstance(given, list):
+        return _listed(name, given)
+    if isinstance(given, (bool, int)):
+        return (given,)
+    if not isinstance(given, str):
+        raise SpecError(f"{name}: got {given!r}; give a whole number, {_EXAMPLES}")
+    return _from_text(name, given.strip())
+
+
+def _from_text(name: str, text: str) -> Sequence[Value]:
+    if found := _RANGE.fullmatch(text):
+        return _range(name, int(found[1]), int(found[2]), int(found[3] or 1))
+    if found := _FUNCTION.fullmatch(text):
+        return _function(name, found[1], found[2])
+    if text.startswith("[") and text.endswith("]"):
+        return _listed(name, [int(part) if part.isdigit() else part for part in _split(text[1:-1])])
+    if re.search(r"[:()\[\]]", text):
+        raise SpecError(f"{name}: got {text[:60]!r}; give a whole number, {_EXAMPLES}")
+    return (int(text),) if text.isdigit() else (text,)
+
+
+def _listed(name: str, given: list[object]) -> tuple[Value, ...]:
+    if not given:
+        raise SpecError(f"{name}: the list is empty; give at least one value")
+    for value in given:
+        if not isinstance(value, (int, str, bool)):
+            raise SpecError(f"{name}: {value!r} in the list is neither a whole number nor a text")
+    return tuple(value for value in given if isinstance(value, (int, str, bool)))
+
+
+def _range(name: str, first: int, last: int, step: int) -> Sequence[int]:
+    if step < 1 or last < first:
+        raise SpecError(f"{name}: range {first}:{last}:{step} is empty; write first:last:step with step of at least 1")
+    return range(first, last + 1, step)
+
+
+def _function(name: str, function: str, arguments: str) -> Sequence[int]:
+    known: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {"pow2": (2, _pow2), "loguniform": (4, _loguniform)}
+    if function not in known:
+        raise SpecError(f"{name}: function {function!r} is not known; give {_EXAMPLES}")
+    wanted, apply = known[function]
+    parts = _split(arguments)
+    if len(parts) != wanted or not all(part.isdigit() for part in parts):
+        raise SpecError(f"{name}: {function}({arguments}) needs {wanted} whole numbers")
+    first, last = int(parts[0]), int(parts[1])
+    if first < 1 or last < first:
+        raise SpecError(f"{name}: {function}({arguments}) needs 1 <= first <= last")
+    return apply(name, *map(int, parts))
+
+
+def _pow2(name: str, first: int, last: int) -> tuple[int, ...]:
+    values = tuple(1 << e for e in range((first - 1).bit_length(), last.bit_length()))
+    if not values:
+        raise SpecError(f"{name}: no power of two lies between {first} and {last}")
+    return values
+
+
+def _loguniform(name: str, first: int, last: int, count: int, seed: int) -> tuple[int, ...]:
+    """Return distinct draws, uniform in the logarithm, in rising order."""
+    if not 1 <= count <= 1_000_000:
+        raise SpecError(f"{name}: loguniform draws {count} values; give 1 to 1,000,000")
+    drawn = random.Random(seed)
+    low, high = math.log(first), math.log(last)
+    return tuple(sorted({min(last, max(first, round(math.exp(drawn.uniform(low, high))))) for _ in range(count)}))
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of `text` between commas that stand in no bracket.
+
+    >>> _split("1:4, [8, 16], pow2(1,8)")
+    ['1:4', '[8, 16]', 'pow2(1,8)']
+    """
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip().strip("'\"") for part in parts if part.strip()]

@@ -1,0 +1,217 @@
+"""Keeps attention, recurrent layers, dropout and RMS norm whole: one call forward, one backward, for every variant.
+
+PyTorch decomposes them on the CPU, differently for each variant. While a capture runs, their implementations are
+replaced by operators of the namespace `nearpeak`, which know only shapes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+_RNN_OPTIONS = (
+    "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+)
+_RNN_BACKWARD = f"(Tensor[] grads, Tensor input, Tensor[] hx, Tensor[] params, Tensor output, {_RNN_OPTIONS}) -> Tensor[]"
+_SCHEMAS = {
+    "attention": "(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, "
+    "float? scale) -> Tensor",
+    "attention_backward": "(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, "
+    "float dropout_p, bool is_causal, float? scale, bool mask_requires_grad) -> Tensor[]",
+    "rms_norm": "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
+    "rms_norm_backward": "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, "
+    "bool[] output_mask) -> Tensor[]",
+    "lstm": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
+    "gru": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
+    "rnn": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
+    "lstm_backward": _RNN_BACKWARD,
+    "gru_backward": _RNN_BACKWARD,
+    "rnn_backward": _RNN_BACKWARD,
+}
+
+
+@contextmanager
+def kept_whole() -> Iterator[Mapping[str, Callable[..., Any]]]:
+    """Replace the decompositions while the block runs; gives the replacements by ATen name."""
+    import torch
+
+    _operators()
+    replacements = _replacements()
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        for name, function in replacements.items():
+            library.impl(name, function, "AutogradCPU")
+        yield {name.split(".")[0]: function for name, function in replacements.items()}
+    finally:
+        library._destroy()
+
+
+@cache
+def _operators() -> Any:
+    """Return the library that defines the whole operators, with their shapes."""
+    import torch
+
+    library = torch.library.Library("nearpeak", "FRAGMENT")
+    shapes: dict[str, Callable[..., Any]] = {
+        "attention": _attention_shape,
+        "attention_backward": _attention_backward_shape,
+        "rms_norm": lambda x, shape, *_: (_like(x), x.new_empty((*x.shape[: -len(shape)], *[1] * len(shape)))),
+        "rms_norm_backward": lambda _g, x, _s, _r, weight, mask: [
+            _like(t) for t, wanted in zip((x, weight), mask, strict=True) if wanted
+        ],
+    }
+    for name, schema in _SCHEMAS.items():
+        library.define(name + schema)
+        whole = shapes.get(name, _recurrent_backward_shape if name.endswith("backward") else _recurrent_shape)
+        torch.library.register_fake(f"nearpeak::{name}", whole, lib=library)
+    return library
+
+
+def _like(tensor: Any) -> Any:
+    return tensor.new_empty(tensor.shape)
+
+
+def _heads_inside(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new tensor whose heads lie between position and feature, as fused kernels write it."""
+    batch, heads, rows, features = shape
+    return tensor.new_empty((batch, rows, heads, features)).transpose(1, 2)
+
+
+def _attention_shape(query: Any, key: Any, value: Any, mask: Any, *_: Any) -> Any:
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        shapes = ", ".join(str(tuple(t.shape)) for t in (query, key, value))
+        raise ValueError(f"attention: query, key and value do not fit together: {shapes}")
+    if query.shape[1] % key.shape[1] or key.shape[1] != value.shape[1]:
+        raise ValueError(f"attention: {query.shape[1]} query heads over {key.shape[1]} and {value.shape[1]} heads")
+    if mask is not None and {mask.shape[-1], key.shape[-2]} - {1, key.shape[-2]}:
+        raise ValueError(f"attention: mask {tuple(mask.shape)} over {key.shape[-2]} keys")
+    batch = max(query.shape[0], key.shape[0])
+    return _heads_inside(query, (batch, *query.shape[1:3], value.shape[-1]))
+
+
+def _attention_backward_shape(
+    _grad: Any, query: Any, key: Any, value: Any, mask: Any, _out: Any, _p: float, _causal: bool, _scale: Any, want: bool
+) -> list[Any]:
+    gradients = [_heads_inside(t, t.shape) for t in (query, key, value)]
+    return [*gradients, _like(mask)] if want else gradients
+
+
+def _recurrent_shape(  # noqa: PLR0917
+    x: Any, hx: list[Any], _params: Any, _b: bool, _layers: int, _p: float, _t: bool, bidirectional: bool, _first: bool
+) -> list[Any]:
+    output = x.new_empty((*x.shape[:-1], hx[0].shape[-1] * (2 if bidirectional else 1)))
+    return [output, *(_like(state) for state in hx)]
+
+
+def _recurrent_backward_shape(_grads: Any, x: Any, hx: list[Any], params: list[Any], *_: Any) -> list[Any]:
+    return [_like(tensor) for tensor in (x, *hx, *params)]
+
+
+@cache
+def _functions() -> dict[str, Any]:
+    """Return the differentiable functions around the whole operators."""
+    import torch
+
+    ops = torch.ops.nearpeak
+
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            out = ops.attention(*arguments)
+            ctx.save_for_backward(*arguments[:4], out)
+            ctx.options = arguments[4:]
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            wanted = ctx.needs_input_grad[3]
+            found = ops.attention_backward(grad, *ctx.saved_tensors, *ctx.options, wanted)
+            return (*found[:3], found[3] if wanted else None, None, None, None)
+
+    class RmsNorm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+            out, rstd = ops.rms_norm(x, shape, weight, eps)
+            ctx.save_for_backward(x, rstd, weight)
+            ctx.shape = shape
+            return out
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            x, rstd, weight = ctx.saved_tensors
+            mask = [ctx.needs_input_grad[0], ctx.needs_input_grad[2]]
+            found = iter(ops.rms_norm_backward(grad, x, ctx.shape, rstd, weight, mask))
+            gradients = [next(found) if wanted else None for wanted in mask]
+            return gradients[0], None, gradients[1], None
+
+    class Recurrent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, name: str, states: int, options: Any, x: Any, *tensors: Any) -> Any:
+            out = getattr(ops, name)(x, list(tensors[:states]), list(tensors[states:]), *options)
+            ctx.save_for_backward(x, out[0], *tensors)
+            ctx.name, ctx.states, ctx.options = name, states, options
+            ctx.set_materialize_grads(False)
+            return tuple(out)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            x, out, *tensors = ctx.saved_tensors
+            given = [grad for grad in grads if grad is not None]
+            backward = getattr(ops, f"{ctx.name}_backward")
+            hx, params = tensors[: ctx.states], tensors[ctx.states :]
+            return (None, None, None, *backward(given, x, hx, params, out, *ctx.options))
+
+    return {"attention": Attention.apply, "rms_norm": RmsNorm.apply, "recurrent": Recurrent.apply}
+
+
+def _replacements() -> dict[str, Callable[..., Any]]:
+    """Return the implementation of each ATen composite that is kept whole, by name."""
+    import torch
+
+    functions = _functions()
+
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+        *, scale: float | None = None, enable_gqa: bool = False,
+    ) -> Any:  # fmt: skip
+        del enable_gqa  # the head counts say it
+        lead = query.shape[:-2]
+        four = [_four_dimensional(tensor) for tensor in (query, key, value)]
+        out = functions["attention"](*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
+        return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
+
+    def dropout(x: Any, p: float, train: bool) -> Any:
+        # What GPU builds call; the mask is generated, not stored as three more kernels.
+        return torch.ops.aten.native_dropout(x, p, True)[0] if train and p > 0 else x
+
+    def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+        return functions["rms_norm"](x, list(normalized_shape), weight, eps)
+
+    def recurrent(name: str) -> Callable[..., Any]:
+        def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
+            states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
+            return functions["recurrent"](name, len(states), options, x, *states, *params)
+
+        return whole
+
+    return {
+        "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
+        "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
+        "rnn_tanh.input": recurrent("rnn"), "rnn_relu.input": recurrent("rnn"),
+    }  # fmt: skip
+
+
+def _four_dimensional(tensor: Any) -> Any:
+    """Return the tensor as [batch, heads, positions, features]; missing dimensions are 1, extra ones fold."""
+    if tensor.dim() > 4:
+        return tensor.flatten(0, tensor.dim() - 4)
+    while tensor.dim() < 4:
+        tensor = tensor.unsqueeze(-3)
+    return tensor
+
+
+def _fitting_mask(mask: Any, lead: tuple[int, ...]) -> Any:
+    """Return the mask for four-dimensional queries whose leading extents were `lead`."""
+    if mask is None or mask.dim() < 3 or len(lead) == 2:
+        return mask
+    return _four_dimensional(mask.expand(*lead, *mask.shape[-2:]))

@@ -1,0 +1,120 @@
+"""The fake world in which models are built and run: shapes without memory, switches set and put back."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from nearpeak.capture._values import CONSTANT_ELEMENTS, known
+from nearpeak.errors import MissingExtraError
+
+
+def require_torch() -> Any:
+    """Return the module `torch`, or say which extra installs it."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("capture: PyTorch is not installed; install nearpeak[torch]") from None
+    return torch
+
+
+def fake_mode() -> Any:
+    """Return a fake tensor mode in which shapes stay plain numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+
+
+def dispatch_mode(handle: Callable[..., Any]) -> Any:
+    """Return a mode that gives every dispatched call to `handle(mode, function, args, kwargs)`."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return handle(self, func, args, kwargs or {})
+
+    return Mode()
+
+
+@contextmanager
+def switches() -> Iterator[None]:
+    """Set PyTorch's switches for capture and put them back afterwards."""
+    import torch
+    from torch._subclasses import fake_tensor
+
+    with ExitStack() as stack:
+        stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        torch.backends.mha.set_fastpath_enabled(False)
+        # Move to a device that this machine may lack: shapes do not depend on it.
+        for owner, name, stand_in in (
+            (fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS),
+            (torch.Tensor, "cuda", _unmoved),
+            (torch.nn.Module, "cuda", _unmoved),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, stand_in)
+        yield
+
+
+@contextmanager
+def eager_models() -> Iterator[None]:
+    """Let transformers treat fake tensors as ordinary ones; as traced ones they would get masks they do not need."""
+    module: Any = sys.modules.get("transformers.utils.import_utils")
+    before = getattr(module, "is_fake_tensor", None)
+    if before is None:
+        yield
+        return
+    module.is_fake_tensor = lambda _tensor: False
+    try:
+        yield
+    finally:
+        module.is_fake_tensor = before
+
+
+def _unmoved(thing: Any, *_args: Any, **_kwargs: Any) -> Any:
+    return thing
+
+
+def faked(mode: Any, tensor: Any) -> Any:
+    """Return the fake stand-in of a real tensor; small whole numbers keep their values."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(tensor, FakeTensor):
+        return tensor
+    whole = not (tensor.is_floating_point() or tensor.is_complex())
+    if whole and tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
+        return known(mode, tensor)
+    return mode.from_tensor(tensor)
+
+
+def faked_tree(mode: Any, tree: Any) -> Any:
+    """Return `tree` (tuples, lists, dictionaries) with real tensors replaced by fake ones."""
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    return tree_map_only(torch.Tensor, lambda tensor: faked(mode, tensor), tree)
+
+
+def faked_module(mode: Any, module: Any) -> Any:
+    """Return a copy of `module` whose tensors are fake; one that is fake already is returned itself."""
+    import copy
+
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    tensors = list(_tensors_of(module))
+    if all(isinstance(tensor, FakeTensor) for tensor in tensors):
+        return module
+    memo: dict[int, Any] = {id(tensor): faked(mode, tensor) for tensor in tensors}
+    return copy.deepcopy(module, memo)
+
+
+def _tensors_of(module: Any) -> Iterator[Any]:
+    """Yield parameters, buffers and tensors that are plain attributes."""
+    import torch
+
+    yield from module.parameters()
+    yield from module.buffers()
+    for part in module.modules():
+        attributes: Mapping[str, Any] = vars(part)
+        yield from (value for value in attributes.values() if isinstance(value, torch.Tensor))

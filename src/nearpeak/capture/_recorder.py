@@ -1,0 +1,184 @@
+"""Records every operator that PyTorch dispatches below autograd, as calls of a workload."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+from nearpeak.capture._attribution import Attribution, Place
+from nearpeak.capture._builder import Matched, WorkloadBuilder
+from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
+from nearpeak.capture._storages import Layout, Storages, described
+from nearpeak.capture._values import Values
+from nearpeak.ops import AtenSite
+
+
+class _Operand(NamedTuple):
+    """A tensor argument of a call."""
+
+    name: str
+    """Argument name; elements of a list are numbered, `tensors[1]`."""
+    layout: Layout
+    """The tensor without its storage."""
+    number: int
+    """Its storage."""
+
+
+class Recorder:
+    """Sees each dispatched call once; between `start` and `stop` it writes them into the builder."""
+
+    def __init__(
+        self, builder: WorkloadBuilder, values: Values, attribution: Attribution, composites: Mapping[str, Any]
+    ) -> None:
+        import torch
+
+        self.builder, self.values, self.attribution = builder, values, attribution
+        self._composites = composites
+        self.storages = Storages(builder)
+        self.phase = "forward"
+        self.recording = False
+        self._matched: dict[Hashable, Matched] = {}
+        self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
+
+    def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run `func` and record it; values that a fake tensor cannot give are answered here."""
+        plan = plan_of(func)
+        if plan.kind is METADATA:
+            return func(*args, **kwargs)
+        if self._c.is_inference_mode_enabled():  # composites arrive whole there
+            with mode:
+                out = self._composites.get(plan.packet, func.decompose)(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        if "device" in kwargs:
+            kwargs = _on_cpu(kwargs)
+        out = self._run(func, plan, args, kwargs)
+        if self.recording:
+            self._record(plan, args, kwargs, out)
+        return out
+
+    def _run(self, func: Any, plan: Plan, args: Any, kwargs: dict[str, Any]) -> Any:
+        if plan.packet == "_local_scalar_dense":
+            return self.values.scalar(args[0])
+        if plan.packet == "equal":
+            return self.values.guess("equal", True)
+        out = func(*args, **kwargs)
+        if isinstance(out, self._tensor):
+            self.values.note(plan.packet, out)
+            return self.values.constant(func, plan.packet, out, args, kwargs)
+        return out
+
+    def _record(self, plan: Plan, args: Any, kwargs: dict[str, Any], out: Any) -> None:
+        if self.phase == "forward":
+            self.attribution.remember(self._autograd._get_sequence_nr())
+        if plan.kind is not CALL:
+            self.builder.skip(plan.name)
+            if plan.kind is FREE:
+                self._number_free(plan, out)
+            return
+        self._call(plan, args, kwargs, self._flat(out))
+
+    def _number_free(self, plan: Plan, out: Any) -> None:
+        kind = "constant" if plan.packet.startswith("lift") else "activation"
+        for tensor in self._flat(out):
+            self.storages.number(tensor, kind)
+
+    def _call(self, plan: Plan, args: Any, kwargs: dict[str, Any], outs: list[Any]) -> None:
+        operands: list[_Operand] = []
+        local: dict[int, int] = {}
+        values = {}
+        for index, (name, default) in enumerate(plan.arguments):
+            value = args[index] if index < len(args) else kwargs.get(name, default)
+            values[name] = self._value(name, value, operands, local)
+        results = [self._operand("", t, "constant" if plan.generates else "activation", local) for t in outs]
+        key = (plan.name, tuple(values.values()), tuple(r.layout for r in results))
+        matched = self._matched.get(key)
+        if matched is None:
+            matched = self._matched[key] = self.builder.match(_site(plan, values, operands, results))
+        self._append(plan, matched, values, operands, results)
+
+    def _append(
+        self, plan: Plan, matched: Matched, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]
+    ) -> None:
+        written = self._written(plan, values, operands, results)
+        use, touched = self.storages.use, matched.touched_bytes
+        reads = tuple(
+            use(o.layout, o.number, touched.get(o.name))
+            for o in operands
+            if o.name.split("[")[0] not in plan.unread and 0 not in o.layout.shape
+        )
+        writes = tuple(use(o.layout, o.number, None) for o in written if 0 not in o.layout.shape)
+        place = self._place()
+        self.builder.append(
+            matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source
+        )
+
+    def _written(
+        self, plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]
+    ) -> list[_Operand]:
+        """Return the mutated arguments and the results that live in storages of their own."""
+        mutated = plan.mutated
+        if plan.hidden and values.get("training"):
+            mutated = mutated.union(plan.hidden)
+        changed = [o for o in operands if o.name.split("[")[0] in mutated]
+        kind = "constant" if plan.generates else "activation"
+        for operand in changed:
+            if self.storages.kind(operand.number) in ("constant", "activation") and operand.layout.alias >= 0:
+                self.builder.relabel(operand.number, kind)
+        numbers = {o.number for o in operands}
+        return changed + [r for r in results if r.number not in numbers]
+
+    def _place(self) -> Place:
+        if self.phase == "forward":
+            return self.attribution.here()
+        if self.phase == "backward":
+            return self.attribution.of_node(self._c._current_autograd_node())
+        return Place("optimizer", "")
+
+    def _value(self, name: str, value: Any, operands: list[_Operand], local: dict[int, int]) -> Any:
+        """Return `value` as a hashable description, and note the tensors in it."""
+        if isinstance(value, self._tensor):
+            operand = self._operand(name, value, "weight", local)
+            operands.append(operand)
+            return operand.layout
+        if isinstance(value, (list, tuple)):
+            return tuple(self._value(f"{name}[{i}]", item, operands, local) for i, item in enumerate(value))
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        return self.storages.plain(value)
+
+    def _operand(self, name: str, tensor: Any, kind: str, local: dict[int, int]) -> _Operand:
+        number = self.storages.number(tensor, kind)
+        alias = local.setdefault(number, len(local))
+        return _Operand(name, self.storages.layout(tensor, alias), number)
+
+    def _flat(self, out: Any) -> list[Any]:
+        if isinstance(out, self._tensor):
+            return [out]
+        if isinstance(out, (list, tuple)):
+            return [tensor for item in out for tensor in self._flat(item)]
+        return []
+
+
+def _site(plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]) -> AtenSite:
+    """Return the call as matchers see it."""
+    numbers = iter([operand.number for operand in operands])
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, Layout):
+            return described(value, next(numbers))
+        return [restored(item) for item in value] if isinstance(value, tuple) else value
+
+    return AtenSite(
+        name=plan.name,
+        args={name: restored(value) for name, value in values.items()},
+        outputs=tuple(described(result.layout, result.number) for result in results),
+    )
+
+
+def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return `kwargs` with tensors made on the CPU: capture has no other device, and shapes do not depend on it."""
+    import torch
+
+    device = kwargs["device"]
+    if device is None or torch.device(device).type in ("cpu", "meta"):
+        return kwargs
+    return kwargs | {"device": torch.device("cpu")}

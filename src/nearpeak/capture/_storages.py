@@ -1,0 +1,94 @@
+"""Numbers the storages behind tensors and remembers what each one holds."""
+
+from typing import Any, NamedTuple
+
+from nearpeak.capture._builder import WorkloadBuilder
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.workload import Use
+
+
+class Layout(NamedTuple):
+    """A tensor without its storage; the key under which matches and uses are cached."""
+
+    shape: tuple[int, ...]
+    """Extent of each dimension."""
+    strides: tuple[int, ...]
+    """Elements to step per dimension."""
+    dtype: str
+    """Canonical format."""
+    offset: int
+    """Elements from the start of the storage."""
+    alias: int
+    """Storages of one call numbered in order of appearance."""
+
+
+class Storages:
+    """The storages seen so far, keyed by the storage itself and kept alive, since freed identities are reused."""
+
+    def __init__(self, builder: WorkloadBuilder) -> None:
+        self._builder = builder
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._formats: dict[Any, str] = {}
+        self._uses: dict[tuple[Layout, int | None], tuple[int, int, int]] = {}
+
+    def known(self, tensor: Any) -> bool:
+        """Say whether the storage of `tensor` was seen before."""
+        return tensor.untyped_storage()._cdata in self._numbers
+
+    def number(self, tensor: Any, kind: str, name: str = "") -> int:
+        """Return the number of the storage behind `tensor`; a new one is of `kind`."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
+            self._alive.append(storage)
+        return found
+
+    def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
+        """Say what the storage holds; a known one changes only if its kind is among `over`."""
+        known = self.known(tensor)
+        number = self.number(tensor, kind, name)
+        if known and self._builder.buffers[number].kind in over:
+            self._builder.relabel(number, kind, name)
+
+    def kind(self, number: int) -> str:
+        """Return what a storage holds."""
+        return self._builder.buffers[number].kind
+
+    def layout(self, tensor: Any, alias: int) -> Layout:
+        """Return shape, strides, format and offset of `tensor`."""
+        return Layout(tuple(tensor.shape), tensor.stride(), self._format(tensor.dtype), tensor.storage_offset(), alias)
+
+    def use(self, layout: Layout, number: int, touched_bytes: int | None) -> Use:
+        """Return what a call touches of the storage `number`."""
+        key = (layout, touched_bytes)
+        found = self._uses.get(key)
+        if found is None:
+            tensor = described(layout, number)
+            size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
+            found = self._uses[key] = (size, *tensor.span_bytes)
+        return Use(buffer=number, bytes=found[0], start_bytes=found[1], stop_bytes=found[2])
+
+    def plain(self, value: Any) -> Any:
+        """Return a format, device, layout or other option of PyTorch as text; symbolic numbers as numbers."""
+        if hasattr(value, "is_floating_point"):
+            return self._format(value)
+        if hasattr(value, "node"):
+            return int(value)
+        return str(value).removeprefix("torch.") if type(value).__name__ != "Generator" else "generator"
+
+    def _format(self, dtype: Any) -> str:
+        name = self._formats.get(dtype)
+        if name is None:
+            name = self._formats[dtype] = dtype_of(str(dtype).removeprefix("torch.")).name
+        return name
+
+
+def described(layout: Layout, number: int) -> Tensor:
+    """Return the tensor value of `layout` in the storage `number`."""
+    return Tensor(
+        shape=layout.shape, dtype=layout.dtype, strides=layout.strides, buffer=number, offset=layout.offset
+    )

@@ -1,0 +1,183 @@
+"""Capture of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from nearpeak.capture._axis_values import AxisValues, axis_values
+from nearpeak.capture._where import condition
+from nearpeak.core.case import Case
+from nearpeak.core.workload import Call, Workload
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops import OPS, Value
+
+LARGEST_CASE_COUNT = 1_000_000
+"""Cases in one file, before constraints take some away."""
+LARGEST_EXTENT = 2**40
+LARGEST_TENSOR_BYTES = 2**50
+"""Anything above is taken for a typing error."""
+_RESERVED = ("op", "phase", "count")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """Calls collected so far, and what constraints took away."""
+
+    calls: list[Call] = field(default_factory=list)
+    removed: dict[str, int] = field(default_factory=dict)
+
+
+def capture_sweep(path: Path) -> Workload:
+    """Return the hand-written cases of the .jsonl or .toml file at `path`, as unrelated calls.
+
+    Raises:
+        SpecError: the file is missing, malformed, empty or too large; the message names line or table, and axis.
+    """
+    if not path.is_file():
+        raise SpecError(f"{path}: no such file; give a .jsonl or .toml file of cases")
+    found = _Found()
+    if path.suffix == ".toml":
+        _read_toml(path, found)
+    else:
+        _read_lines(path, found)
+    if not found.calls:
+        raise SpecError(f'{path}: states no case; write e.g. {{"op": "gemm", "dtype": "bf16", "m": 1, …}}')
+    origin = {"kind": "sweep", "file": path.name}
+    origin |= {f"removed by {text}": str(count) for text, count in found.removed.items()}
+    return Workload(name=path.stem, step="sweep", calls=tuple(found.calls), origin=origin)
+
+
+def _read_lines(path: Path, found: _Found) -> None:
+    with path.open(encoding="utf-8") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                _check_count(number)
+                if line.strip():
+                    _add_line(f"{path.name}:{number}", line, found)
+        except UnicodeDecodeError:
+            raise SpecError(f"{path}: is not UTF-8 text; give JSON lines or TOML") from None
+
+
+def _add_line(where: str, line: str, found: _Found) -> None:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise SpecError(f"{where}: not JSON ({error}); write one object per line") from None
+    if not isinstance(row, dict):
+        raise SpecError(f"{where}: is {type(row).__name__}, not an object with op, dtype and axes")
+    found.calls.append(_call(where, row))
+
+
+def _read_toml(path: Path, found: _Found) -> None:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: not TOML ({error})") from None
+    unknown = sorted(set(data) - {"case", "sweep"})
+    if unknown:
+        raise SpecError(f"{path}: table {unknown[0]!r} is not known; use [[case]] and [[sweep]]")
+    for number, row in enumerate(_tables(path, data, "case"), start=1):
+        _check_count(number)
+        found.calls.append(_call(f"{path.name} case {number}", row))
+    for number, row in enumerate(_tables(path, data, "sweep"), start=1):
+        _expand(f"{path.name} sweep {number}", row, found)
+
+
+def _tables(path: Path, data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    tables = data.get(name, [])
+    tables = [tables] if isinstance(tables, dict) else tables
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SpecError(f"{path}: {name} must be a table [{name}] or tables [[{name}]]")
+    return tables
+
+
+def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
+    """Append every point of the sweep that its constraints leave."""
+    try:
+        axes = [axis_values(key, given) for key, given in table.items() if key not in (*_RESERVED, "where")]
+        fixed = {key: table[key] for key in _RESERVED if key in table}
+        constraints = _constraints(table.get("where", []), axes)
+        counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
+        _check_count(len(found.calls) + math.prod(axis.value_count for axis in axes), counted)
+    except SpecError as error:
+        raise type(error)(f"{where}: {error}") from None
+    removed = dict.fromkeys(constraints, 0)
+    before = len(found.calls)
+    for row in _points(axes):
+        failed = _first_failed(where, constraints, row)
+        if failed:
+            removed[failed] += 1
+        else:
+            found.calls.append(_call(where, {**fixed, **row}))
+    if len(found.calls) == before:
+        most = max(removed, key=lambda text: removed[text])
+        raise SpecError(f"{where}: no case is left; constraint {most!r} removed {removed[most]:,}: loosen it")
+    for text, count in removed.items():
+        found.removed[text] = found.removed.get(text, 0) + count
+
+
+def _constraints(given: object, axes: list[AxisValues]) -> dict[str, Any]:
+    texts = given if isinstance(given, list) else [given]
+    names = frozenset(name for axis in axes for name in axis.names)
+    return {str(text): condition(text, names) for text in texts}
+
+
+def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
+    names = [name for axis in axes for name in axis.names]
+    for parts in product(*(tuple(axis.rows()) for axis in axes)):
+        yield dict(zip(names, (value for part in parts for value in part), strict=True))
+
+
+def _first_failed(where: str, constraints: Mapping[str, Any], row: Mapping[str, Value]) -> str:
+    try:
+        return next((text for text, holds in constraints.items() if not holds(row)), "")
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
+
+
+def _check_count(count: int, counted: str = "") -> None:
+    if count > LARGEST_CASE_COUNT:
+        explained = f" ({counted})" if counted else ""
+        raise SpecError(f"{count:,} cases{explained}; a file holds up to {LARGEST_CASE_COUNT:,}")
+
+
+def _call(where: str, row: Mapping[str, Any]) -> Call:
+    """Return the call that one row states."""
+    op, count = row.get("op"), row.get("count", 1)
+    if not isinstance(op, str):
+        raise SpecError(f"{where}: 'op' is missing; write e.g. op = \"gemm\"")
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise SpecError(f"{where}: count={count!r} is not a whole number of at least 1")
+    arguments = {key: value for key, value in row.items() if key not in _RESERVED}
+    try:
+        case = OPS[op].case(row.get("phase", "forward"), **arguments)
+        check_size(case)
+    except (SpecError, NotModelledError) as error:
+        raise type(error)(f"{where}: {error}") from None
+    phase = "backward" if case.phase == "backward" else "forward"
+    return Call(case=case, operator=op, phase=phase, source=where, call_count=count)
+
+
+def check_size(case: Case) -> None:
+    """Refuse a case with an extent or a tensor that no machine will hold, naming the axis to look at.
+
+    >>> from nearpeak.ops import case
+    >>> check_size(case("gemm", m=4, n=4, k=8, dtype="bf16"))
+    """
+    for name, extent in case.axes:
+        if extent > LARGEST_EXTENT:
+            raise SpecError(f"{case.op}: {name}={extent} is over 2^40; is it a typing error?")
+    if math.prod(max(1, extent) for _, extent in case.axes) * 16 <= LARGEST_TENSOR_BYTES:
+        return  # no tensor has more elements than all axes together
+    arguments = dict((*case.axes, *case.dtypes, *case.attributes))
+    largest = max((tensor.bytes for tensor in OPS[case.op].inputs(**arguments).values()), default=0)
+    if largest > LARGEST_TENSOR_BYTES:
+        name, extent = max(case.axes, key=lambda item: item[1])
+        raise SpecError(
+            f"{case.op}: {name}={extent} makes a tensor of {largest:,} bytes, over 2^50; is it a typing error?"
+        )

@@ -1,0 +1,151 @@
+"""Tables of cases in and out: CSV, JSON lines, and Parquet through the extra `tables`."""
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import MissingExtraError, SpecError
+
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+
+
+def read_columns(path: Path) -> dict[str, Any]:
+    """Return the columns of the table file at `path`; cells of CSV become numbers where a whole column allows it.
+
+    Raises:
+        SpecError: the file is missing, empty, malformed, or of another kind.
+    """
+    if not path.exists():
+        raise SpecError(f"table {path}: not found")
+    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}.get(path.suffix)
+    if reader is None:
+        raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
+    try:
+        columns = reader(path)
+    except UnicodeDecodeError as error:
+        raise SpecError(f"table {path}: not UTF-8 text: {error}") from None
+    if not columns or not len(next(iter(columns.values()))):
+        raise SpecError(f"table {path}: has no rows")
+    return columns
+
+
+def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
+    """Write the columns to `path`, by its suffix; the file appears whole or not at all."""
+    writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}.get(path.suffix)
+    if writer is None:
+        raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
+    with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
+        part = Path(folder) / f"part{path.suffix}"
+        writer(part, columns)
+        os.replace(part, path)
+
+
+def rows_to_columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return records as columns, absent cells as None.
+
+    >>> rows_to_columns([{"a": 1}, {"a": 2, "b": 3}])
+    {'a': [1, 2], 'b': [None, 3]}
+    """
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
+    """Return the objects of JSON lines; a bad line is named.
+
+    >>> parse_jsonl('{"op": "gemm"}', "stdin")
+    [{'op': 'gemm'}]
+    """
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise SpecError(f"{where}, line {number}: not JSON: {error.msg}") from None
+        if not isinstance(record, dict):
+            raise SpecError(f"{where}, line {number}: is {type(record).__name__}; each line must be an object")
+        found.append(record)
+    return found
+
+
+def _read_csv(path: Path) -> dict[str, Any]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.reader(file))
+    if not rows:
+        return {}
+    header = rows[0]
+    if len(set(header)) < len(header):
+        raise SpecError(f"table {path}: a column name stands twice in {header}")
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
+    return {name: _typed(np.array(cells)) for name, cells in zip(header, zip(*rows[1:], strict=True), strict=False)}
+
+
+def _typed(cells: Any) -> Any:
+    """Return whole-number text as int64, other text as it is."""
+    try:
+        numbers = cells.astype(np.int64)
+    except ValueError:
+        return cells
+    return numbers if (numbers.astype(cells.dtype) == cells).all() else cells
+
+
+def _read_jsonl(path: Path) -> dict[str, Any]:
+    return rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8"), str(path)))
+
+
+def _read_parquet(path: Path) -> dict[str, Any]:
+    duckdb = _duckdb()
+    try:
+        found = duckdb.sql(f"select * from read_parquet('{_quoted(path)}')").fetchnumpy()
+    except duckdb.Error as error:
+        raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
+    return {
+        name: values.filled(None) if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
+    }
+
+
+def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*map(_plain, columns.values()), strict=True))
+
+
+def _write_jsonl(path: Path, columns: Mapping[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for cells in zip(*map(_plain, columns.values()), strict=True):
+            file.write(json.dumps({n: c for n, c in zip(columns, cells, strict=True) if c is not None}) + "\n")
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
+    duckdb = _duckdb()
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "rows.jsonl"
+        _write_jsonl(lines, columns)
+        duckdb.sql(f"copy (select * from read_json('{_quoted(lines)}')) to '{_quoted(path)}' (format parquet)")
+
+
+def _plain(column: Any) -> list[Any]:
+    return list(column.tolist() if isinstance(column, np.ndarray) else column)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtraError("Parquet needs DuckDB; install nearpeak[tables]") from None
+    return duckdb

@@ -1,0 +1,202 @@
+"""Captures any PyTorch module or callable: inference, training step, decode step; no weight is ever allocated."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearpeak.capture._attribution import Attribution
+from nearpeak.capture._builder import WorkloadBuilder
+from nearpeak.capture._composites import kept_whole
+from nearpeak.capture._failure import stage
+from nearpeak.capture._fake import dispatch_mode, eager_models, fake_mode, faked_module, faked_tree, require_torch, switches
+from nearpeak.capture._recorder import Recorder
+from nearpeak.capture._step import forward, optimizer_named, tensors_in, train
+from nearpeak.capture._values import Values
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.workload import Workload
+from nearpeak.errors import CaptureError, SpecError
+from nearpeak.ops import aten_matchers
+
+STEPS = ("forward", "train", "decode")
+
+Named = Iterable[tuple[Any, str, str]]
+"""Tensors with the kind of their buffer (one of BUFFER_KINDS) and a name."""
+
+
+def capture_torch(
+    build: Callable[[], Any] | Any,
+    inputs: Callable[[], tuple[Any, ...]] | tuple[Any, ...],
+    *,
+    name: str,
+    step: str = "forward",
+    training: bool | None = None,
+    optimizer: str = "adamw",
+    fused: bool = True,
+    dtype: str | None = None,
+    origin: Mapping[str, str] | None = None,
+    assumptions: Sequence[str] = (),
+    folder: Path | None = None,
+) -> Workload:
+    """Return the workload of one step of a PyTorch model.
+
+    The model's own code runs, on tensors that have shapes but no memory.
+
+    Args:
+        build: returns the module or callable and is called in the fake world, so that weights are never
+            allocated; or a module that exists already, whose tensors are neither copied nor changed.
+        inputs: returns (args, kwargs) or (args, kwargs, named) and is called in the fake world, unrecorded; or
+            such a tuple of real tensors. `named` gives (tensor, kind, name) for tensors inside objects that
+            only the model understands, such as a KV cache; it may be a callable, which is asked again after
+            the step, so that storages which the step created get their kind too.
+        step: `forward` and `decode` run without gradients; `train` adds backward and optimizer.
+        training: mode of the module; none means training for `train` and evaluation otherwise.
+        optimizer: `adamw`, `sgd` (with momentum) or `none`.
+        dtype: format to which floating-point parameters and inputs are converted first.
+        folder: files below it are shown relative to it.
+
+    Raises:
+        CaptureError: the model raised, or has no gradient to train with.
+    """
+    torch = require_torch()
+    if step not in STEPS:
+        raise SpecError(f"{name}: step {step!r} is not known; use {', '.join(STEPS)}")
+    rule = optimizer_named(optimizer, fused=fused)
+    with _world(folder) as world:
+        model, (args, kwargs, named) = world.prepared(name, build, inputs)
+        world.place(model, step == "train" if training is None else training, dtype)
+        args, kwargs = world.inputs(args, kwargs, named, dtype)
+        with eager_models():
+            output = _run(world, model, args, kwargs, name, step, rule)
+        world.label_outputs(output, named)
+        notes = (*assumptions, *world.values.assumptions(), *_frozen(model, step))
+        facts = {"torch": str(torch.__version__), **_sizes(model), **(origin or {})}
+        return world.recorder.builder.workload(name, step, facts, notes)
+
+
+def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, step: str, rule: Any) -> Any:
+    """Return what the step returns: the model's output, or the loss."""
+    if step != "train":
+        with stage(name, "forward"):
+            return forward(world.recorder, model, args, kwargs)
+    if not hasattr(model, "named_parameters"):
+        raise CaptureError(f"{name}: a training step needs a torch.nn.Module, got {type(model).__name__}")
+    return train(world.recorder, model, args, kwargs, name, rule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _World:
+    """The fake world of one capture."""
+
+    mode: Any
+    """Fake tensor mode."""
+    recorder: Recorder
+    """Sees every call."""
+    values: Values
+    """Answers questions about values."""
+
+    def prepared(self, name: str, build: Any, inputs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
+        """Return the model, and its inputs with the named tensors."""
+        import torch
+
+        self.values.building = True
+        with stage(name, "building the model"):
+            model = build if isinstance(build, torch.nn.Module) else build()
+        with stage(name, "making the inputs"):
+            given = inputs() if callable(inputs) else inputs
+        self.values.building = False
+        if isinstance(model, torch.nn.Module):
+            model = faked_module(self.mode, model)
+        args, kwargs, *rest = given
+        return model, (args, kwargs, rest[0] if rest else ())
+
+    def place(self, model: Any, training: bool, dtype: str | None) -> None:
+        """Set the module's mode and format, and name its weights."""
+        import torch
+
+        if not isinstance(model, torch.nn.Module):
+            return
+        model.train(training)
+        if dtype is not None:
+            model.to(torch_dtype(dtype))
+        self.recorder.attribution.name_modules(model)
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            self.recorder.storages.label(tensor, "weight", name)
+
+    def inputs(self, args: Any, kwargs: Any, named: Any, dtype: str | None) -> tuple[Any, Any]:
+        """Return the inputs as fake tensors, named."""
+        import torch
+        from torch.utils._pytree import tree_map_only
+
+        args, kwargs = faked_tree(self.mode, (tuple(args), dict(kwargs)))
+        if dtype is not None:
+            wanted = torch_dtype(dtype)
+            args, kwargs = tree_map_only(
+                torch.Tensor, lambda t: t.to(wanted) if t.is_floating_point() else t, (args, kwargs)
+            )
+        self.label(named)
+        for key, value in (*((f"input_{index}", arg) for index, arg in enumerate(args)), *kwargs.items()):
+            tensors = list(tensors_in(value))
+            for index, tensor in enumerate(tensors):
+                self.recorder.storages.label(tensor, "input", key if len(tensors) == 1 else f"{key}.{index}")
+        return args, kwargs
+
+    def label(self, named: Callable[[], Named] | Named) -> None:
+        """Give named tensors their kind."""
+        for tensor, kind, name in named() if callable(named) else named:
+            self.recorder.storages.label(tensor, kind, name, over=("activation", "constant", "output"))
+
+    def label_outputs(self, output: Any, named: Callable[[], Named] | Named) -> None:
+        """Mark the storages that the step returns or leaves behind."""
+        for tensor in tensors_in(output):
+            self.recorder.storages.label(tensor, "output", over=("activation", "constant"))
+        if callable(named):
+            self.label(named)
+
+
+@contextmanager
+def _world(folder: Path | None) -> Iterator[_World]:
+    """Enter the fake world: fake tensors, recorder, whole composites, hooks."""
+    with ExitStack() as stack:
+        stack.enter_context(switches())
+        composites = stack.enter_context(kept_whole())
+        mode = fake_mode()
+        values, attribution = Values(mode), Attribution(folder)
+        recorder = Recorder(WorkloadBuilder(aten_matchers()), values, attribution, composites)
+        stack.enter_context(attribution.hooks())
+        stack.enter_context(mode)
+        stack.enter_context(dispatch_mode(recorder.handle))
+        yield _World(mode=mode, recorder=recorder, values=values)
+
+
+def torch_dtype(name: str) -> Any:
+    """Return PyTorch's format for a canonical name."""
+    import torch
+
+    canonical = dtype_of(name).name
+    for candidate in vars(torch).values():
+        if isinstance(candidate, torch.dtype) and str(candidate) == f"torch.{_LONG.get(canonical, canonical)}":
+            return candidate
+    raise SpecError(f"dtype {name!r}: PyTorch has no such format")
+
+
+_LONG = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
+    "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+def _sizes(model: Any) -> dict[str, str]:
+    """Return the numbers of parameters, tied ones counted once."""
+    parameters = list(model.parameters()) if hasattr(model, "parameters") else []
+    return {"parameters": str(sum(p.numel() for p in parameters))} if parameters else {}
+
+
+def _frozen(model: Any, step: str) -> tuple[str, ...]:
+    """Say how many parameters get no gradient."""
+    if step != "train":
+        return ()
+    every = list(model.parameters())
+    frozen = sum(p.numel() for p in every if not p.requires_grad)
+    return (f"{frozen} of {sum(p.numel() for p in every)} parameters are frozen and get no gradient",) if frozen else ()

@@ -1,0 +1,74 @@
+"""The command line: one file per command; each parses, makes one call and prints."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from nearpeak.errors import NearpeakError
+
+COMMANDS = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
+_UsageError: type[Exception] = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException" and issubclass(base, Exception)
+)
+
+
+def application() -> typer.Typer:
+    """Return the command line with every command of this folder."""
+    app = typer.Typer(
+        name="nearpeak",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_nearpeak)
+    for name in COMMANDS:
+        importlib.import_module(f"nearpeak.cli.{name}").register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line and leave with the documented exit code."""
+    try:
+        sys.exit(application()(standalone_mode=False) or 0)
+    except NearpeakError as error:
+        if "--debug" in sys.argv:
+            raise
+        _leave(str(error), error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        _leave("stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except _UsageError as error:
+        _refuse_usage(error)
+
+
+def _nearpeak(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    """How near to the hardware's peak is this work, and what is worth doing next?
+
+    Errors are one line. Exit codes: 0 fine; 1 it cannot be captured or is not modelled; 2 wrong use, name or file;
+    3 a package or device is missing.
+    """
+
+
+def _refuse_usage(error: BaseException) -> None:
+    """Say in one line what was wrong with the words of the command; the bare command shows its help instead."""
+    text = getattr(error, "format_message", lambda: str(error))()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stdout.write(f"{text}\n")
+        sys.exit(2)
+    context = getattr(error, "ctx", None)
+    _leave(f"{text} ('{context.command_path if context else 'nearpeak'} --help' shows what there is)", 2)
+
+
+def _leave(message: str, code: int) -> None:
+    line = "".join(character if character.isprintable() else " " for character in " ".join(message.split()))
+    sys.stderr.write(f"nearpeak: {line}\n")
+    sys.exit(code)

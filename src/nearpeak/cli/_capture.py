@@ -1,0 +1,35 @@
+"""The capture behind `capture` and `analyze`: options in, workload out, with a sign of life."""
+
+from nearpeak.cli._shared import bytes_of, progress, shapes_of
+from nearpeak.core.workload import Workload
+
+
+def workload_of(
+    model: str,
+    *,
+    step: str,
+    batch: int | None,
+    sequence: int | None,
+    kv: int | None,
+    dtype: str | None,
+    evaluation: bool,
+    shapes: list[str],
+    timeout_s: float,
+    memory: str,
+) -> Workload:
+    """Return the workload of the model that the options describe."""
+    from nearpeak import api
+
+    with progress(f"capturing {model} (its code runs in a child process)"):
+        return api.capture(
+            model,
+            step=step,
+            batch=batch,
+            sequence=sequence,
+            kv=kv,
+            dtype=dtype,
+            training=False if evaluation else None,
+            shapes=shapes_of(shapes),
+            timeout_s=timeout_s,
+            memory_bytes=bytes_of(memory),
+        )

@@ -1,0 +1,85 @@
+"""Options and small pieces that several commands share."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.target import Target
+from nearpeak.errors import SpecError
+
+TARGET = typer.Option(
+    [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable."
+)
+EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.bandwidth="8 TB/s". Repeatable.')
+POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
+NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
+JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
+STEP = typer.Option("forward", "--phase", "--step", help="forward (prefill), decode, or train.")
+BATCH = typer.Option(None, "--batch", "-b", help="Batch size.")
+SEQUENCE = typer.Option(None, "--sequence", "-s", help="Tokens per sequence.")
+KV = typer.Option(None, "--kv", help="Cached positions of a decode step.")
+DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
+EVAL = typer.Option(False, "--eval", help="Problem files: modules in evaluation mode instead of training mode.")
+SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable.")
+TIMEOUT = typer.Option(600.0, "--timeout", help="Seconds that capturing may take.")
+MEMORY = typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")
+
+
+def targets_of(names: list[str], edits: list[str]) -> list[Target]:
+    """Return the targets of the options; at least one is needed."""
+    from nearpeak.targets import target_of
+
+    if not names:
+        raise SpecError("--target: is missing; e.g. --target h200_sxm ('nearpeak show targets' lists all)")
+    return [target_of(name, edits) for name in names]
+
+
+def policy_of(policy: str, no_credit: bool) -> Policy:
+    """Return the bound policy of the options."""
+    if policy not in ("strict", "tf32", "hard"):
+        raise SpecError(f"--policy {policy!r}: is not strict, tf32 or hard")
+    return Policy(dtype=policy, output_credit=not no_credit)
+
+
+def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return input shapes by name.
+
+    >>> shapes_of(["x=1,3,224,224"])
+    {'x': (1, 3, 224, 224)}
+    """
+    found = {}
+    for text in texts:
+        name, sign, extents = text.partition("=")
+        parts = extents.split(",")
+        if not sign or not all(part.strip().isdigit() for part in parts):
+            raise SpecError(f"--input-shape {text!r}: is not NAME=N,N,…; e.g. x=1,3,640,640")
+        found[name.strip()] = tuple(int(part) for part in parts)
+    return found
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of `--memory`."""
+    from nearpeak.units import parse_count
+
+    return parse_count(text, "B")
+
+
+def on_terminal() -> bool:
+    """Say whether people read the output."""
+    return sys.stdout.isatty()
+
+
+@contextmanager
+def progress(title: str) -> Iterator[None]:
+    """Show on a terminal that something long is under way."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(title)):
+        yield

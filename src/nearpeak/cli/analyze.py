@@ -1,0 +1,122 @@
+"""`nearpeak analyze`: a model in, a speed-of-light report out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import workload_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.analysis import Analysis
+
+
+def analyze(
+    model: str = typer.Argument(help="Model name, config.json, problem file, ONNX file, sweep, or saved workload."),
+    target: list[str] = shared.TARGET,
+    step: str = shared.STEP,
+    batch: int | None = shared.BATCH,
+    sequence: int | None = shared.SEQUENCE,
+    kv: int | None = shared.KV,
+    dtype: str | None = shared.DTYPE,
+    evaluation: bool = shared.EVAL,
+    input_shape: list[str] = shared.SHAPES,
+    edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
+    no_credit: bool = shared.NO_CREDIT,
+    html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
+    markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
+    save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
+    against: Path | None = typer.Option(None, "--against", help="Compare with a saved report instead of showing one."),
+    measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
+    json: bool = shared.JSON,
+    timeout: float = shared.TIMEOUT,
+    memory: str = shared.MEMORY,
+) -> None:
+    """Show the least time that a model step and its parts can take on each target, and what limits them.
+
+    Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
+    With --against, MODEL may itself be a saved report.
+    """
+    for path in (html, markdown, save):
+        _check_folder(path)
+    if against is not None and _is_report(Path(model)):
+        _print_comparison(against, _load(Path(model)), json=json)
+        return
+    targets = shared.targets_of(target, edits)
+    bounds = shared.policy_of(policy, no_credit)
+    workload = workload_of(
+        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
+        shapes=input_shape, timeout_s=timeout, memory=memory,
+    )  # fmt: skip
+    from nearpeak import api
+
+    analysis = api.analyze(workload, targets, bounds)
+    analysis = _measured(analysis) if measure else analysis
+    for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
+        if path is not None:
+            _write(path, name, analysis)
+    if against is not None:
+        _print_comparison(against, analysis, json=json)
+    else:
+        _print(analysis, "json" if json or not shared.on_terminal() else "terminal")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(analyze)
+
+
+def _measured(analysis: "Analysis") -> "Analysis":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from nearpeak import api
+
+    cases = len({row.case for row in analysis.rows})
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("measuring on this CPU", total=cases)
+        return api.measured(analysis, progress=lambda _label: bar.advance(task))
+
+
+def _print(analysis: "Analysis", name: str) -> None:
+    from nearpeak.report import REPORTS
+
+    sys.stdout.write(REPORTS[name].render(analysis).rstrip("\n") + "\n")
+
+
+def _write(path: Path, name: str, analysis: "Analysis") -> None:
+    from nearpeak.report import REPORTS
+
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(REPORTS[name].render(analysis), encoding="utf-8")
+    part.replace(path)
+    sys.stderr.write(f"wrote {path}\n")
+
+
+def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
+    from nearpeak.analyze.compare import compare
+    from nearpeak.report import comparison
+
+    render = comparison.to_json if json or not shared.on_terminal() else comparison.to_terminal
+    sys.stdout.write(render(compare(_load(baseline), candidate)).rstrip("\n") + "\n")
+
+
+def _is_report(path: Path) -> bool:
+    return path.suffix == ".json" and path.exists() and '"targets"' in path.read_text(encoding="utf-8")
+
+
+def _load(path: Path) -> "Analysis":
+    from nearpeak.report.json import from_json
+
+    if not path.exists():
+        raise SpecError(f"{path}: not found")
+    return from_json(path.read_text(encoding="utf-8"))
+
+
+def _check_folder(path: Path | None) -> None:
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SpecError(f"{path}: its folder does not exist")

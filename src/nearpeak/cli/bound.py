@@ -1,0 +1,107 @@
+"""`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.case import Case
+    from nearpeak.core.target import Target
+
+
+def bound(
+    words: list[str] = typer.Argument(
+        None, metavar="OP AXIS=EXTENT…", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16"
+    ),
+    target: list[str] = shared.TARGET,
+    cases: Path | None = typer.Option(None, "--cases", help="Table of cases (.csv, .jsonl, .parquet), or - for stdin."),
+    out: Path | None = typer.Option(None, "--out", help="Write the table with bound_s and limiter added."),
+    edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
+    no_credit: bool = shared.NO_CREDIT,
+    json: bool = shared.JSON,
+) -> None:
+    """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
+
+    A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
+    can be piped in, e.g. from 'nearpeak capture'.
+    """
+    devices = shared.targets_of(target, edits)
+    if words and cases is not None:
+        raise SpecError("bound: give one case in words or --cases FILE, not both")
+    if words:
+        _bound_case(_case(words), devices, policy, no_credit, json=json)
+    elif cases is not None or not sys.stdin.isatty():
+        _bound_table(cases, out, devices, policy, no_credit)
+    else:
+        raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(bound)
+
+
+def _case(words: list[str]) -> "Case":
+    """Return the case that the words state."""
+    from nearpeak.ops import OPS
+
+    arguments: dict[str, Any] = {}
+    for word in words[1:]:
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise SpecError(f"bound: {word!r} is not AXIS=EXTENT; e.g. m=4096")
+        arguments[name] = _value(value)
+    phase = arguments.pop("phase", "forward")
+    return OPS[words[0]].case(str(phase), **arguments)
+
+
+def _value(text: str) -> int | str | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    digits = text.replace("_", "")
+    return int(digits) if digits.isdigit() else text
+
+
+def _bound_case(case: "Case", devices: list["Target"], policy: str, no_credit: bool, *, json: bool) -> None:
+    from nearpeak.report import case_bound
+    from nearpeak.theory.case_bound import case_bound as bound_of
+
+    found = [(device, bound_of(case, device, shared.policy_of(policy, no_credit))) for device in devices]
+    render = case_bound.to_json if json or not shared.on_terminal() else case_bound.to_terminal
+    for device, one in found:
+        sys.stdout.write(render(case, device, one).rstrip("\n") + "\n")
+
+
+def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: str, no_credit: bool) -> None:
+    from nearpeak import api
+    from nearpeak.capture.table_file import parse_jsonl, read_columns, rows_to_columns, write_columns
+
+    if len(devices) != 1:
+        raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
+    if path is None or str(path) == "-":
+        records = parse_jsonl(sys.stdin.read(), "stdin")
+        if not records:
+            raise SpecError("bound: stdin holds no cases; pipe JSON lines with op, dtype and axes")
+        columns: dict[str, Any] = rows_to_columns(records)
+    else:
+        columns = read_columns(path)
+    table = api.case_table(columns)
+    if table.passed_through:
+        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
+    bounds = api.bound(table, devices[0], shared.policy_of(policy, no_credit))
+    columns = {**columns, "bound_s": bounds.bound_s, "limiter": bounds.limiter}
+    if out is not None:
+        write_columns(out, columns)
+        sys.stderr.write(f"wrote {out}\n")
+        return
+    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in columns.items()}
+    for cells in zip(*plain.values(), strict=True):
+        row = {name: cell for name, cell in zip(plain, cells, strict=True) if cell is not None}
+        sys.stdout.write(jsonlib.dumps(row) + "\n")

@@ -1,0 +1,74 @@
+"""`nearpeak capture`: a model in, its operator calls out."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import workload_of
+
+if TYPE_CHECKING:
+    from nearpeak.core.workload import Workload
+
+
+def capture(
+    model: str = typer.Argument(help="Model name, config.json, problem file, ONNX file or sweep."),
+    step: str = shared.STEP,
+    batch: int | None = shared.BATCH,
+    sequence: int | None = shared.SEQUENCE,
+    kv: int | None = shared.KV,
+    dtype: str | None = shared.DTYPE,
+    evaluation: bool = shared.EVAL,
+    input_shape: list[str] = shared.SHAPES,
+    out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
+    json: bool = shared.JSON,
+    timeout: float = shared.TIMEOUT,
+    memory: str = shared.MEMORY,
+) -> None:
+    """List the distinct operator cases of a model step with their counts; in a pipe as JSON lines.
+
+    Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
+    """
+    workload = workload_of(
+        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
+        shapes=input_shape, timeout_s=timeout, memory=memory,
+    )  # fmt: skip
+    if out is not None:
+        from nearpeak.capture._saved import save_workload
+
+        save_workload(workload, out)
+        sys.stderr.write(f"wrote {out}\n")
+    if json or not shared.on_terminal():
+        _print_lines(workload)
+    else:
+        _print_table(workload)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(capture)
+
+
+def _print_lines(workload: "Workload") -> None:
+    for case, count in workload.case_counts().items():
+        sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
+    for name, count in workload.uncovered_counts().items():
+        sys.stderr.write(f"uncovered: {name}, {count} calls\n")
+
+
+def _print_table(workload: "Workload") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(f"{workload.name}, {workload.step} step"), title_justify="left", box=None)
+    table.add_column("calls", justify="right")
+    table.add_column("case", overflow="fold")
+    for case, count in workload.case_counts().items():
+        table.add_row(str(count), escape(case.label()))
+    for name, count in workload.uncovered_counts().items():
+        table.add_row(str(count), f"[yellow]uncovered: {escape(name)}[/yellow]")
+    Console().print(table)

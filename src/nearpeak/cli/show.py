@@ -1,0 +1,136 @@
+"""`nearpeak show ops|targets`: what the catalogue and the device files hold."""
+
+import json as jsonlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli import _shared as shared
+
+if TYPE_CHECKING:
+    from nearpeak.core.target import Target
+    from nearpeak.ops import Operator
+
+NAME = typer.Argument(None, help="One of them in full.")
+
+
+def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
+    """List the operators with their axes, or show one in full."""
+    from nearpeak.ops import OPS
+
+    found = [OPS[name]] if name else [OPS[one] for one in OPS]
+    if json or not shared.on_terminal():
+        for operator in found:
+            sys.stdout.write(jsonlib.dumps(_operator_record(operator)) + "\n")
+    elif name:
+        _print_operator(found[0])
+    else:
+        _print_rows(("op", "phases", "axes", "what"), [_operator_row(operator) for operator in found])
+
+
+def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
+    """List the devices, or show one in full with its sources."""
+    from nearpeak.targets import TARGETS, target_of
+
+    found = [target_of(one) for one in ([name] if name else TARGETS.names())]
+    if json or not shared.on_terminal():
+        for device in found:
+            sys.stdout.write(jsonlib.dumps(_target_record(device)) + "\n")
+    elif name:
+        _print_target(found[0])
+    else:
+        heads = ("target", "device", "strongest unit", "rate", "memory", "bandwidth")
+        _print_rows(heads, [_target_row(device) for device in found])
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Show the operators and the devices.", no_args_is_help=True, rich_markup_mode=None)
+    group.command()(ops)
+    group.command()(targets)
+    app.add_typer(group, name="show")
+
+
+def _operator_record(operator: "Operator") -> dict[str, Any]:
+    phases = {
+        phase: {
+            "axes": list(signature.axes),
+            "dtypes": list(signature.dtypes),
+            "attributes": {key: kind.__name__ for key, kind in signature.attributes.items()},
+            "defaults": {key: value for key, value in signature.defaults.items() if value is not None},
+            "required": [axis for axis in signature.axes if axis not in signature.defaults],
+        }
+        for phase, signature in operator.signatures.items()
+    }
+    return {
+        "op": operator.name, "summary": operator.summary, "source": operator.source, "version": operator.version,
+        "phases": phases, "aten": sorted(operator.aten), "onnx": sorted(operator.onnx),
+    }  # fmt: skip
+
+
+def _operator_row(operator: "Operator") -> tuple[str, ...]:
+    signature = operator.signatures["forward"]
+    axes = " ".join(axis for axis in signature.axes if axis not in signature.defaults)
+    return operator.name, " ".join(operator.signatures), axes, operator.summary
+
+
+def _print_operator(operator: "Operator") -> None:
+    record = _operator_record(operator)
+    sys.stdout.write(f"{operator.name}: {operator.summary}\n  source: {operator.source}\n")
+    for phase, entry in record["phases"].items():
+        words = [*entry["required"], *(f"{k}={v}" for k, v in entry["defaults"].items())]
+        sys.stdout.write(f"  {phase}: {' '.join(words)}\n    formats: {' '.join(entry['dtypes'])}\n")
+    sys.stdout.write(f"  ATen: {', '.join(record['aten']) or 'none'}\n  ONNX: {', '.join(record['onnx']) or 'none'}\n")
+
+
+def _target_record(device: "Target") -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(device)
+
+
+def _target_row(device: "Target") -> tuple[str, ...]:
+    from nearpeak.units import show
+
+    unit = max(device.peaks, key=device.highest_flop_per_s)
+    capacity, bandwidth = device.dram.capacity_bytes, device.dram.bandwidth_bytes_per_s
+    return (
+        device.name, device.title, unit, show(device.flop_per_s(unit), "FLOP/s"),
+        "not stated" if capacity is None else show(capacity, "B"),
+        "not stated" if bandwidth is None else show(bandwidth, "B/s"),
+    )  # fmt: skip
+
+
+def _print_target(device: "Target") -> None:
+    from nearpeak.units import show
+
+    out = [f"{device.name}: {device.title}, {device.vendor} {device.architecture}, {device.sm_count} multiprocessors"]
+    out.append(f"  highest clock {show(device.clock_hz, 'Hz')}: {device.clock_source}")
+    for unit, peak in sorted(device.peaks.items()):
+        mark = "" if peak.verified else " (derived or second-hand)"
+        highest = show(device.highest_flop_per_s(unit), "FLOP/s")
+        out.append(f"  {unit:13} {show(peak.flop_per_s, 'FLOP/s'):>13}, {highest} at the highest clock{mark}")
+        out.append(f"    {peak.source}")
+    for name, memory in (("dram", device.dram), ("l2", device.l2)):
+        size = "size not stated" if memory.capacity_bytes is None else show(memory.capacity_bytes, "B")
+        rate = memory.bandwidth_bytes_per_s
+        out.append(f"  {name:13} {size}, {'rate not stated' if rate is None else show(rate, 'B/s')}")
+        out.append(f"    {memory.source}")
+    for name, link in device.links.items():
+        out.append(f"  {name:13} {show(link.bandwidth_bytes_per_s, 'B/s')} each way: {link.source}")
+    if device.partitions:
+        out.append(f"  partitions and power modes: {', '.join(f'{device.name}:{part}' for part in device.partitions)}")
+    sys.stdout.write("\n".join(out) + "\n")
+
+
+def _print_rows(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, markup=False)

@@ -1,0 +1,72 @@
+"""A bound: the time that nothing can beat, term by term, with what it rests on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PROVED = "proved"
+MODEL = "model"
+
+ASSUMPTIONS: Mapping[str, str] = {
+    "A1": "tensor values are unknown: no credit for zeros, symmetry or other structure",
+    "A2": "classical algorithms: no Winograd, FFT or Strassen",
+    "A3": "the dtype policy says which units may form the products",
+    "A4": "inputs start in device memory, not in a cache",
+    "A5": "outputs may stay in the last shared cache when the clock stops, so that much of them is not charged",
+    "A6": "no hardware memory compression",
+    "A7": "dense peaks at the highest permitted clock, no structured sparsity",
+    "A9": "index values are unknown: a gather is charged one row, not one row per index",
+    "A11": "the products of one operator run on one kind of unit, not on two at once",
+    "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
+}
+"""What a bound may rest on, by identifier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """Time that one resource needs at least."""
+
+    name: str
+    """Resource: `dram`, `l2`, `matrix`, `vector` or `special`."""
+    time_s: float
+    """Time of this term alone."""
+    status: str
+    """`proved`, or `model` where an argument is missing; only proved terms set the bound."""
+    formula: str = ""
+    """How the time follows from work and target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The largest proved term, and everything beside it that a reader wants to see."""
+
+    time_s: float
+    """Time nothing can beat."""
+    limiter: str
+    """Name of the term that sets it."""
+    terms: tuple[Term, ...]
+    """All terms."""
+    roofline_s: float
+    """Plain roofline at the documented rates, all bytes charged: not proved, for comparison."""
+    launch_floor_s: float | None
+    """Least time of the launches, beside the bound and never in it; none when not documented."""
+    assumptions: tuple[str, ...]
+    """Identifiers of ASSUMPTIONS."""
+    uncovered: Mapping[str, int] = field(default_factory=dict)
+    """Calls without a rule, by name: with any, the bound is a lower estimate (≥)."""
+
+    @property
+    def terms_s(self) -> Mapping[str, float]:
+        """Time by term."""
+        return {term.name: term.time_s for term in self.terms}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the bound lets a program do."""
+
+    dtype: str = "strict"
+    """`strict` (as accurate as declared), `tf32` (fp32 products may round to TF32), `hard` (any unit)."""
+    output_credit: bool = True
+    """Whether outputs may stay in the last shared cache."""
+    cold_inputs: bool = True
+    """Whether inputs start in device memory; if not, as much as the last shared cache holds is not charged."""

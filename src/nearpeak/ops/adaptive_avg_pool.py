@@ -1,0 +1,140 @@
+"""Adaptive average pooling: the windows follow from the wanted output extents."""
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arrays import ceil_div, per_row, where
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops.max_pool import onnx_planes, planes, window_rank
+
+
+def adaptive_avg_pool(
+    batch: int, channels: int, w: int, ow: int, dtype: DType, d: int = 1, h: int = 1, od: int = 1, oh: int = 1
+) -> Work:
+    """Return the least work of means over windows that split d, h, w into od, oh, ow parts.
+
+    Counts: per output, one vector FLOP per position of its window: the sum, and one product. Window i spans floor(i *
+    extent / parts) to ceil((i + 1) * extent / parts), so windows overlap where the extent does not divide.
+
+    Source: definition, as PyTorch states it.
+
+    >>> adaptive_avg_pool(1, 2, 7, 3, DType(name="bf16", bits_count=16)).flop
+    {'vector.fp32': 18}
+    """
+    inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
+    return Work(
+        flop={"vector.fp32": batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)},
+        read_bytes=dtype.bytes(where(outputs == 0, 0, inputs)),
+        write_bytes=dtype.bytes(outputs),
+    )
+
+
+def _backward(
+    batch: int, channels: int, w: int, ow: int, dtype: DType, d: int = 1, h: int = 1, od: int = 1, oh: int = 1
+) -> Work:
+    """Return the least work of spreading each output's gradient over its window.
+
+    Counts: one product per output, one addition per pair after the first of each position.
+    """
+    inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
+    pairs = batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)
+    return Work(
+        flop={"vector.fp32": outputs + pairs - where(outputs == 0, 0, inputs)},
+        read_bytes=dtype.bytes(outputs),
+        write_bytes=dtype.bytes(inputs),
+    )
+
+
+def _spans(extent: int, parts: int) -> list[tuple[int, int]]:
+    """Return the window of each part.
+
+    >>> _spans(7, 3)
+    [(0, 3), (2, 5), (4, 7)]
+    """
+    return [(i * extent // parts, ceil_div((i + 1) * extent, parts)) for i in range(parts)]
+
+
+def _pairs(extent: int, parts: int) -> int:
+    return per_row(lambda n, o: sum(stop - first for first, stop in _spans(n, o)), extent, parts)
+
+
+def _windows(arguments: dict[str, Any]) -> list[tuple[tuple[int, ...], Any, int]]:
+    """Return each output position with the slice of its window and how many positions that has."""
+    rows = zip(sliding.extents(arguments), sliding.extents(arguments, "o"), strict=True)
+    spans = [list(enumerate(_spans(extent, parts))) for extent, parts in rows]
+    return [
+        (tuple(i for i, _ in cell), (..., *(slice(*span) for _, span in cell)), prod(b - a for _, (a, b) in cell))
+        for cell in product(*spans)
+    ]
+
+
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
+    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x, parts = arrays["input"], sliding.extents(arguments, "o")
+    y = np.zeros((*x.shape[:2], *parts))
+    for place, window, _ in _windows(arguments):
+        y[(..., *place)] = x[window].mean(axis=tuple(range(2, x.ndim)))
+    return {"output": y}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    grad, spread = arrays["grad_output"], np.zeros_like(arrays["input"])
+    for place, window, count in _windows(arguments):
+        part = grad[(..., *place)] / count
+        spread[window] += part.reshape(*part.shape, *(1 for _ in place))
+    return {"grad_input": spread}
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch.nn.functional as F  # noqa: N812
+
+    parts = sliding.extents(arguments, "o")
+    run = F.adaptive_avg_pool2d if len(parts) == 2 else F.adaptive_avg_pool3d
+    return {"output": run(tensors["input"], parts)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match adaptive average pooling and its gradient."""
+    x, count, back = site.args["self"], window_rank(site), "grad_output" in site.args
+    parts = site.args["grad_output"].shape[-count:] if back else site.outputs[0].shape[-count:]
+    arguments = planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
+    return (
+        Match(arguments=arguments, phase="backward", touched_bytes={"self": 0}) if back else Match(arguments=arguments)
+    )
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match GlobalAveragePool."""
+    x = site.inputs[0]
+    assert x is not None
+    return Match(arguments=onnx_planes(x) | sliding.named("o", [1], len(x.shape) - 2))
+
+
+_OVERLOADS = (
+    "adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward",
+)  # fmt: skip
+
+OPERATOR = Operator(
+    forward=adaptive_avg_pool,
+    backward=_backward,
+    source="definition, as PyTorch states it",
+    numerics=Numerics(kind="reduction", reduction="d h w"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={f"aten.{name}.default": _from_aten for name in _OVERLOADS},
+    onnx={"GlobalAveragePool": _from_onnx},
+)

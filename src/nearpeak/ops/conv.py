@@ -1,0 +1,215 @@
+"""Convolution in one to three dimensions: grouped, depthwise, dilated, strided, padded, with optional bias."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._taps import Taps, windows
+
+
+def conv(
+    batch: int, in_channels: int, out_channels: int, w: int, kw: int, dtype: DType,
+    groups: int = 1, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1, sd: int = 1, sh: int = 1, sw: int = 1,
+    pd: int = 0, ph: int = 0, pw: int = 0,
+    pd_end: int | None = None, ph_end: int | None = None, pw_end: int | None = None,
+    dd: int = 1, dh: int = 1, dw: int = 1,
+    out_dtype: DType | None = None, bias: bool = False, layout: str = "channels_first",
+) -> Work:  # fmt: skip
+    """Return the least work of a convolution in up to three dimensions d, h, w (one dimension uses w alone).
+
+    Shapes: X [batch, in_channels, d, h, w]; W [out_channels, in_channels / groups, kd, kh, kw].
+    Counts: 2 FLOP per pair of output position and tap that falls on the input, never on padding; the bias adds one
+    vector FLOP per output. Input positions that no window meets, and taps that only ever meet padding, are not read.
+
+    Args:
+        sd: stride; likewise sh, sw.
+        pd: padding at the beginning; pd_end, at the end, is the same unless given.
+        dd: dilation.
+        layout: `channels_first` or `channels_last`; it changes the kernel, not the work.
+
+    Source: definition of discrete convolution; Dumoulin and Visin 2016, arXiv:1603.07285.
+
+    >>> conv(1, 64, 64, 7, 3, DType(name="bf16", bits_count=16), h=7, kh=3, ph=1, pw=1).flop
+    {'matrix.bf16': 2957312}
+    """
+    reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
+    out = out_dtype or dtype
+    elements = batch * out_channels * reach.outputs
+    flop = {f"matrix.{dtype.name}": _flop(batch, in_channels, out_channels, groups, reach)}
+    return Work(
+        flop=flop | ({"vector.fp32": elements} if bias else {}),
+        read_bytes=dtype.bytes(batch * in_channels * reach.touched_count)
+        + dtype.bytes(out_channels * (in_channels // groups) * reach.live_tap_count)
+        + (out.bytes(out_channels) if bias else 0),
+        write_bytes=out.bytes(elements),
+    )
+
+
+def _backward(
+    batch: int, in_channels: int, out_channels: int, w: int, kw: int, dtype: DType,
+    groups: int = 1, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1, sd: int = 1, sh: int = 1, sw: int = 1,
+    pd: int = 0, ph: int = 0, pw: int = 0,
+    pd_end: int | None = None, ph_end: int | None = None, pw_end: int | None = None,
+    dd: int = 1, dh: int = 1, dw: int = 1, out_dtype: DType | None = None,
+    grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = False, layout: str = "channels_first",
+) -> Work:  # fmt: skip
+    """Return the least work of the gradients that are asked for.
+
+    Counts: each of grad_input and grad_weight takes as many products as the forward convolution; grad_bias adds one
+    vector FLOP per element of the output's gradient.
+    """
+    reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
+    out = out_dtype or dtype
+    outputs = batch * out_channels * reach.outputs
+    weights = out_channels * (in_channels // groups)
+    products = (grad_input + grad_weight) * _flop(batch, in_channels, out_channels, groups, reach)
+    read_count = reach.outputs if grad_bias else reach.live_output_count
+    return Work(
+        flop={f"matrix.{dtype.name}": products} | ({"vector.fp32": outputs} if grad_bias else {}),
+        read_bytes=out.bytes(batch * out_channels * read_count)
+        + dtype.bytes(grad_input * weights * reach.live_tap_count)
+        + dtype.bytes(grad_weight * batch * in_channels * reach.touched_count),
+        write_bytes=dtype.bytes(grad_input * batch * in_channels * reach.size)
+        + dtype.bytes(grad_weight * weights * reach.taps)
+        + dtype.bytes(grad_bias * out_channels),
+        launch_count=grad_input + grad_weight + grad_bias,
+    )
+
+
+def _flop(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
+    return 2 * batch * out_channels * (in_channels // groups) * reach.pair_count
+
+
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    dtype, channels, layout = arguments["dtype"], arguments["out_channels"], arguments["layout"]
+    x = (arguments["batch"], arguments["in_channels"], *sliding.extents(arguments))
+    weight = (channels, arguments["in_channels"] // arguments["groups"], *sliding.extents(arguments, "k"))
+    tensors = {
+        "input": Tensor(shape=x, dtype=dtype, strides=sliding.strides_of(x, layout)),
+        "weight": Tensor(shape=weight, dtype=dtype, strides=sliding.strides_of(weight, layout)),
+    }
+    return tensors | ({"bias": Tensor(shape=(channels,), dtype=arguments["out_dtype"])} if arguments["bias"] else {})
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x, weight, groups = sliding.padded(arguments, arrays["input"]), arrays["weight"], arguments["groups"]
+    steps = sliding.outputs(arguments)
+    y = np.zeros((len(x), len(weight), *steps))
+    for tap, place in sliding.tap_slices(arguments, steps):
+        part = np.einsum("bgc...,goc->bgo...", grouped(x[place], 1, groups), grouped(weight[(..., *tap)], 0, groups))
+        y += part.reshape(y.shape)
+    if arguments["bias"]:
+        y += arrays["bias"].reshape(-1, *(1 for _ in steps))
+    return {"output": y}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x, weight = sliding.padded(arguments, arrays["input"]), arrays["weight"]
+    grad, groups = arrays["grad_output"], arguments["groups"]
+    grad_x, grad_weight, upstream = np.zeros_like(x), np.zeros_like(weight), grouped(grad, 1, groups)
+    for tap, place in sliding.tap_slices(arguments, grad.shape[2:]):
+        part = np.einsum("bgo...,goc->bgc...", upstream, grouped(weight[(..., *tap)], 0, groups))
+        grad_x[place] += part.reshape(x[place].shape)
+        flat = (t.reshape(*t.shape[:3], -1) for t in (upstream, grouped(x[place], 1, groups)))
+        grad_weight[(..., *tap)] = np.einsum("bgox,bgcx->goc", *flat).reshape(weight.shape[:2])
+    grads = {
+        "grad_input": sliding.inner(arguments, grad_x),
+        "grad_weight": grad_weight,
+        "grad_bias": grad.sum(axis=(0, *range(2, grad.ndim))),
+    }
+    return {name: value for name, value in grads.items() if arguments[name]}
+
+
+def grouped(array: Any, axis: int, groups: int) -> Any:
+    """Return the array with the channels of `axis` split into groups."""
+    return array.reshape(*array.shape[:axis], groups, array.shape[axis] // groups, *array.shape[axis + 1 :])
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch.nn.functional as F  # noqa: N812
+
+    x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
+    if begin != end:
+        sides = zip(reversed(begin), reversed(end), strict=True)
+        x, begin = F.pad(x, [side for pair in sides for side in pair]), (0,) * len(begin)
+    run = F.conv2d if len(begin) == 2 else F.conv3d
+    strides, dilations = sliding.extents(arguments, "s"), sliding.extents(arguments, "d")
+    return {"output": run(x, tensors["weight"], tensors.get("bias"), strides, begin, dilations, arguments["groups"])}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match a convolution, forward or backward; a transposed one is a case of conv_transpose."""
+    weight = site.args["weight"]
+    back = "grad_output" in site.args
+    y = site.args["grad_output"] if back else site.outputs[0]
+    mask = site.args["output_mask"] if back else ()
+    asked = {f"grad_{name}": bool(m) for name, m in zip(("input", "weight", "bias"), mask, strict=False)}
+    arguments = _arguments(site, weight, y) | (asked if back else {"bias": site.args["bias"] is not None})
+    phase = "backward" if back else "forward"
+    if site.args["transposed"]:
+        unread = {"input": asked.get("grad_weight", True), "weight": asked.get("grad_input", True)}
+        touched = {name: 0 for name, needed in unread.items() if not needed}
+        return Match(arguments=arguments, phase=phase, touched_bytes=touched, op="conv_transpose")
+    touched = _touched(arguments, site.args["input"], weight, names=("input", "weight"))
+    return Match(arguments=arguments, phase=phase, touched_bytes=touched)
+
+
+def _arguments(site: AtenSite, weight: Tensor, y: Tensor) -> dict[str, Any]:
+    x, count, groups = site.args["input"], len(weight.shape) - 2, site.args["groups"]
+    transposed = site.args["transposed"]
+    ends = {name: site.args[key] for name, key in (("s", "stride"), ("p", "padding"), ("d", "dilation"))}
+    axes = {k: v for prefix, values in ends.items() for k, v in sliding.named(prefix, values, count).items()}
+    extra = sliding.named("o", site.args["output_padding"], count) if transposed else {}
+    return {
+        "batch": x.shape[0], "in_channels": x.shape[1], "groups": groups,
+        "out_channels": weight.shape[1] * groups if transposed else weight.shape[0],
+        **sliding.named("", x.shape[2:], count), **sliding.named("k", weight.shape[2:], count), **axes, **extra,
+        "dtype": x.dtype, "out_dtype": y.dtype, "layout": sliding.layout_of(x),
+    }  # fmt: skip
+
+
+def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[str, str]) -> dict[str, int]:
+    """Return the touched bytes of input and weight; a gradient that is not asked for leaves its operand unread."""
+    full = OPERATOR.signatures["forward"].case("forward", {k: v for k, v in arguments.items() if k[:5] != "grad_"})
+    axes = dict(full.axes)
+    columns = ("", "k", "s", "p", "p_end", "d")
+    rows = [[axes[f"{c[:1]}{axis}{c[1:]}"] for c in columns] for axis in sliding.AXES]
+    reach = windows(*(tuple(row) for row in rows))  # type: ignore[arg-type]
+    need_x, need_weight = arguments.get("grad_weight", True), arguments.get("grad_input", True)
+    return sliding.partly_touched(
+        names[0], x, need_x * axes["batch"] * axes["in_channels"] * reach.touched_count
+    ) | sliding.partly_touched(names[1], weight, need_weight * weight.shape[0] * weight.shape[1] * reach.live_tap_count)
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match Conv."""
+    x, weight = site.inputs[0], site.inputs[1]
+    assert x is not None
+    assert weight is not None
+    arguments = {
+        "batch": x.shape[0], "in_channels": x.shape[1], "out_channels": weight.shape[0],
+        "groups": site.attributes.get("group", 1), **sliding.named("", x.shape[2:], len(x.shape) - 2),
+        **sliding.onnx_window(site, weight.shape[2:]), "dtype": x.dtype, "out_dtype": site.outputs[0].dtype,
+        "bias": len(site.inputs) > 2 and site.inputs[2] is not None,
+    }  # fmt: skip
+    return Match(arguments=arguments, touched_bytes=_touched(arguments, x, weight, names=("0", "1")))
+
+
+OPERATOR = Operator(
+    forward=conv,
+    backward=_backward,
+    source="Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position",
+    numerics=Numerics(kind="contraction", reduction="in_channels kd kh kw"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    same=sliding.ENDS,
+    aten={"aten.convolution.default": _from_aten, "aten.convolution_backward.default": _from_aten},
+    onnx={"Conv": _from_onnx},
+)

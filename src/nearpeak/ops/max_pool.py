@@ -1,0 +1,207 @@
+"""Max pooling in one to three dimensions."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._taps import Taps, windows
+
+_INDEX = dtype_of("int64")
+
+
+def max_pool(
+    batch: int, channels: int, w: int, kw: int, dtype: DType, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1,
+    sd: int | None = None, sh: int | None = None, sw: int | None = None, pd: int = 0, ph: int = 0, pw: int = 0,
+    pd_end: int | None = None, ph_end: int | None = None, pw_end: int | None = None,
+    dd: int = 1, dh: int = 1, dw: int = 1, ceil: bool = False, indices: bool = False,
+) -> Work:  # fmt: skip
+    """Return the least work of the maximum over windows of up to three dimensions d, h, w.
+
+    Counts: one vector FLOP per comparison, one fewer than the window's positions inside the input. Positions that no
+    window meets are not read.
+
+    Args:
+        sd: stride; the kernel's extent unless given; likewise sh, sw.
+        pd: padding at the beginning; pd_end, at the end, is the same unless given.
+        dd: dilation.
+        ceil: windows that hang over the end count too.
+        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+
+    Source: definition; extents as PyTorch and ONNX state them.
+
+    >>> max_pool(1, 64, 112, 3, DType(name="bf16", bits_count=16), h=112, kh=3, sh=2, sw=2, ph=1, pw=1).write_bytes
+    401408
+    """
+    reach = _reach(
+        (d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw), ceil=ceil
+    )  # fmt: skip
+    planes = batch * channels
+    outputs = planes * reach.outputs
+    return Work(
+        flop={"vector.fp32": planes * (reach.pair_count - reach.live_output_count)},
+        read_bytes=dtype.bytes(planes * reach.touched_count),
+        write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
+    )
+
+
+def _backward(
+    batch: int, channels: int, w: int, kw: int, dtype: DType, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1,
+    sd: int | None = None, sh: int | None = None, sw: int | None = None, pd: int = 0, ph: int = 0, pw: int = 0,
+    pd_end: int | None = None, ph_end: int | None = None, pw_end: int | None = None,
+    dd: int = 1, dh: int = 1, dw: int = 1, ceil: bool = False,
+) -> Work:  # fmt: skip
+    """Return the least work of adding each output's gradient where its maximum was, as the saved indices say."""
+    reach = _reach(
+        (d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw), ceil=ceil
+    )  # fmt: skip
+    outputs = batch * channels * reach.outputs
+    return Work(
+        flop={"vector.fp32": outputs},
+        read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(batch * channels * reach.size),
+    )
+
+
+def _reach(*dimensions: tuple[int, int, int | None, int, int | None, int], ceil: bool) -> Taps:
+    rows = ((n, k, k if s is None else s, p, end, t) for n, k, s, p, end, t in dimensions)
+    return windows(*rows, ceil=ceil)
+
+
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
+    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
+
+
+def _winners(x: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the maxima and their flat positions in the plane of the input; the first one wins a tie."""
+    steps, size = sliding.outputs(arguments), sliding.extents(arguments)
+    places = np.broadcast_to(np.arange(prod(size)).reshape(size), x.shape)
+    values, flat = sliding.padded(arguments, x, -np.inf), sliding.padded(arguments, places)
+    best, where = np.full((*x.shape[:2], *steps), -np.inf), np.zeros((*x.shape[:2], *steps), dtype=np.int64)
+    for _, place in sliding.tap_slices(arguments, steps):
+        better = (values[place] > best) | np.isnan(values[place])
+        best, where = np.where(better, values[place], best), np.where(better, flat[place], where)
+    return best, where
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    best, where = _winners(arrays["input"], arguments)
+    return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x, grad = arrays["input"], arrays["grad_output"]
+    _, where = _winners(x, arguments)
+    planes = np.zeros((x.shape[0] * x.shape[1], prod(x.shape[2:])))
+    for plane, values, places in zip(
+        planes, grad.reshape(len(planes), -1), where.reshape(len(planes), -1), strict=True
+    ):
+        np.add.at(plane, places, values)
+    return {"grad_input": planes.reshape(x.shape)}
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch.nn.functional as F  # noqa: N812
+
+    x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
+    if begin != end and arguments["indices"]:
+        raise NotModelledError("max_pool: PyTorch gives no indices with unequal padding")
+    if begin != end:
+        sides = zip(reversed(begin), reversed(end), strict=True)
+        x, begin = F.pad(x, [side for pair in sides for side in pair], value=float("-inf")), (0,) * len(begin)
+    run = F.max_pool2d if len(begin) == 2 else F.max_pool3d
+    window = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s"), begin, sliding.extents(arguments, "d")]
+    if not arguments["indices"]:
+        return {"output": run(x, *window, arguments["ceil"])}
+    output, indices = run(x, *window, arguments["ceil"], return_indices=True)
+    return {"output": output, "indices": indices}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match max pooling and its gradient; whether the indices are used is not visible here, so they are left out."""
+    x = site.args["self"]
+    dilation = sliding.named("d", site.args["dilation"], window_rank(site))
+    arguments = pooled(site, x) | dilation
+    if "grad_output" in site.args:
+        return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
+    return Match(arguments=arguments, touched_bytes=touched(arguments, x, "self"))
+
+
+def window_rank(site: AtenSite) -> int:
+    """Return the number of pooled dimensions, which the overload's name states."""
+    return next(count for count in (1, 2, 3) if f"pool{count}d" in site.name)
+
+
+def pooled(site: AtenSite, x: Tensor) -> dict[str, Any]:
+    """Return the arguments that all windowed poolings of ATen share; leading dimensions fold into the batch."""
+    count = window_rank(site)
+    kernel = site.args["kernel_size"]
+    window = sliding.named("k", kernel, count) | sliding.named("s", site.args["stride"] or kernel, count)
+    padding = sliding.named("p", site.args["padding"], count)
+    ceil = {"ceil": bool(site.args["ceil_mode"])}
+    return planes(x, count) | sliding.named("", x.shape[-count:], count) | window | padding | ceil
+
+
+def planes(x: Tensor, count: int) -> dict[str, Any]:
+    """Return batch, channels and format of a tensor whose last `count` dimensions are pooled."""
+    return {"batch": prod(x.shape[: -count - 1]), "channels": x.shape[-count - 1], "dtype": x.dtype}
+
+
+def touched(arguments: dict[str, Any], x: Tensor, name: str) -> dict[str, int]:
+    """Return the touched bytes of the input where they are fewer than all."""
+    known = {"sd": arguments.get("kd", 1), "sh": arguments.get("kh", 1)} | arguments
+    rows = []
+    for axis in sliding.AXES:
+        size, kernel, stride = (known.get(f"{prefix}{axis}", 1) for prefix in ("", "k", "s"))
+        padding = known.get(f"p{axis}", 0)
+        rows.append((size, kernel, stride, padding, known.get(f"p{axis}_end"), known.get(f"d{axis}", 1)))
+    reach = windows(*rows, ceil=bool(known.get("ceil", False)))
+    return sliding.partly_touched(name, x, known["batch"] * known["channels"] * reach.touched_count)
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match MaxPool and GlobalMaxPool."""
+    x = site.inputs[0]
+    assert x is not None
+    if site.name == "GlobalMaxPool":
+        whole = sliding.named("k", x.shape[2:], len(x.shape) - 2)
+        return Match(arguments=onnx_planes(x) | whole)
+    arguments = onnx_pooled(site, x) | {"indices": len(site.outputs) > 1}
+    return Match(arguments=arguments, touched_bytes=touched(arguments, x, "0"))
+
+
+def onnx_planes(x: Tensor) -> dict[str, Any]:
+    """Return batch, channels, format and extents of an ONNX tensor [N, C, ...]."""
+    count = len(x.shape) - 2
+    return planes(x, count) | sliding.named("", x.shape[2:], count)
+
+
+def onnx_pooled(site: OnnxSite, x: Tensor) -> dict[str, Any]:
+    """Return the arguments that all windowed poolings of ONNX share."""
+    window = sliding.onnx_window(site, site.attributes["kernel_shape"])
+    return onnx_planes(x) | window | {"ceil": bool(site.attributes.get("ceil_mode", 0))}
+
+
+OPERATOR = Operator(
+    forward=max_pool,
+    backward=_backward,
+    source="definition; extents as PyTorch and ONNX state them",
+    numerics=Numerics(kind="exact"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    same={**sliding.ENDS, "sd": "kd", "sh": "kh", "sw": "kw"},
+    aten={
+        f"aten.max_pool{name}.default": _from_aten
+        for name in ("2d_with_indices", "2d_with_indices_backward", "3d_with_indices", "3d_with_indices_backward")
+    },
+    onnx={"MaxPool": _from_onnx, "GlobalMaxPool": _from_onnx},
+)

@@ -1,0 +1,117 @@
+"""Root-mean-square normalisation."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops.layer_norm import sizes
+
+EPSILON = 1e-6
+"""Added to the mean square; the value of the Llama family."""
+
+
+def rms_norm(rows: int, hidden: int, dtype: DType, param_dtype: DType | None = None, affine: bool = True) -> Work:
+    """Return the least work of y[rows,hidden] = x / sqrt(mean(x^2) + eps) * weight, row by row.
+
+    Counts: per element 2 FLOP for the sum of squares, 1 to scale, 1 for the weight; one reciprocal root per row. Each
+    element is read once: a row stays on chip. The saved root is not counted.
+
+    Source: Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4.
+
+    >>> rms_norm(2, 8, DType(name="bf16", bits_count=16)).read_bytes
+    48
+    """
+    elements = rows * hidden
+    return Work(
+        flop={"vector.fp32": (3 + affine) * elements},
+        special_count=rows,
+        read_bytes=dtype.bytes(elements) + affine * (param_dtype or dtype).bytes(hidden),
+        write_bytes=dtype.bytes(elements),
+    )
+
+
+def _backward(
+    rows: int,
+    hidden: int,
+    dtype: DType,
+    param_dtype: DType | None = None,
+    affine: bool = True,
+    grad_params: bool = True,
+) -> Work:
+    """Return the least work of the gradients of input and weight.
+
+    Counts: per element 2 FLOP for the sum over the row, 3 to combine; 1 for the weight; 3 for the weight's gradient.
+    """
+    elements, size = rows * hidden, (param_dtype or dtype).bytes(hidden)
+    return Work(
+        flop={"vector.fp32": (5 + affine + 3 * (affine and grad_params)) * elements},
+        read_bytes=2 * dtype.bytes(elements) + affine * size,
+        write_bytes=dtype.bytes(elements) + (affine and grad_params) * size,
+    )
+
+
+def _inputs(rows: int, hidden: int, dtype: str, param_dtype: str, affine: bool) -> dict[str, Tensor]:
+    tensors = {"input": Tensor(shape=(rows, hidden), dtype=dtype)}
+    return tensors | ({"weight": Tensor(shape=(hidden,), dtype=param_dtype)} if affine else {})
+
+
+def _factor(x: Any) -> Any:
+    return 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + EPSILON)
+
+
+def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    x = arrays["input"]
+    return {"output": x * _factor(x) * arrays.get("weight", 1.0)}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    upstream, factor = arrays["grad_output"], _factor(arrays["input"])
+    normal, inner = arrays["input"] * factor, upstream * arrays.get("weight", 1.0)
+    grads = {"grad_input": factor * (inner - normal * (inner * normal).mean(axis=-1, keepdims=True))}
+    if arguments["affine"] and arguments["grad_params"]:
+        grads["grad_weight"] = (upstream * normal).sum(axis=0)
+    return grads
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch.nn.functional as F  # noqa: N812
+
+    return {"output": F.rms_norm(tensors["input"], (arguments["hidden"],), tensors.get("weight"), EPSILON)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match the fused root-mean-square normalisation and its gradient."""
+    hidden = prod(site.args["normalized_shape"])
+    arguments = sizes(site.args["input"], hidden, site.args["weight"])
+    if "grad_out" not in site.args:
+        return Match(arguments=arguments)
+    asked = {"grad_params": bool(site.args["output_mask"][1])}
+    return Match(arguments=arguments | asked, phase="backward", touched_bytes={"rstd": 0})
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match RMSNormalization and the older SimplifiedLayerNormalization."""
+    x, weight = site.inputs[0], site.inputs[1]
+    assert x is not None
+    return Match(arguments=sizes(x, prod(x.shape[site.attributes.get("axis", -1) :]), weight))
+
+
+OPERATOR = Operator(
+    forward=rms_norm,
+    backward=_backward,
+    source="Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4",
+    numerics=Numerics(kind="normalisation", reduction="hidden"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten=dict.fromkeys(
+        ("aten.rms_norm.default", "aten._fused_rms_norm.default", "aten._fused_rms_norm_backward.default"), _from_aten
+    ),
+    onnx={"RMSNormalization": _from_onnx, "SimplifiedLayerNormalization": _from_onnx},
+)

@@ -1,0 +1,27 @@
+"""Families of operators, for colours: found by the words in an operator's name, as reports know no catalogue."""
+
+FAMILIES = (
+    # Searched in order; the first family one of whose words is in the name takes it.
+    ("attention", "Attention", ("attention",)),
+    ("convolution", "Convolution", ("conv",)),
+    ("product", "Matrix product", ("gemm", "matmul", "linear", "einsum", "bmm")),
+    ("optimizer", "Optimizer", ("adam", "sgd", "optim", "lamb", "rmsprop")),
+    ("norm", "Norm, softmax, loss", ("norm", "softmax", "entropy", "loss")),
+    ("movement", "Data movement", ("copy", "embedding", "gather", "scatter", "index", "cat", "concat", "fill", "pad", "sort")),
+    ("reduction", "Pooling, reduction", ("pool", "reduc", "sum", "mean", "max", "min", "interpolate", "resize", "upsample")),
+    ("pointwise", "Element-wise", ()),
+)
+"""Identifier, name for people and words of each family; the last one takes the rest."""
+
+
+def family_of(operator: str) -> str:
+    """Return the identifier of the family of `operator`.
+
+    >>> family_of("conv_transpose"), family_of("rms_norm"), family_of("add")
+    ('convolution', 'norm', 'pointwise')
+    """
+    name = operator.lower()
+    for identifier, _, words in FAMILIES:
+        if any(word in name for word in words):
+            return identifier
+    return FAMILIES[-1][0]

@@ -1,0 +1,136 @@
+"""The words of all reports: figures with units, names made safe, limiters, steps and policies in plain language."""
+
+import re
+from collections.abc import Mapping
+
+from nearpeak.core.analysis import Analysis, CaseRow, CaseTime
+from nearpeak.core.bound import Policy
+from nearpeak.units import show
+
+STEPS: Mapping[str, str] = {
+    "forward": "inference step",
+    "decode": "decode step",
+    "train": "training step",
+    "sweep": "list of cases",
+}
+"""Step in words."""
+
+LIMITERS: Mapping[str, str] = {
+    "dram": "memory bandwidth",
+    "l2": "L2 cache bandwidth",
+    "matrix": "matrix units",
+    "vector": "vector units",
+    "special": "special functions",
+}
+"""Limiting term in words."""
+
+_DTYPE_POLICIES: Mapping[str, str] = {
+    "strict": "Products may run on any unit at least as accurate as the declared format.",
+    "tf32": "Products of fp32 may also be rounded to TF32, as frameworks allow.",
+    "hard": "Products may run on any unit of the device, whatever its accuracy.",
+}
+
+# Escape sequences of terminals: CSI, OSC up to its terminator, and two-character ones.
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+# Controls, and the characters that reverse or hide what stands beside them.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    r"""Return `text` on one line, without control characters, terminal escapes or direction overrides.
+
+    >>> clean("\x1b[31mred\x1b[0m\n")
+    'red '
+    """
+    plain = re.sub(r"[\t\r\n]+", " ", _ESCAPE.sub("", text))
+    return _UNSAFE.sub("", plain)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return `text` cleaned and cut to `width` characters, the cut shown.
+
+    >>> shortened("gemm m=4096", 6)
+    'gemm …'
+    """
+    text = clean(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def limiter(name: str) -> str:
+    """Return the limiting term in words."""
+    return LIMITERS.get(name, clean(name))
+
+
+def step(analysis: Analysis) -> str:
+    """Return the step in words."""
+    return STEPS.get(analysis.step, clean(analysis.step))
+
+
+def least(analysis: Analysis, value: float, unit: str) -> str:
+    """Return a total with its unit, marked ≥ where the bound does not cover every call."""
+    return ("" if analysis.complete else "≥ ") + show(value, unit)
+
+
+def percent(ratio: float) -> str:
+    """Return a ratio in percent.
+
+    >>> percent(0.2345), percent(0.00012)
+    ('23.5 %', '< 0.1 %')
+    """
+    if 0 < ratio < 0.0005:
+        return "< 0.1 %"
+    return f"{ratio * 100:.1f} %"
+
+
+def count(value: int) -> str:
+    """Return a count with thousands separated.
+
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{value:,}"
+
+
+def coverage(analysis: Analysis) -> str:
+    """Return how many calls the bound covers, in words."""
+    return f"bound covers {count(analysis.covered_count)} of {count(analysis.call_count)} calls"
+
+
+def dimensions(analysis: Analysis) -> str:
+    """Return whose dimensions the workload uses, as far as capture said so."""
+    return clean(analysis.origin.get("dimensions", analysis.origin.get("source", "")))
+
+
+def policy(value: Policy) -> tuple[str, ...]:
+    """Return what the bounds let a program do, in sentences."""
+    inputs = (
+        "Inputs start in device memory."
+        if value.cold_inputs
+        else "As much of the inputs as the last shared cache holds is not charged."
+    )
+    outputs = (
+        "As much of the outputs as the last shared cache holds is not charged."
+        if value.output_credit
+        else "All outputs are charged to device memory."
+    )
+    return (_DTYPE_POLICIES.get(value.dtype, clean(value.dtype)), inputs, outputs)
+
+
+def fits(value: bool | None) -> str:
+    """Return the verdict on memory in words."""
+    return {True: "fits", False: "does not fit", None: "unknown"}[value]
+
+
+def flop_of(row: CaseRow) -> int:
+    """Return the FLOP that the roofline shows of a case: those of matrix units, or all where there are none."""
+    return row.matrix_flop or row.total_flop
+
+
+def attained(time: CaseTime) -> float | None:
+    """Return the attained ratio, bound over measured; none when not measured."""
+    return time.bound_s / time.measured_s if time.measured_s else None
+
+
+def is_implausible(time: CaseTime) -> bool:
+    """Say whether a measurement is below its bound, which says that a rule, a figure or a timer is wrong."""
+    return time.measured_s is not None and time.measured_s < time.bound_s

@@ -1,0 +1,39 @@
+"""The bound of one case, for people and as JSON."""
+
+import json
+
+from nearpeak.core.bound import ASSUMPTIONS, Bound
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.units import show
+
+
+def to_json(case: Case, target: Target, bound: Bound) -> str:
+    """Return the bound as one JSON line."""
+    floor_s = bound.launch_floor_s
+    return json.dumps(
+        {
+            "case": case.record(), "digest": case.digest, "target": target.name,
+            "bound_s": bound.time_s, "limiter": bound.limiter,
+            "terms": [{"name": t.name, "time_s": t.time_s, "status": t.status, "formula": t.formula} for t in bound.terms],
+            "roofline_s": bound.roofline_s, "launch_floor_s": floor_s, "assumptions": list(bound.assumptions),
+            "unverified": list(target.unverified),
+        }
+    )  # fmt: skip
+
+
+def to_terminal(case: Case, target: Target, bound: Bound) -> str:
+    """Return the bound as a few lines of text within 80 columns."""
+    lines = [
+        f"{case.label()}",
+        f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
+    ]
+    for term in sorted(bound.terms, key=lambda one: -one.time_s):
+        lines.append(f"    {term.name:8} {show(term.time_s, 's'):>10}  {term.status:7} {term.formula}")
+    lines.append(f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}")
+    if bound.launch_floor_s is not None:
+        lines.append(f"  launch floor, beside the bound: {show(bound.launch_floor_s, 's')}")
+    lines += [f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions]
+    if target.unverified:
+        lines.append(f"  derived or second-hand figures: {', '.join(target.unverified)}")
+    return "\n".join(lines)

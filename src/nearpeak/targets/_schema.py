@@ -1,0 +1,39 @@
+"""What a device file may state: its tables, keys and units; one home for the reader, the edits and the documents."""
+
+TOP: dict[str, type] = {
+    "title": str, "vendor": str, "kind": str, "architecture": str, "sm_count": int, "sm_source": str,
+    "sm_verified": bool, "clock": dict, "peak": dict, "dram": dict, "l2": dict, "on_chip": dict, "special": dict,
+    "link": dict, "launch": dict, "power": dict, "partition": dict, "measured": bool,
+}  # fmt: skip
+"""Entries of the top level with their TOML types."""
+
+REQUIRED = ("title", "vendor", "kind", "architecture", "sm_count", "sm_source", "peak", "dram", "l2")
+"""Entries that no device file goes without."""
+
+TABLES: dict[str, dict[str, str]] = {
+    "clock": {"max": "Hz"},
+    "dram": {"bandwidth": "B/s", "capacity": "B"},
+    # A result may stay in the caches of single dies too, so `die_capacity`, all dies together, adds to `capacity`.
+    "l2": {"bandwidth": "B/s", "capacity": "B", "die_capacity": "B"},
+    # `shared_memory` is all that one multiprocessor has besides registers: shared memory and level-1 cache.
+    "on_chip": {"register_file": "B", "shared_memory": "B", "tensor_memory": "B"},
+    "special": {"sm_clock": "OP"},
+    "launch": {"floor": "s"},
+    "power": {"limit": "W"},
+}
+"""Keys of the plain tables with their units; a file may leave any of them open."""
+
+NESTED: dict[str, dict[str, str]] = {
+    "peak": {"rate": "FLOP/s", "sm_clock": "FLOP", "clock": "Hz"},
+    "link": {"bandwidth": "B/s"},
+}
+"""Keys, all required, of the tables that exist once per execution unit or link."""
+
+PARTITION: dict[str, type] = {
+    "sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str, "source": str,
+    "verified": bool,
+}  # fmt: skip
+"""Keys of a partition (`sm_count`, ratios of memory and cache) or power mode (`clock`, `power`, `dram_ratio`)."""
+
+TAGS: dict[str, type] = {"source": str, "verified": bool}
+"""Keys that every table may have beside its numbers."""

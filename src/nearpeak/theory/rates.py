@@ -1,0 +1,72 @@
+"""Which execution units may do a piece of work, and how fast the fastest of them is."""
+
+from functools import lru_cache
+
+from nearpeak.core.dtype import DTYPES
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError, SpecError
+
+POLICIES = ("strict", "tf32", "hard")
+
+
+def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = False) -> tuple[str, float]:
+    """Return the fastest permitted unit for products of `dtype`, and its FLOP/s.
+
+    Args:
+        policy: `strict` admits units at least as accurate as the format, and narrower ones that add up enough
+            partial products; `tf32` also TF32 for fp32; `hard` every unit.
+        documented: rates as the documents state them, instead of at the highest permitted clock.
+
+    Raises:
+        NotModelledError: the target states no peak that the policy permits.
+
+    >>> from nearpeak.targets import target_of
+    >>> matrix_rate(target_of("h100_sxm"), "bf16", "strict", documented=True)
+    ('tensor.bf16', 989400000000000.0)
+    """
+    return _matrix_rate(_Key(target), dtype, policy, documented)
+
+
+def vector_rate(target: Target, dtype: str) -> tuple[str, float]:
+    """Return the fastest vector unit for element-wise arithmetic on `dtype`, and its FLOP/s."""
+    return _fastest(target, dict.fromkeys(DTYPES[dtype].vector_units, 1), f"vector work on {dtype}", False)
+
+
+class _Key:
+    """A target as a cache key: by identity, as a target holds mappings."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.target is self.target
+
+
+@lru_cache(maxsize=4096)
+def _matrix_rate(key: _Key, dtype: str, policy: str, documented: bool) -> tuple[str, float]:
+    return _fastest(key.target, _permitted(key.target, dtype, policy), f"products of {dtype}", documented)
+
+
+def _permitted(target: Target, dtype: str, policy: str) -> dict[str, int]:
+    """Return the permitted units with the number of partial products each needs."""
+    if policy not in POLICIES:
+        raise SpecError(f"policy: dtype policy {policy!r} is not known; there are {', '.join(POLICIES)}")
+    if policy == "hard":
+        return dict.fromkeys(target.peaks, 1)
+    row = DTYPES[dtype]
+    units = dict(row.split_units) | dict.fromkeys(row.matrix_units, 1)
+    return units | dict.fromkeys(row.faster_units, 1) if policy == "tf32" else units
+
+
+def _fastest(target: Target, units: dict[str, int], what: str, documented: bool) -> tuple[str, float]:
+    rate_of = target.flop_per_s if documented else target.highest_flop_per_s
+    rates = [(rate_of(unit) / products, unit) for unit, products in units.items() if unit in target.peaks]
+    if not rates:
+        raise NotModelledError(f"{target.name}: no peak for {what}; it states {', '.join(sorted(target.peaks))}")
+    rate, unit = max(rates)
+    return (unit if units[unit] == 1 else f"{unit} in {units[unit]} products"), rate

@@ -1,0 +1,98 @@
+"""Bounds for whole tables of cases: the rules of single cases over columns, in pieces that stay in cache."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.bound import PROVED, Policy
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.target import Target
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops import OPS
+from nearpeak.ops._table import CaseGroup, CaseTable
+from nearpeak.theory.terms import larger, roofline_s, terms_of
+
+PIECE_ROWS = 8192
+"""Rows per piece: a dozen columns of them fit in a core's own cache."""
+_INT64_LIMIT = 2**63
+_TERMS = ("dram", "l2", "matrix", "vector", "special")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTable:
+    """Bounds as columns, row by row as the cases stand in their table."""
+
+    bound_s: Any
+    """Time nothing can beat."""
+    roofline_s: Any
+    """Plain roofline at documented rates."""
+    terms_s: Mapping[str, Any]
+    """Time by term; 0 where a case has no such term."""
+    limiter_codes: Any
+    """Position in `limiters` of the term that sets each bound."""
+    limiters: tuple[str, ...] = _TERMS
+    """Names of the terms."""
+
+    @property
+    def limiter(self) -> Any:
+        """Name of the limiting term of each row."""
+        return np.asarray(self.limiters)[self.limiter_codes]
+
+
+def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
+    """Return the bounds of all cases of `table` on `target`."""
+    rows = table.row_count
+    columns = {name: np.zeros(rows) for name in ("bound", "roofline", *_TERMS)}
+    codes = np.zeros(rows, dtype=np.int8)
+    for group in table.groups:
+        for start in range(0, _size(group, rows), PIECE_ROWS):
+            piece = slice(start, min(start + PIECE_ROWS, _size(group, rows)))
+            _fill(columns, codes, group, piece, target, policy)
+    used = {name: columns[name] for name in _TERMS if columns[name].any()}
+    return BoundTable(bound_s=columns["bound"], roofline_s=columns["roofline"], terms_s=used, limiter_codes=codes)
+
+
+def _size(group: CaseGroup, rows: int) -> int:
+    return rows if group.rows is None else len(group.rows)
+
+
+def _fill(
+    columns: Mapping[str, Any], codes: Any, group: CaseGroup, piece: slice, target: Target, policy: Policy
+) -> None:
+    """Write the bounds of one piece of one group into the columns."""
+    work = _work(group, piece)
+    where = piece if group.rows is None else group.rows[piece]
+    best: Any = None
+    code: Any = 0
+    for term in terms_of(work, target, policy):
+        columns[term.name][where] = term.time_s
+        if term.status != PROVED:
+            continue
+        number = _TERMS.index(term.name)
+        code = number if best is None else np.where(term.time_s > best, number, code)
+        best = term.time_s if best is None else larger(best, term.time_s)
+    columns["bound"][where] = best
+    columns["roofline"][where] = roofline_s(work, target, policy)
+    codes[where] = code
+
+
+def _work(group: CaseGroup, piece: slice) -> Work:
+    """Return the work of one piece, in exact integers: wide ones where 64 bits could overflow."""
+    rule = OPS[group.op].rule(group.phase)
+    axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
+    formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
+    largest = {name: value if isinstance(value, int) else int(value.max()) for name, value in axes.items()}
+    try:
+        peak = rule(**largest, **formats, **group.attributes)
+    except SpecError:
+        peak = None  # the largest extents need not go together; the rows themselves decide
+    if peak is not None and _widest(peak) >= _INT64_LIMIT:
+        axes = {name: value if isinstance(value, int) else value.astype(object) for name, value in axes.items()}
+    return rule(**axes, **formats, **group.attributes)
+
+
+def _widest(work: Work) -> int:
+    return max(*work.flop.values(), work.read_bytes + work.write_bytes, work.special_count)

@@ -1,0 +1,32 @@
+"""Imports point down, and start-up loads nothing heavy."""
+
+import subprocess
+import sys
+
+import pytest
+from house_rules import PACKAGE, ROOT
+
+pytest.importorskip("importlinter")
+
+
+def lint_imports(folder):
+    """The import contracts over the package that lies in `folder`."""
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())",
+    ]
+    options = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    return subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_import_contracts_hold():
+    done = lint_imports(PACKAGE.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_the_package_or_its_command_line_loads_no_framework():
+    heavy = "{'torch', 'onnx', 'transformers', 'duckdb', 'onnxruntime'}"
+    code = f"import sys, nearpeak, nearpeak.cli; nearpeak.cli.application(); print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,157 @@
+"""Every operator, on the small cases of tests/golden/operator_cases/<op>.jsonl: reference, PyTorch and work agree.
+
+A line holds the arguments of the forward rule without `dtype` (each line runs in fp32 and fp64; a line that states
+`dtype` runs in that one only). Keys with a leading underscore steer the test:
+`_below`: {"input": 10} draws integer inputs from 0 to 9; `_positive`: ["input"] draws positive values;
+`_distinct`: ["input"] draws values without ties; `_backward`: arguments of the backward rule alone.
+"""
+
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nearpeak.core.dtype import DTYPES, dtype_of
+from nearpeak.ops import OPS
+
+CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
+TORCH_DTYPES = {
+    "fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int64": torch.int64,
+    "int32": torch.int32, "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
+}  # fmt: skip
+NAMES = {value: name for name, value in TORCH_DTYPES.items()}
+ROUNDING = {"fp64": 2.0**-53, "fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+
+
+def lines(*dtypes):
+    for file in sorted(CASES.glob("*.jsonl")):
+        for number, text in enumerate(file.read_text().splitlines(), 1):
+            line = json.loads(text)
+            for dtype in [line["dtype"]] if "dtype" in line else dtypes:
+                yield pytest.param(file.stem, {**line, "dtype": dtype}, id=f"{file.stem}-{number}-{dtype}")
+
+
+def arguments_of(op, line, phase="forward"):
+    """All arguments of the phase's rule, defaults written out."""
+    known = OPS[op].signatures[phase].names()
+    given = {name: value for name, value in line.items() if name[0] != "_" and (phase == "forward" or name in known)}
+    record = OPS[op].case(phase, **given, **(line.get("_backward", {}) if phase == "backward" else {})).record()
+    return {name: value for name, value in record.items() if name not in ("op", "phase")}
+
+
+def drawn(op, line):
+    """Seeded random tensors for the operator's inputs, in the declared formats."""
+    random = np.random.default_rng(zlib.crc32(json.dumps([op, line], sort_keys=True).encode()))
+    declared = OPS[op].inputs(**arguments_of(op, line))
+    return {name: _values(random, name, tensor, line) for name, tensor in declared.items()}
+
+
+def _values(random, name, tensor, line):
+    kind = DTYPES[tensor.dtype].kind
+    if kind != "float":
+        values = random.integers(0, 2 if kind == "bool" else line.get("_below", {}).get(name, 100), tensor.shape)
+    elif name in line.get("_distinct", ()):
+        values = (random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements / 2) / 8
+    else:
+        values = random.standard_normal(tensor.shape)
+    values = np.abs(values) + 0.1 if name in line.get("_positive", ()) else values
+    return torch.as_tensor(values).to(TORCH_DTYPES[tensor.dtype])
+
+
+def exact(tensors):
+    """The values that the tensors hold, floats widened to float64."""
+    return {name: (t.double() if t.is_floating_point() else t).detach().numpy() for name, t in tensors.items()}
+
+
+def permitted_error(operator, arguments, arrays, name, *, expected, dtype):
+    """Greatest difference that the operator's numerics contract permits, element by element."""
+    numerics = operator.numerics
+    if numerics.kind == "exact" or dtype not in ROUNDING:
+        return np.zeros_like(expected)
+    unit = ROUNDING[dtype]
+    error = numerics.ulp_count * unit * np.abs(expected) + np.finfo(np.float32).tiny
+    if numerics.kind == "pointwise":
+        return error
+    length = np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float)
+    if numerics.kind in ("contraction", "reduction"):
+        magnitudes = {key: np.abs(value) if value.dtype == float else value for key, value in arrays.items()}
+        scale = np.abs(operator.reference(magnitudes, **arguments)[name])
+    else:
+        scale = np.abs(expected).max(initial=0.0)
+    return error + 6 * np.sqrt(length) * max(unit, ROUNDING["fp32"] if unit > ROUNDING["fp32"] else 0) * scale
+
+
+def test_every_operator_has_directed_cases():
+    assert sorted(OPS) == sorted(file.stem for file in CASES.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize(("op", "line"), lines("fp32", "fp64"))
+def test_torch_agrees_with_the_reference_within_the_contract(op, line):
+    operator, arguments, tensors = OPS[op], arguments_of(op, line), drawn(op, line)
+    got = operator.torch_call({name: t.clone() for name, t in tensors.items()}, **arguments)
+    expected = operator.reference(exact(tensors), **arguments)
+    assert got.keys() == expected.keys()
+    for name, value in exact(got).items():
+        wanted = np.asarray(expected[name])
+        assert value.shape == wanted.shape
+        dtype = NAMES[got[name].dtype]
+        allowed = permitted_error(operator, arguments, exact(tensors), name, expected=wanted, dtype=dtype)
+        wrong = ~((value == wanted) | (np.abs(value - wanted) <= allowed) | (np.isnan(value) & np.isnan(wanted)))
+        assert not wrong.any(), f"{name}: {value[wrong][:3]} against {wanted[wrong][:3]}"
+
+
+@pytest.mark.parametrize(("op", "line"), lines("fp64"))
+def test_autograd_agrees_with_the_backward_reference(op, line):
+    operator, tensors = OPS[op], drawn(op, line)
+    if operator.backward is None or line["dtype"] != "fp64":
+        pytest.skip("no backward rule, or not in float64")
+    leaves = {name: t.requires_grad_() for name, t in tensors.items() if t.is_floating_point()}
+    outputs = operator.torch_call(tensors, **arguments_of(op, line))
+    live = {name: y for name, y in outputs.items() if y.requires_grad}
+    upstream = {
+        name: torch.randn(y.shape, generator=torch.Generator().manual_seed(7)).to(y) for name, y in live.items()
+    }
+    grads = torch.autograd.grad(list(live.values()), list(leaves.values()), list(upstream.values()), allow_unused=True)
+    arrays = exact({**tensors, **outputs, **{f"grad_{name}": grad for name, grad in upstream.items()}})
+    expected = operator.backward_reference(arrays, **arguments_of(op, line, "backward"))
+    got = {f"grad_{name}": grad for name, grad in zip(leaves, grads, strict=True) if grad is not None}
+    assert expected.keys() <= got.keys()
+    assert expected
+    for name, wanted in expected.items():
+        np.testing.assert_allclose(got[name].numpy(), wanted, rtol=1e-9, atol=1e-10 * np.abs(wanted).max(initial=1.0))
+
+
+@pytest.mark.parametrize(("op", "line"), lines("fp32"))
+def test_work_reads_at_most_the_inputs_and_writes_the_outputs(op, line):
+    operator, arguments = OPS[op], arguments_of(op, line)
+    work = _work(op, "forward", arguments)
+    outputs = operator.torch_call(drawn(op, line), **arguments)
+    assert 0 <= work.read_bytes <= sum(t.bytes for t in operator.inputs(**arguments).values())
+    assert work.write_bytes == sum(y.numel() * y.element_size() for y in outputs.values())
+
+
+@pytest.mark.parametrize(("op", "line"), lines("fp32"))
+def test_rules_give_the_same_for_integers_and_arrays(op, line):
+    random = np.random.default_rng(3)
+    for phase, signature in OPS[op].signatures.items():
+        arguments = arguments_of(op, line, phase)
+        columns = {axis: arguments[axis] * random.integers(1, 4, 16) for axis in signature.axes}
+        together = _work(op, phase, {**arguments, **columns})
+        for row in range(16):
+            alone = _work(op, phase, {**arguments, **{axis: int(column[row]) for axis, column in columns.items()}})
+            for field in ("special_count", "read_bytes", "write_bytes", "launch_count"):
+                assert _at(getattr(together, field), row) == getattr(alone, field), field
+            for field in ("flop", "recompute_flop"):
+                assert {unit: _at(n, row) for unit, n in getattr(together, field).items()} == getattr(alone, field)
+
+
+def _work(op, phase, arguments):
+    formats = OPS[op].signatures[phase].dtypes
+    return OPS[op].rule(phase)(**{k: dtype_of(v) if k in formats else v for k, v in arguments.items()})
+
+
+def _at(value, row):
+    return int(np.broadcast_to(value, 16)[row])

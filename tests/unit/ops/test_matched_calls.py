@@ -1,0 +1,98 @@
+"""What PyTorch dispatches for an operator is matched back to the case that it was called for."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nearpeak.core.tensor import Tensor
+from nearpeak.ops import OPS, AtenSite, aten_matchers
+
+CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
+WINDOWED = ("conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_avg_pool")
+NORMALISED = ("layer_norm", "batch_norm", "group_norm")
+
+
+class Sites(TorchDispatchMode):
+    """Records every dispatched call that some operator claims."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if str(function) in aten_matchers():
+            names = [argument.name for argument in function._schema.arguments]
+            given = {argument.name: argument.default_value for argument in function._schema.arguments}
+            given |= dict(zip(names, args, strict=False)) | (kwargs or {})
+            outputs = result if isinstance(result, (tuple, list)) else (result,)
+            seen = {name: described(value) for name, value in given.items()}
+            outputs = tuple(described(y) for y in outputs if y is not None)
+            self.found.append(AtenSite(name=str(function), args=seen, outputs=outputs))
+        return result
+
+
+def described(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    name = {torch.float64: "fp64", torch.float32: "fp32", torch.bool: "bool", torch.int64: "int64"}[value.dtype]
+    return Tensor(shape=tuple(value.shape), dtype=name, strides=tuple(value.stride()))
+
+
+def sites(op, arguments):
+    inputs = OPS[op].inputs(**arguments)
+    tensors = {name: torch.rand(t.shape, requires_grad=True) for name, t in inputs.items()}
+    with Sites() as recorded:
+        output = OPS[op].torch_call(tensors, **arguments)["output"]
+        output.sum().backward()
+    return recorded.found
+
+
+def lines(*names):
+    rows = [(op, json.loads(text)) for op in names for text in (CASES / f"{op}.jsonl").read_text().splitlines()]
+    return [(op, {k: v for k, v in line.items() if k[0] != "_"}) for op, line in rows if "_end" not in json.dumps(line)]
+
+
+@pytest.mark.parametrize(("op", "line"), lines(*WINDOWED, *NORMALISED))
+def test_forward_and_backward_are_matched_to_their_cases(op, line):
+    line = {**line, "dtype": "fp32"}
+    wanted = OPS[op].case(**{**line, "indices": False} if op == "max_pool" else line)
+    record = {k: v for k, v in OPS[op].case(**line).record().items() if k not in ("op", "phase")}
+    found = {}
+    for site in sites(op, record):
+        name, matcher = aten_matchers()[site.name]
+        match = matcher(site)
+        found[match.phase, match.op or name] = OPS[match.op or name].case(match.phase, **match.arguments)
+    same = dict.fromkeys(("layout",), "channels_first")
+    assert {**found["forward", op].record(), **same} == {**wanted.record(), **same}
+    back = OPS[op].signatures["backward"]
+    kept = {k: v for k, v in line.items() if k in back.names()}
+    asked = {"grad_bias": line.get("bias", False)} if "grad_bias" in back.names() else {}
+    grads = OPS[op].case(
+        "backward", **kept, **asked, **({"train": False} if op == "batch_norm" and "train" not in line else {})
+    )
+    assert {**found["backward", op].record(), **same} == {**grads.record(), **same}
+
+
+@pytest.mark.parametrize(("op", "line"), lines("attention"))
+def test_fused_attention_is_matched_where_pytorch_takes_it(op, line):
+    record = {k: v for k, v in OPS[op].case(**line, dtype="fp32").record().items() if k not in ("op", "phase")}
+    found = [aten_matchers()[site.name][1](site) for site in sites(op, record) if "attention" in site.name]
+    if line.get("mask", "none") != "none" or "v_dim" in line:
+        pytest.skip("PyTorch takes the unfused path or turns the mask into numbers")
+    assert [match.phase for match in found] == ["forward", "backward"]
+    assert OPS[op].case(**found[0].arguments) == OPS[op].case(**line, dtype="fp32")
+
+
+def test_gradients_that_are_not_asked_for_leave_operands_unread():
+    x = torch.rand(1, 4, 8, 8)
+    weight = torch.rand(4, 4, 1, 1, requires_grad=True)
+    with Sites() as recorded:
+        torch.nn.functional.conv2d(x, weight, stride=2).sum().backward()
+    forward, backward = (aten_matchers()[site.name][1](site) for site in recorded.found if "conv" in site.name)
+    assert forward.touched_bytes == {"input": 4 * 4 * 16}
+    assert backward.arguments["grad_input"] is False
+    assert backward.touched_bytes == {"input": 4 * 4 * 16, "weight": 0}
