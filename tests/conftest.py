@@ -1,10 +1,14 @@
-"""What holds for every test: tests of pages in a browser may be skipped at home, never in continuous integration."""
+"""What holds for every test: drawn samples are the same in every run; web tests may be skipped at home only."""
 
 import os
 
+import hypothesis
 import pytest
 
 WEB = "tests/web/"
+
+hypothesis.settings.register_profile("house", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("house")
 
 
 def _must_run(nodeid):

@@ -140,9 +140,7 @@ def capture(
         if value is not None and value < 1:
             raise SpecError(f"{name}={value}: must be at least 1")
     if callable(source):
-        from nearpeak.capture.torch_dispatch import capture_callable
-
-        return capture_callable(source, inputs, step=step, training=training, dtype=dtype)
+        return _callable(source, inputs, step, training, dtype)
     options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
 
@@ -199,6 +197,20 @@ def _captured(
         _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
         return load_workload(path)
     return _executed(source, given, timeout_s, memory_bytes)
+
+
+def _callable(source: Callable[..., object], inputs: Any, step: str, training: bool | None, dtype: str | None) -> Workload:
+    """Return the workload of a module or function of the caller's, captured in this process."""
+    from nearpeak.capture.torch_dispatch import capture_torch
+
+    if inputs is None:
+        raise SpecError("capture: a callable needs inputs=(tensor, …), its positional arguments")
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    is_module = hasattr(source, "named_parameters")
+    name = type(source).__name__ if is_module else getattr(source, "__name__", "callable")
+    return capture_torch(
+        source if is_module else lambda: source, (given, {}), name=name, step=step, training=training, dtype=dtype
+    )
 
 
 def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes: int) -> Workload:

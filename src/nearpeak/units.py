@@ -1,5 +1,6 @@
 """Text with SI and binary prefixes in, numbers in base units out; and back, for people to read."""
 
+import math
 import re
 
 from nearpeak.errors import SpecError
@@ -29,7 +30,10 @@ def parse(text: str, unit: str) -> float:
     if match is None:
         raise SpecError(f"quantity: {text!r} is not a number, one space and a unit; e.g. '4.8 T{unit}'")
     number, prefixed = match.groups()
-    return float(number) * _factor(prefixed, unit, text)
+    value = float(number) * _factor(prefixed, unit, text)
+    if math.isinf(value):
+        raise SpecError(f"quantity: {text!r} is not finite; write a smaller number")
+    return value
 
 
 def parse_count(text: str, unit: str) -> int:

@@ -71,6 +71,15 @@ class Attribution:
         if self._stack:
             self._stack.pop()
 
+    @contextmanager
+    def inside(self, path: str) -> Iterator[None]:
+        """Attribute the block's calls to `path`, which is no module of the model."""
+        self._stack.append(path)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+
     def here(self) -> Place:
         """Return the running module and the source line that is executing."""
         return Place(self._stack[-1] if self._stack else "", self._line())

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_RNN_OPTIONS = (
-    "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+_RNN_OPTIONS = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+_RNN_BACKWARD = (
+    f"(Tensor[] grads, Tensor input, Tensor[] hx, Tensor[] params, Tensor output, {_RNN_OPTIONS}) -> Tensor[]"
 )
-_RNN_BACKWARD = f"(Tensor[] grads, Tensor input, Tensor[] hx, Tensor[] params, Tensor output, {_RNN_OPTIONS}) -> Tensor[]"
 _SCHEMAS = {
     "attention": "(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, "
     "float? scale) -> Tensor",
@@ -90,7 +90,16 @@ def _attention_shape(query: Any, key: Any, value: Any, mask: Any, *_: Any) -> An
 
 
 def _attention_backward_shape(
-    _grad: Any, query: Any, key: Any, value: Any, mask: Any, _out: Any, _p: float, _causal: bool, _scale: Any, want: bool
+    _grad: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    _out: Any,
+    _p: float,
+    _causal: bool,
+    _scale: Any,
+    want: bool,
 ) -> list[Any]:
     gradients = [_heads_inside(t, t.shape) for t in (query, key, value)]
     return [*gradients, _like(mask)] if want else gradients

@@ -10,6 +10,7 @@ from nearpeak.errors import CaptureError, NearpeakError
 
 _OWN = str(Path(__file__).parents[1])
 _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory")
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
             f"{subject}: {what} decides something from the values of a tensor ({operator}){at}; capture knows shapes, "
             "not values: make the decision from a shape or a constant"
         )
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
         return f"{subject}: {what} ran out of memory{at}; give more with --memory"
     text = _first_line(error)
     return f"{subject}: {what} raised {type(error).__name__}{': ' + text if text else ''}{at}"

@@ -28,7 +28,8 @@ def train(  # noqa: PLR0917
     recorder.phase, recorder.recording = "forward", True
     with stage(subject, "forward"):
         output = model(*args, **kwargs)
-    loss = _loss(subject, output)
+    with recorder.attribution.inside("loss"):
+        loss = _loss(subject, output)
     recorder.phase = "backward"
     recorder.attribution.last = recorder.attribution.of_node(loss.grad_fn)
     with stage(subject, "backward"):
@@ -103,5 +104,3 @@ def tensors_in(tree: Any, depth: int = 0) -> Iterator[Any]:
     elif hasattr(tree, "__dict__") and depth < 4 and not isinstance(tree, (type, torch.nn.Module)):
         for value in vars(tree).values():  # caches and outputs that are plain objects
             yield from tensors_in(value, depth + 1)
-
-

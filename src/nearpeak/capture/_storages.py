@@ -89,6 +89,4 @@ class Storages:
 
 def described(layout: Layout, number: int) -> Tensor:
     """Return the tensor value of `layout` in the storage `number`."""
-    return Tensor(
-        shape=layout.shape, dtype=layout.dtype, strides=layout.strides, buffer=number, offset=layout.offset
-    )
+    return Tensor(shape=layout.shape, dtype=layout.dtype, strides=layout.strides, buffer=number, offset=layout.offset)

@@ -10,7 +10,15 @@ from nearpeak.capture._attribution import Attribution
 from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._composites import kept_whole
 from nearpeak.capture._failure import stage
-from nearpeak.capture._fake import dispatch_mode, eager_models, fake_mode, faked_module, faked_tree, require_torch, switches
+from nearpeak.capture._fake import (
+    dispatch_mode,
+    eager_models,
+    fake_mode,
+    faked_module,
+    faked_tree,
+    require_torch,
+    switches,
+)
 from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import forward, optimizer_named, tensors_in, train
 from nearpeak.capture._values import Values

@@ -33,8 +33,9 @@ def application() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
+    words = [word for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
     try:
-        sys.exit(application()(standalone_mode=False) or 0)
+        sys.exit(application()(words, standalone_mode=False) or 0)
     except NearpeakError as error:
         if "--debug" in sys.argv:
             raise

@@ -83,16 +83,16 @@ def _measured(analysis: "Analysis") -> "Analysis":
 
 
 def _print(analysis: "Analysis", name: str) -> None:
-    from nearpeak.report import REPORTS
+    from nearpeak.report import render
 
-    sys.stdout.write(REPORTS[name].render(analysis).rstrip("\n") + "\n")
+    sys.stdout.write(render(analysis, name).rstrip("\n") + "\n")
 
 
 def _write(path: Path, name: str, analysis: "Analysis") -> None:
-    from nearpeak.report import REPORTS
+    from nearpeak.report import render
 
     part = path.with_name(f".{path.name}.part")
-    part.write_text(REPORTS[name].render(analysis), encoding="utf-8")
+    part.write_text(render(analysis, name), encoding="utf-8")
     part.replace(path)
     sys.stderr.write(f"wrote {path}\n")
 

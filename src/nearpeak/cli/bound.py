@@ -70,13 +70,15 @@ def _value(text: str) -> int | str | bool:
 
 
 def _bound_case(case: "Case", devices: list["Target"], policy: str, no_credit: bool, *, json: bool) -> None:
-    from nearpeak.report import case_bound
-    from nearpeak.theory.case_bound import case_bound as bound_of
+    from nearpeak.ops import label_of
+    from nearpeak.report import _case_bound as report
+    from nearpeak.theory.case_bound import case_bound
 
-    found = [(device, bound_of(case, device, shared.policy_of(policy, no_credit))) for device in devices]
-    render = case_bound.to_json if json or not shared.on_terminal() else case_bound.to_terminal
+    found = [(device, case_bound(case, device, shared.policy_of(policy, no_credit))) for device in devices]
+    plain = json or not shared.on_terminal()
     for device, one in found:
-        sys.stdout.write(render(case, device, one).rstrip("\n") + "\n")
+        text = report.to_json(case, device, one) if plain else report.to_terminal(label_of(case), device, one)
+        sys.stdout.write(f"{text}\n")
 
 
 def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: str, no_credit: bool) -> None:

@@ -64,11 +64,13 @@ def _print_table(workload: "Workload") -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from nearpeak.ops import label_of
+
     table = Table(title=escape(f"{workload.name}, {workload.step} step"), title_justify="left", box=None)
     table.add_column("calls", justify="right")
     table.add_column("case", overflow="fold")
     for case, count in workload.case_counts().items():
-        table.add_row(str(count), escape(case.label()))
+        table.add_row(str(count), escape(label_of(case)))
     for name, count in workload.uncovered_counts().items():
         table.add_row(str(count), f"[yellow]uncovered: {escape(name)}[/yellow]")
     Console().print(table)

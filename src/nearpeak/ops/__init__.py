@@ -22,7 +22,7 @@ from nearpeak.registry import Registry
 
 __all__ = [
     "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
-    "aten_matchers", "case", "onnx_matchers", "work_of",
+    "aten_matchers", "case", "label_of", "onnx_matchers", "work_of",
 ]  # fmt: skip
 
 
@@ -56,6 +56,26 @@ def work_of(case: Case) -> Work:
     """
     formats = {name: dtype_of(value) for name, value in case.dtypes}
     return OPS[case.op].rule(case.phase)(**dict(case.axes), **formats, **dict(case.attributes))
+
+
+def label_of(case: Case) -> str:
+    """Return the case in one line for people: what stands at its default is left out.
+
+    >>> label_of(case("gemm", m=4, n=4, k=8, dtype="bf16"))
+    'gemm m=4 n=4 k=8 bf16'
+    """
+    signature, extents = OPS[case.op].signatures[case.phase], dict(case.axes)
+    same, defaults = signature.same, signature.defaults
+    axes = [
+        f"{name}={extent}" for name, extent in case.axes
+        if name not in defaults or extent != (extents[same[name]] if name in same else defaults[name])
+    ]  # fmt: skip
+    dtypes = dict(case.dtypes)
+    first = next(iter(dtypes.values()), "")
+    formats = [f"{name}={value}" for name, value in list(case.dtypes)[1:] if value != first]
+    choices = [f"{name}={value}" for name, value in case.attributes if value != defaults.get(name)]
+    back = "" if case.phase == "forward" else " backward"
+    return " ".join(part for part in (f"{case.op}{back}", *axes, *choices, first, *formats) if part)
 
 
 @cache

@@ -82,7 +82,7 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, parts = arrays["input"], sliding.extents(arguments, "o")
-    y = np.zeros((*x.shape[:2], *parts))
+    y: Any = np.zeros((*x.shape[:2], *parts))
     for place, window, _ in _windows(arguments):
         y[(..., *place)] = x[window].mean(axis=tuple(range(2, x.ndim)))
     return {"output": y}

@@ -208,7 +208,7 @@ def _from_aten(site: AtenSite) -> Match:
     query, key, value = (_four(site.args[name]) for name in ("query", "key", "value"))
     mask = site.args.get("mask", site.args.get("attn_mask"))
     groups = 1 if key.strides is not None and key.strides[1] == 0 else key.shape[1]
-    arguments = {
+    arguments: dict[str, Any] = {
         "batch": query.shape[0], "heads": query.shape[1], "kv_heads": groups, "q": query.shape[2], "kv": key.shape[2],
         "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "causal": bool(site.args["is_causal"]),
         "dropout": float(site.args["dropout_p"] or 0.0) > 0, "mask": _mask_kind(mask),

@@ -106,7 +106,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
     x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
-    run = F.avg_pool2d if len(begin) == 2 else F.avg_pool3d
+    run: Any = F.avg_pool2d if len(begin) == 2 else F.avg_pool3d
     window, divisor = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s")], arguments["divisor"] or None
     ceil, count = arguments["ceil"], arguments["count_padding"]
     if begin == end:

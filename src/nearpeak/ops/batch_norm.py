@@ -140,7 +140,7 @@ def _from_aten(site: AtenSite) -> Match:
     arguments = _sizes(x, weight) | {"train": _training(site)}
     if not back:
         return Match(arguments=arguments | {"running": site.args.get("running_mean") is not None})
-    asked = {"grad_params": any(site.args.get("output_mask", (True, True))[1:])}
+    asked = {"grad_params": weight is None or any(site.args.get("output_mask", (True, True))[1:])}
     saved = [name for name in site.args if name.startswith("save_") or name in ("reserve", "reserveSpace")]
     unread = [*saved, *(("running_mean", "running_var") if arguments["train"] else ())]
     return Match(arguments=arguments | asked, phase="backward", touched_bytes=dict.fromkeys(unread, 0))

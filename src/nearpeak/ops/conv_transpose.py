@@ -124,7 +124,7 @@ def _uncropped(arguments: dict[str, Any]) -> tuple[int, ...]:
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, weight, groups = arrays["input"], arrays["weight"], arguments["groups"]
-    full = np.zeros((len(x), arguments["out_channels"], *_uncropped(arguments)))
+    full: Any = np.zeros((len(x), arguments["out_channels"], *_uncropped(arguments)))
     for tap, place in sliding.tap_slices(arguments, x.shape[2:]):
         part = np.einsum("bgc...,gco->bgo...", grouped(x, 1, groups), grouped(weight[(..., *tap)], 0, groups))
         full[place] += part.reshape(full[place].shape)
@@ -134,7 +134,7 @@ def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, weight, grad, groups = arrays["input"], arrays["weight"], arrays["grad_output"], arguments["groups"]
-    full = np.zeros((*grad.shape[:2], *_uncropped(arguments)))
+    full: Any = np.zeros((*grad.shape[:2], *_uncropped(arguments)))
     full[(..., *(slice(first, first + count) for first, count in _crop(arguments)))] = grad
     grad_x, grad_weight, source = np.zeros_like(x), np.zeros_like(weight), grouped(x, 1, groups)
     for tap, place in sliding.tap_slices(arguments, x.shape[2:]):

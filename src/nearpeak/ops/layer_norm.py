@@ -111,7 +111,7 @@ def _from_aten(site: AtenSite) -> Match:
     arguments = sizes(x, prod(site.args["normalized_shape"]), weight) | {"bias": bias is not None}
     if "grad_out" not in site.args:
         return Match(arguments=arguments)
-    asked = {"grad_params": any(site.args["output_mask"][1:])}
+    asked = {"grad_params": weight is None or any(site.args["output_mask"][1:])}
     return Match(arguments=arguments | asked, phase="backward", touched_bytes={"mean": 0, "rstd": 0, "bias": 0})
 
 

@@ -116,7 +116,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     if begin != end:
         sides = zip(reversed(begin), reversed(end), strict=True)
         x, begin = F.pad(x, [side for pair in sides for side in pair], value=float("-inf")), (0,) * len(begin)
-    run = F.max_pool2d if len(begin) == 2 else F.max_pool3d
+    run: Any = F.max_pool2d if len(begin) == 2 else F.max_pool3d
     window = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s"), begin, sliding.extents(arguments, "d")]
     if not arguments["indices"]:
         return {"output": run(x, *window, arguments["ceil"])}

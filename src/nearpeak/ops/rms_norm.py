@@ -90,7 +90,7 @@ def _from_aten(site: AtenSite) -> Match:
     arguments = sizes(site.args["input"], hidden, site.args["weight"])
     if "grad_out" not in site.args:
         return Match(arguments=arguments)
-    asked = {"grad_params": bool(site.args["output_mask"][1])}
+    asked = {"grad_params": site.args["weight"] is None or bool(site.args["output_mask"][1])}
     return Match(arguments=arguments | asked, phase="backward", touched_bytes={"rstd": 0})
 
 

@@ -1,7 +1,7 @@
 """Geometry of the roofline plot, in percent of the plot's area, so that text keeps its size at every width."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
@@ -12,51 +12,54 @@ AREA_PX = 44.0
 """Radius of a circle that stands for all of the time; areas are proportional to time."""
 SMALLEST_PX = 2.5
 """Radius below which no circle is drawn, so that it can be seen and touched."""
-_LARGE = 10**4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A logarithmic axis from one power of ten to another."""
+    """A logarithmic axis in whole powers of ten."""
 
-    low_exponent_count: int
-    """Power of ten at the start."""
-    high_exponent_count: int
-    """Power of ten at the end."""
+    exponents: range
+    """Powers of ten with a tick, first to last."""
     unit: str
     """Unit of its numbers."""
 
     def at_ratio(self, value: float) -> float:
-        """Return where `value` lies, 0 at the start and 1 at the end of the axis."""
-        span = self.high_exponent_count - self.low_exponent_count
-        return (math.log10(value) - self.low_exponent_count) / span
+        """Return where `value` lies, 0 at the start and 1 at the end of the axis.
+
+        >>> Axis(exponents=range(-1, 4), unit="").at_ratio(10.0)
+        0.5
+        """
+        return (math.log10(value) - self.exponents[0]) / (self.exponents[-1] - self.exponents[0])
 
     @property
-    def ticks(self) -> tuple[tuple[str, float], ...]:
-        """Text and place in percent of each power of ten."""
-        exponents = range(self.low_exponent_count, self.high_exponent_count + 1)
-        return tuple((self._tick(exponent), 100 * self.at_ratio(10.0**exponent)) for exponent in exponents)
+    def ticks(self) -> tuple[tuple[str, str], ...]:
+        """Text and place of each power of ten."""
+        return tuple((self._tick(exponent), _percent(self.at_ratio(10.0**exponent))) for exponent in self.exponents)
 
     def _tick(self, exponent: int) -> str:
         if self.unit:
             return show(10.0**exponent, self.unit)
-        return f"{10**exponent:,}" if 0 <= exponent <= 4 else show(10.0**exponent, "") if exponent > 4 else f"{10.0**exponent:g}"
+        return f"{10**exponent:,}" if exponent >= 0 else f"{10.0**exponent:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circle:
     """One case on the plot."""
 
-    row: int
-    """Position of the case in the analysis."""
-    across_percent_ratio: float
-    """Percent of the width from the left."""
-    down_percent_ratio: float
-    """Percent of the height from the top."""
-    radius_px_count: float
+    key: str
+    """Position of the case among the rows of the analysis."""
+    row: CaseRow
+    """The case."""
+    across: str
+    """Place from the left, in percent of the width."""
+    down: str
+    """Place from the top, in percent of the height."""
+    radius: str
     """Radius in pixels."""
-    rank: int
-    """Place by total time when it is one of the first five, else 0."""
+    rank: str
+    """Place by total time when it is one of the first five."""
+    words: str
+    """What it stands for, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,48 +86,44 @@ class Plot:
     """Arithmetic intensity."""
     y: Axis
     """Attainable rate."""
-    plotted: tuple[int, ...]
-    """Positions of the rows on the plot."""
-    unplotted: tuple[int, ...]
-    """Positions of the rows without FLOP, bytes or time, which have no place on it."""
+    rows: tuple[int, ...]
+    """Positions of the rows on the plot; one without FLOP, bytes or time has no place on it."""
     roofs: tuple[Roof, ...]
     """One per target."""
 
 
 def plot_of(analysis: Analysis) -> Plot:
     """Return the plot of all rows, with axes that hold every point and roof of every target."""
-    plotted = tuple(number for number in range(len(analysis.rows)) if _has_place(analysis, number))
-    intensities = [intensity(analysis.rows[number]) for number in plotted]
-    ridges = [_ridge(target) for target in analysis.targets]
-    rates = [
-        value
-        for target in analysis.targets
-        for value in (target.matrix_flop_per_s, *(_rate(analysis.rows[n], target.times[n]) for n in plotted))
-    ]
-    rates += [words.flop_of(analysis.rows[n]) / m for t in analysis.targets for n in plotted if (m := t.times[n].measured_s)]
-    x, y = _axis([*intensities, *ridges], ""), _axis(rates, "FLOP/s")
-    unplotted = tuple(sorted(set(range(len(analysis.rows))) - set(plotted)))
-    roofs = tuple(_roof(target, x, y) for target in analysis.targets)
-    return Plot(x=x, y=y, plotted=plotted, unplotted=unplotted, roofs=roofs)
+    rows = tuple(number for number in range(len(analysis.rows)) if _has_place(analysis, number))
+    rates = [target.matrix_flop_per_s for target in analysis.targets]
+    for target in analysis.targets:
+        for number in rows:
+            time = target.times[number]
+            rates += [words.flop_of(analysis.rows[number]) / used_s for used_s in (time.bound_s, time.measured_s) if used_s]
+    x = _axis([*(intensity(analysis.rows[number]) for number in rows), *map(_ridge, analysis.targets)], "")
+    y = _axis(rates, "FLOP/s")
+    return Plot(x=x, y=y, rows=rows, roofs=tuple(_roof(target, x, y) for target in analysis.targets))
 
 
 def circles(analysis: Analysis, plot: Plot, target: TargetAnalysis) -> tuple[Circle, ...]:
     """Return a circle per plotted row, large ones first so that small ones lie on top."""
-    totals = [target.times[number].bound_s * analysis.rows[number].call_count for number in plot.plotted]
-    largest = sorted(zip(totals, plot.plotted, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    found = []
-    for place, (total_s, number) in enumerate(largest, 1):
-        row, time = analysis.rows[number], target.times[number]
-        found.append(
-            Circle(
-                row=number,
-                across_percent_ratio=100 * plot.x.at_ratio(intensity(row)),
-                down_percent_ratio=100 * (1 - plot.y.at_ratio(_rate(row, time))),
-                radius_px_count=max(SMALLEST_PX, AREA_PX * math.sqrt(total_s / target.unfused_s)),
-                rank=place if place <= 5 else 0,
-            )
-        )
-    return tuple(found)
+    totals = {number: target.times[number].bound_s * analysis.rows[number].call_count for number in plot.rows}
+    ordered = sorted(plot.rows, key=lambda number: (-totals[number], number))
+    return tuple(
+        _circle(plot, number, analysis.rows[number], target.times[number], totals[number] / target.unfused_s, place)
+        for place, number in enumerate(ordered, 1)
+    )
+
+
+def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int) -> Circle:
+    rate = words.flop_of(row) / time.bound_s
+    figures = f"{show(intensity(row), 'FLOP/B')}, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
+    return Circle(
+        key=str(number), row=row,
+        across=_percent(plot.x.at_ratio(intensity(row))), down=_percent(1 - plot.y.at_ratio(rate)),
+        radius=f"{max(SMALLEST_PX, AREA_PX * math.sqrt(share_ratio)):.1f}", rank=str(place) if place <= 5 else "",
+        words=f"{row.label}: {figures}",
+    )  # fmt: skip
 
 
 def intensity(row: CaseRow) -> float:
@@ -137,10 +136,6 @@ def _has_place(analysis: Analysis, number: int) -> bool:
     return intensity(analysis.rows[number]) > 0 and all(target.times[number].bound_s > 0 for target in analysis.targets)
 
 
-def _rate(row: CaseRow, time: CaseTime) -> float:
-    return words.flop_of(row) / time.bound_s
-
-
 def _ridge(target: TargetAnalysis) -> float:
     return target.matrix_flop_per_s / target.dram_bytes_per_s
 
@@ -149,11 +144,11 @@ def _axis(values: Sequence[float], unit: str) -> Axis:
     """Return the axis in whole powers of ten, with room around every value."""
     low = math.floor(math.log10(min(values, default=1.0)) - 0.1)
     high = math.ceil(math.log10(max(values, default=1.0)) + 0.1)
-    return Axis(low_exponent_count=low, high_exponent_count=high, unit=unit)
+    return Axis(exponents=range(low, high + 1), unit=unit)
 
 
 def _roof(target: TargetAnalysis, x: Axis, y: Axis) -> Roof:
-    start = max(10.0**x.low_exponent_count, 10.0**y.low_exponent_count / target.dram_bytes_per_s)
+    start = max(10.0 ** x.exponents[0], 10.0 ** y.exponents[0] / target.dram_bytes_per_s)
     top, ridge = target.matrix_flop_per_s, _ridge(target)
     end = (_percent(x.at_ratio(ridge)), _percent(1 - y.at_ratio(top)))
     return Roof(
@@ -168,7 +163,3 @@ def _roof(target: TargetAnalysis, x: Axis, y: Axis) -> Roof:
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.2f}%"
 
-
-def texts(values: Iterable[int]) -> str:
-    """Return positions as text for a data attribute."""
-    return " ".join(str(value) for value in values)

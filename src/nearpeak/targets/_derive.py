@@ -50,9 +50,12 @@ def edited(raw: Mapping[str, Any], edits: Sequence[str]) -> dict[str, Any]:
     """Return the device file after what-if edits such as `dram.bandwidth="8 TB/s"`, in any order.
 
     The two statements of a peak are kept in agreement: an edited rate changes the FLOP per clock, an edited
-    clock or multiprocessor count changes the rates.
+    clock or multiprocessor count changes the rates. Partitions of an edited device are not documented, so none
+    remain.
     """
-    new = copy.deepcopy(dict(raw))
+    if not edits:
+        return dict(raw)
+    new = copy.deepcopy({key: value for key, value in raw.items() if key != "partition"})
     values: dict[_Path, Any] = {}
     for edit in edits:
         path, value = _parsed(edit, raw)

@@ -10,7 +10,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import work_of
+from nearpeak.ops import label_of, work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
 from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.liveness import fit_of, memory_use
@@ -75,7 +75,7 @@ def _rows(workload: Workload, works: dict[Case, Work]) -> tuple[CaseRow, ...]:
 def _row(key: tuple[Case, str, str], work: Work, count: int, source: str) -> CaseRow:
     case, phase, module = key
     return CaseRow(
-        case=case, label=case.label(), phase=phase, module=module, source=source, call_count=count,
+        case=case, label=label_of(case), phase=phase, module=module, source=source, call_count=count,
         matrix_flop=_matrix_flop(work), total_flop=work.total_flop,
         read_bytes=work.read_bytes, write_bytes=work.write_bytes,
     )  # fmt: skip

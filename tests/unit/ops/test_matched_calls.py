@@ -53,28 +53,34 @@ def sites(op, arguments):
 
 def lines(*names):
     rows = [(op, json.loads(text)) for op in names for text in (CASES / f"{op}.jsonl").read_text().splitlines()]
-    return [(op, {k: v for k, v in line.items() if k[0] != "_"}) for op, line in rows if "_end" not in json.dumps(line)]
+    plain = [(op, {k: v for k, v in line.items() if k[0] != "_"}) for op, line in rows]
+    return [(op, line) for op, line in plain if not elsewhere(op, line)]
+
+
+def elsewhere(op, line):
+    """True where PyTorch turns the call into others: unequal padding into pad, a mean of everything into mean."""
+    return any(name.endswith("_end") for name in line) or (op == "adaptive_avg_pool" and line["ow"] == 1)
+
+
+def stated(case):
+    return {name: value for name, value in case.record().items() if name != "layout"}
 
 
 @pytest.mark.parametrize(("op", "line"), lines(*WINDOWED, *NORMALISED))
 def test_forward_and_backward_are_matched_to_their_cases(op, line):
     line = {**line, "dtype": "fp32"}
-    wanted = OPS[op].case(**{**line, "indices": False} if op == "max_pool" else line)
     record = {k: v for k, v in OPS[op].case(**line).record().items() if k not in ("op", "phase")}
     found = {}
     for site in sites(op, record):
         name, matcher = aten_matchers()[site.name]
         match = matcher(site)
         found[match.phase, match.op or name] = OPS[match.op or name].case(match.phase, **match.arguments)
-    same = dict.fromkeys(("layout",), "channels_first")
-    assert {**found["forward", op].record(), **same} == {**wanted.record(), **same}
-    back = OPS[op].signatures["backward"]
-    kept = {k: v for k, v in line.items() if k in back.names()}
-    asked = {"grad_bias": line.get("bias", False)} if "grad_bias" in back.names() else {}
-    grads = OPS[op].case(
-        "backward", **kept, **asked, **({"train": False} if op == "batch_norm" and "train" not in line else {})
-    )
-    assert {**found["backward", op].record(), **same} == {**grads.record(), **same}
+    wanted = OPS[op].case(**{**line, "indices": False} if op == "max_pool" else line)
+    assert stated(found["forward", op]) == stated(wanted)
+    known = OPS[op].signatures["backward"].names()
+    asked = {"grad_bias": line.get("bias", False)} if "grad_bias" in known else {}
+    gradient = OPS[op].case("backward", **{k: v for k, v in line.items() if k in known}, **asked)
+    assert stated(found["backward", op]) == stated(gradient)
 
 
 @pytest.mark.parametrize(("op", "line"), lines("attention"))

@@ -22,10 +22,10 @@ def to_json(case: Case, target: Target, bound: Bound) -> str:
     )  # fmt: skip
 
 
-def to_terminal(case: Case, target: Target, bound: Bound) -> str:
+def to_terminal(label: str, target: Target, bound: Bound) -> str:
     """Return the bound as a few lines of text within 80 columns."""
     lines = [
-        f"{case.label()}",
+        label,
         f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
     ]
     for term in sorted(bound.terms, key=lambda one: -one.time_s):

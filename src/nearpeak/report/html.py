@@ -1,0 +1,137 @@
+"""An analysis as one HTML page that needs nothing else: style, script and data are inside."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from nearpeak.core.analysis import Analysis, TargetAnalysis
+from nearpeak.core.bound import ASSUMPTIONS
+from nearpeak.report import _bars as bars
+from nearpeak.report import _families as families
+from nearpeak.report import _roofline as roofline
+from nearpeak.report import _words as words
+from nearpeak.units import show
+
+SHOWN_COUNT = 100
+"""Rows of the table before one asks for all of them."""
+_FOLDER = Path(__file__).parent / "_html"
+
+
+def render(analysis: Analysis) -> str:
+    """Return the page."""
+    style, script = (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "script.js").read_text("utf-8")
+    plot = roofline.plot_of(analysis)
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            analysis=analysis, plot=plot, used=used_assumptions(analysis), unplotted=_unplotted(analysis, plot),
+            policy=words.policy(analysis.policy), data=embedded(page_data(analysis, plot)), has_measured=_has_measured(analysis),
+            style=Markup(style), script=Markup(script), script_hash=_hash(script), shown_count=SHOWN_COUNT,  # noqa: S704
+        )
+    )  # fmt: skip
+
+
+def used_assumptions(analysis: Analysis) -> Mapping[str, str]:
+    """Return what the bounds of any target rest on, by identifier."""
+    names = dict.fromkeys(name for target in analysis.targets for name in target.assumptions)
+    return {name: ASSUMPTIONS.get(name, "") for name in names}
+
+
+def page_data(analysis: Analysis, plot: roofline.Plot) -> dict[str, Any]:
+    """Return what the script needs, as columns: rows once, times by target."""
+    limiters = sorted({time.limiter for target in analysis.targets for time in target.times})
+    return {
+        "complete": analysis.complete,
+        "rate_exponents": [plot.y.exponents[0], plot.y.exponents[-1]],
+        "area_px": roofline.AREA_PX,
+        "smallest_px": roofline.SMALLEST_PX,
+        "shown": SHOWN_COUNT,
+        "limiters": limiters,
+        "limiter_words": [words.limiter(name) for name in limiters],
+        "plotted": plot.rows,
+        "rows": [
+            [
+                words.clean(row.label), families.family_of(row.case.op), row.phase, words.clean(row.module), words.clean(row.source),
+                row.call_count, words.flop_of(row), row.read_bytes + row.write_bytes,
+            ]
+            for row in analysis.rows
+        ],
+        "targets": [_target_data(target, limiters) for target in analysis.targets],
+    }  # fmt: skip
+
+
+def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
+    return {
+        "title": words.clean(target.title),
+        "unfused_s": target.unfused_s,
+        "bound_s": [_rounded(time.bound_s) for time in target.times],
+        "limiter": [limiters.index(time.limiter) for time in target.times],
+        "measured_s": [time.measured_s and _rounded(time.measured_s) for time in target.times] if _is_measured(target) else None,
+    }
+
+
+def _rounded(value: float) -> float:
+    """Return the value with the eight digits that are ample for a page that shows four."""
+    return float(f"{value:.8g}")
+
+
+def _is_measured(target: TargetAnalysis) -> bool:
+    return any(time.measured_s for time in target.times)
+
+
+def _has_measured(analysis: Analysis) -> bool:
+    return any(_is_measured(target) for target in analysis.targets)
+
+
+def _unplotted(analysis: Analysis, plot: roofline.Plot) -> tuple[int, ...]:
+    return tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows)))
+
+
+def embedded(data: object) -> Markup:
+    """Return `data` as JSON that cannot end the script element it stands in.
+
+    >>> embedded({"name": "</script><!--"})
+    Markup('{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}')
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704
+
+
+def _hash(script: str) -> str:
+    """Return the hash by which the page's policy lets this script run and no other."""
+    # Browsers hash the text as parsed; the template puts the script between the tags without a character more.
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_safe,
+    )  # fmt: skip
+    found.filters.update(
+        unit=show, percent=words.percent, count=words.count, limiter=words.limiter, fits=words.fits, family=_family
+    )
+    found.globals.update(
+        words=words, roofline=roofline, bars=bars, families=families.FAMILIES, limiters=words.LIMITERS, width=bars.width
+    )
+    return found
+
+
+def _family(operator: str) -> str:
+    return families.family_of(operator)
+
+
+def _safe(value: object) -> object:
+    """Take control characters out of every text that the page prints; Jinja escapes it afterwards."""
+    return words.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -1,0 +1,122 @@
+"""Tests of the tests: each fault seeded here is caught by the check that is there for it."""
+
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import house_rules
+import pytest
+from house_rules import PACKAGE, ROOT
+
+FIELD = '@dataclass(frozen=True, slots=True, kw_only=True)\nclass A:\n    "Doc."\n    {}\n    "Doc."\n'
+SOURCES = {
+    "not frozen": (
+        house_rules.dataclass_faults,
+        "@dataclass(slots=True, kw_only=True)\nclass A:\n    pass\n",
+        "frozen",
+    ),
+    "positional": (
+        house_rules.dataclass_faults,
+        "@dataclass(frozen=True, slots=True)\nclass A:\n    pass\n",
+        "kw_only",
+    ),
+    "bare decorator": (house_rules.dataclass_faults, "@dataclass\nclass A:\n    pass\n", "frozen, kw_only, slots"),
+    "mutable field": (house_rules.dataclass_faults, FIELD.format("calls: list[str]"), "can be changed"),
+    "no unit": (house_rules.dataclass_faults, FIELD.format("bandwidth: float"), "without a unit"),
+    "no unit, optional": (house_rules.dataclass_faults, FIELD.format("latency: float | None = None"), "without a unit"),
+    "no unit, mapping": (house_rules.dataclass_faults, FIELD.format("rates: Mapping[str, float]"), "without a unit"),
+    "silent field": (house_rules.dataclass_faults, FIELD.replace('{}\n    "Doc."', "time_s: float"), "no string"),
+    "silent module": (house_rules.documentation_faults, "import os\n", "does not start with a line"),
+    "silent function": (house_rules.documentation_faults, '"""M."""\ndef run():\n    pass\n', "not documented"),
+    "empty words": (house_rules.documentation_faults, '"""M."""\ndef run():\n    "This function runs."\n', "says that"),
+    "long file": (house_rules.size_faults, "x = 1\n" * 401, "401 lines"),
+    "long function": (house_rules.size_faults, "def run():\n" + "    x = 1\n" * 50, "51 lines"),
+    "print": (house_rules.print_faults, "def run():\n    print(1)\n", "print()"),
+    "early torch": (
+        house_rules.import_faults,
+        "try:\n    import torch.fx\nexcept ImportError:\n    pass\n",
+        "torch.fx",
+    ),
+    "early onnx": (house_rules.import_faults, "class A:\n    from onnx import load\n", "onnx"),
+    "state": (house_rules.state_faults, "CACHE: dict[str, int] = {}\n", "is state"),
+    "machine path": (house_rules.word_faults, "see /" + "tmp/x\n", "does not belong"),
+    "note to self": (house_rules.word_faults, "# TO" + "DO later\n", "does not belong"),
+}
+FINE = {
+    "a good value": (house_rules.dataclass_faults, FIELD.format("time_s: float = 0.0")),
+    "keys are no numbers": (house_rules.dataclass_faults, FIELD.format("names: Mapping[int, str]")),
+    "late torch": (house_rules.import_faults, "def run():\n    import torch\n"),
+    "types only": (house_rules.import_faults, "if TYPE_CHECKING:\n    import torch\n"),
+    "a table": (house_rules.state_faults, "RATES = {'a': 1}\n"),
+    "a folder of this repository": (house_rules.word_faults, "tests/golden/" + "work/gemm.csv\n"),
+}
+
+
+@pytest.mark.parametrize(("rule", "source", "words"), SOURCES.values(), ids=list(SOURCES))
+def test_seeded_fault_in_a_source_is_seen(rule, source, words):
+    assert any(words in fault for fault in rule(source))
+
+
+@pytest.mark.parametrize(("rule", "source"), FINE.values(), ids=list(FINE))
+def test_good_source_is_left_alone(rule, source):
+    assert list(rule(source)) == []
+
+
+GOLDEN, LAWS = "tests/golden/test_work_rows.py", "tests/laws/test_bound_laws.py"
+MUTANTS = {
+    "giga is a million": ("units.py", '"G": 10**9', '"G": 10**6', "tests/laws/test_unit_laws.py"),
+    "binary is decimal": ("units.py", '"Ki": 2**10', '"Ki": 10**3', "tests/laws/test_unit_laws.py"),
+    "FMA is one FLOP": ("ops/gemm.py", "2 * elements * k", "elements * k", GOLDEN),
+    "axes swapped": ("ops/gemm.py", "dtype.bytes(a * m * k)", "dtype.bytes(a * m * n)", GOLDEN),
+    "output not written": ("ops/gemm.py", "write_bytes=out.bytes(elements)", "write_bytes=0", GOLDEN),
+    "sum forgets writes": (
+        "core/work.py", "self.write_bytes + other.write_bytes", "self.write_bytes", "tests/laws/test_work_laws.py",
+    ),
+    "missing peak answered": (
+        "core/target.py", "raise NotModelledError(",
+        'return Peak(flop_per_s=1e30, flop_per_clock=0, clock_hz=0, source="") or (', LAWS,
+    ),
+    "smallest term limits": ("theory/case_bound.py", "max((term for", "min((term for", LAWS),
+    "writes are free": ("theory/terms.py", "(reads + writes) / _bandwidth", "reads / _bandwidth", LAWS),
+    "credit below zero": ("theory/terms.py", "max(size_bytes - cache_bytes, 0)", "size_bytes - cache_bytes", LAWS),
+    "slowest unit": ("theory/rates.py", "max(rates)", "min(rates)", LAWS),
+    "partial products free": ("theory/rates.py", "rate_of(unit) / products", "rate_of(unit)", LAWS),
+    "upward import": (
+        "core/case.py", "from nearpeak.canon", "from nearpeak.ops import OPS  # noqa\nfrom nearpeak.canon",
+        "tests/conventions/test_layers.py::test_import_contracts_hold",
+    ),
+    "rates that disagree": (
+        "targets/h100_sxm.toml", "989.4 TFLOP/s", "889.4 TFLOP/s", "tests/conventions/test_catalogue.py",
+    ),
+    "figure without source": ("targets/h100_sxm.toml", "source =", "origin =", "tests/conventions/test_catalogue.py"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_seeded_fault_in_the_package_is_caught(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        sound = pool.submit(outcome, tmp_path / "sound", None)
+        codes = dict(zip(MUTANTS, pool.map(lambda name: outcome(tmp_path / name, name), MUTANTS), strict=True))
+    assert sound.result() == 0, "the checks fail without a fault"
+    assert {name: code for name, code in codes.items() if code != 1} == {}, "not caught (0), or no check ran"
+
+
+def outcome(folder, name):
+    """The exit code of the checks over a copy of the repository with the fault `name`."""
+    shutil.copytree(PACKAGE, folder / "src" / "nearpeak", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "web", "unit"))
+    for file in ("pyproject.toml", "STYLE.md", "GLOSSARY.md"):
+        shutil.copy(ROOT / file, folder / file)
+    checks = sorted({mutant[-1] for mutant in MUTANTS.values()})
+    if name is not None:
+        place, old, new, check = MUTANTS[name]
+        file = folder / "src" / "nearpeak" / place
+        text = file.read_text(encoding="utf-8")
+        assert old in text, f"{name}: {place} no longer holds {old!r}"
+        file.write_text(text.replace(old, new), encoding="utf-8")
+        checks = [check]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *checks]
+    environment = {"PYTHONPATH": str(folder / "src"), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=300)
+    return done.returncode

@@ -1,0 +1,73 @@
+"""Whole steps: dead code, shared storages, lifetimes, module patterns."""
+
+import pytest
+
+from nearpeak.core.work import Work
+from nearpeak.core.workload import Buffer, Call, Use, Workload
+from nearpeak.theory.compulsory import compulsory
+from nearpeak.theory.liveness import memory_use
+from nearpeak.theory.shares import module_pattern
+
+KINDS = ("weight", "input", "activation", "activation", "output")
+
+
+def use(number, size=100, start=0):
+    return Use(buffer=number, bytes=size, start_bytes=start, stop_bytes=start + size)
+
+
+def workload(*calls, kinds=KINDS, size=100):
+    return Workload(name="w", step="forward", calls=calls, buffers=tuple(Buffer(bytes=size, kind=k) for k in kinds))
+
+
+def call(reads, writes, phase="forward"):
+    return Call(case=None, operator="x", phase=phase, reads=tuple(reads), writes=tuple(writes))
+
+
+def test_intermediates_cost_nothing_and_inputs_count_once():
+    step = workload(call([use(0), use(1)], [use(2)]), call([use(2), use(1)], [use(4)]))
+    work = compulsory(step, [Work(read_bytes=200), Work(read_bytes=200)]).work
+    assert (work.read_bytes, work.write_bytes) == (200, 100)
+
+
+def test_calls_whose_results_nobody_uses_are_left_out():
+    step = workload(call([use(0)], [use(3)]), call([use(1)], [use(4)]))
+    found = compulsory(step, [Work(flop={"matrix.bf16": 7}), Work(flop={"matrix.bf16": 5})])
+    assert found.dead_count == 1
+    assert found.work.flop == {"matrix.bf16": 5}
+    assert found.work.read_bytes == 100
+
+
+def test_two_halves_of_a_weight_count_as_one_whole():
+    step = workload(call([use(0, 50), use(0, 50, 50)], [use(4)]))
+    assert compulsory(step, [Work()]).work.read_bytes == 100
+
+
+def test_recomputed_products_are_not_compulsory():
+    step = workload(call([use(0)], [use(4)]))
+    work = Work(flop={"matrix.bf16": 10}, recompute_flop={"matrix.bf16": 2})
+    assert compulsory(step, [work]).work.flop == {"matrix.bf16": 8}
+
+
+def test_generated_constants_need_not_be_read():
+    step = workload(call([use(0)], [use(1)]), kinds=("constant", "output"))
+    assert compulsory(step, [Work()]).work.read_bytes == 0
+
+
+def test_a_storage_lives_from_first_write_to_last_use():
+    calls = (call([use(1)], [use(2)]), call([use(2)], [use(3)]), call([use(3)], [use(4)]))
+    memory = memory_use(workload(*calls))
+    assert memory.activation_peak_bytes == 200
+    assert memory.peak_bytes == 200 + 200
+
+
+def test_gradients_are_what_the_backward_pass_hands_to_the_optimizer():
+    calls = (call([use(1)], [use(2)], "backward"), call([use(2)], [use(0)], "optimizer"))
+    assert memory_use(workload(*calls, kinds=("weight", "input", "activation"))).gradient_bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [("layers.0.mlp", "layers.*.mlp"), ("layer1.0.conv2", "layer1.*.conv2"), ("", "(top level)"), ("h.11", "h.*")],
+)
+def test_layer_numbers_become_stars(path, pattern):
+    assert module_pattern(path) == pattern

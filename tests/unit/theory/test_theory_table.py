@@ -1,0 +1,72 @@
+"""Tables of cases: the same numbers as one by one, wrong cells named by row and column."""
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.errors import SpecError
+from nearpeak.ops import OPS
+
+SEED = 7
+
+
+def test_columns_equal_single_cases_exactly_on_random_gemms():
+    draw = np.random.default_rng(SEED)
+    rows = 10_000
+    columns = {
+        "op": ["gemm"] * rows,
+        "dtype": np.array(["bf16", "fp32", "fp8_e4m3", "fp64"])[draw.integers(0, 4, rows)],
+        "bias": np.array(["true", "false"])[draw.integers(0, 2, rows)],
+        "batch": draw.integers(1, 40, rows),
+        **{axis: np.exp(draw.uniform(0, 11, rows)).astype(np.int64) for axis in "mnk"},
+    }
+    table = nearpeak.bound(columns, "h100_sxm")
+    limiters = table.limiter
+    for row, case in enumerate(nearpeak.case_table(columns).cases()):
+        one = nearpeak.bound(case, "h100_sxm")
+        assert (one.time_s, one.limiter, one.roofline_s) == (table.bound_s[row], limiters[row], table.roofline_s[row])
+
+
+def test_extents_beyond_64_bits_stay_exact():
+    huge = 3_000_001
+    table = nearpeak.bound({"op": "gemm", "dtype": "bf16", "m": [huge, 2], "n": huge, "k": huge}, "h100_sxm")
+    one = nearpeak.bound(nearpeak.case("gemm", m=huge, n=huge, k=huge, dtype="bf16"), "h100_sxm")
+    assert table.bound_s[0] == one.time_s
+
+
+def test_rows_of_several_operators_keep_their_order():
+    names = [name for name in ("gemm", "softmax", "layer_norm") if name in OPS]
+    rows = [nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16"), nearpeak.case("gemm", m=9, n=8, k=8, dtype="fp32")]
+    if "softmax" in names:
+        rows.insert(1, nearpeak.case("softmax", rows=4, columns=8, dtype="fp32"))
+    table = nearpeak.bound(rows, "h100_sxm")
+    assert [nearpeak.bound(case, "h100_sxm").time_s for case in rows] == table.bound_s.tolist()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"dtype": ["bf16"]}, "column 'op' is missing"),
+        ({"op": ["gemm"], "dtype": ["bf16"], "m": [1], "n": [1]}, "row 1: gemm: axis 'k' is missing"),
+        ({"op": ["gemm"] * 2, "dtype": ["bf16"] * 2, "m": [1, -4], "n": 1, "k": 1}, "row 2, column 'm': -4"),
+        ({"op": ["gemm"] * 2, "dtype": ["bf16"] * 2, "m": ["1", "x"], "n": 1, "k": 1}, "row 2, column 'm': x"),
+        ({"op": ["gemm"] * 2, "dtype": ["bf16", "bf61"], "m": 1, "n": 1, "k": 1}, "row 2: dtype 'bf61'.*bf16"),
+        ({"op": ["gemm", "gemn"], "dtype": "bf16", "m": 1, "n": 1, "k": 1}, "op 'gemn': not known; did you mean gemm"),
+        ({"op": ["gemm"], "dtype": ["bf16"], "m": [1.5], "n": 1, "k": 1}, "row 1, column 'm': 1.5"),
+        ({"op": ["gemm"], "dtype": ["bf16"], "m": [1, 2], "n": [1], "k": 1}, "columns differ in length"),
+        ({"op": ["gemm"], "dtype": ["bf16"], "m": [None], "n": 1, "k": 1}, "axis 'm' is blank|axis 'm' is missing"),
+    ],
+)
+def test_wrong_cells_are_refused_by_row_and_column(columns, message):
+    with pytest.raises(SpecError, match=message):
+        nearpeak.bound(columns, "h100_sxm")
+
+
+def test_columns_that_no_operator_knows_are_passed_through_and_named():
+    table = nearpeak.case_table({"op": "gemm", "dtype": "bf16", "m": [1], "n": 1, "k": 1, "latency_us": [3.0]})
+    assert table.passed_through == ("latency_us",)
+
+
+def test_blank_cells_take_the_default():
+    columns = {"op": ["gemm", "gemm"], "dtype": "bf16", "m": 4, "n": 4, "k": 4, "batch": ["", "3"]}
+    assert [dict(case.axes)["batch"] for case in nearpeak.case_table(columns).cases()] == [1, 3]

@@ -1,0 +1,98 @@
+"""Terms of a bound: each side of every threshold, and nothing neutral for the unknown."""
+
+import dataclasses
+
+import pytest
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+from nearpeak.targets import target_of
+from nearpeak.theory.case_bound import work_bound
+from nearpeak.theory.rates import matrix_rate
+
+H100 = target_of("h100_sxm")
+ALL_CHARGED = Policy(output_credit=False)
+
+
+def test_one_byte_more_turns_a_case_from_compute_to_memory_limited():
+    rate = H100.highest_flop_per_s("tensor.bf16")
+    flop = 10**12
+    ridge_bytes = flop / rate * H100.dram.bandwidth_bytes_per_s
+    below = Work(flop={"matrix.bf16": flop}, read_bytes=int(ridge_bytes))
+    above = Work(flop={"matrix.bf16": flop}, read_bytes=int(ridge_bytes) + 1)
+    assert work_bound(below, H100).limiter == "matrix"
+    assert work_bound(above, H100).limiter == "dram"
+
+
+def test_outputs_that_fit_the_last_cache_cost_nothing_and_the_next_byte_does():
+    cache = H100.l2.capacity_bytes
+    assert work_bound(Work(write_bytes=cache), H100).time_s == 0
+    assert work_bound(Work(write_bytes=cache + 1), H100).time_s == 1 / H100.dram.bandwidth_bytes_per_s
+
+
+def test_without_credit_every_written_byte_is_charged():
+    bound = work_bound(Work(write_bytes=4096), H100, ALL_CHARGED)
+    assert bound.time_s == 4096 / H100.dram.bandwidth_bytes_per_s
+    assert "A5" not in bound.assumptions
+
+
+def test_an_unknown_cache_size_could_hold_every_output():
+    unknown = dataclasses.replace(H100, l2=dataclasses.replace(H100.l2, capacity_bytes=None))
+    assert work_bound(Work(write_bytes=10**12), unknown).time_s == 0
+
+
+def test_warm_inputs_are_not_charged_up_to_the_cache():
+    warm = Policy(cold_inputs=False)
+    assert work_bound(Work(read_bytes=H100.l2.capacity_bytes), H100, warm).time_s == 0
+
+
+def test_unknown_bandwidth_is_refused_by_name():
+    unknown = dataclasses.replace(H100, dram=dataclasses.replace(H100.dram, bandwidth_bytes_per_s=None))
+    with pytest.raises(NotModelledError, match="no DRAM bandwidth"):
+        work_bound(Work(read_bytes=1), unknown)
+
+
+def test_a_format_without_any_unit_is_refused_not_priced_at_zero():
+    bare = dataclasses.replace(H100, peaks={"vector.fp16": H100.peaks["vector.fp32"]})
+    with pytest.raises(NotModelledError, match="fp64"):
+        matrix_rate(bare, "fp64", "strict")
+
+
+def test_model_terms_never_set_the_bound():
+    bound = work_bound(Work(flop={"vector.fp32": 10**15}, special_count=10**12, read_bytes=1), H100)
+    assert bound.limiter == "dram"
+    assert bound.terms_s["vector"] > bound.time_s
+
+
+def test_formats_share_the_matrix_units_one_after_the_other():
+    both = work_bound(Work(flop={"matrix.bf16": 10**12, "matrix.fp8_e4m3": 10**12}), H100).terms_s["matrix"]
+    single = [work_bound(Work(flop={f"matrix.{d}": 10**12}), H100).terms_s["matrix"] for d in ("bf16", "fp8_e4m3")]
+    assert both == sum(single)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "policy", "unit"),
+    [
+        ("bf16", "strict", "tensor.bf16"),
+        ("fp32", "tf32", "tensor.tf32"),
+        ("fp32", "strict", "tensor.tf32 in 3 products"),
+        ("fp64", "strict", "tensor.fp64"),
+        ("fp32", "hard", "tensor.int8"),
+    ],
+)
+def test_policy_admits_these_units_on_h100(dtype, policy, unit):
+    found, _ = matrix_rate(H100, dtype, policy)
+    assert found == unit
+
+
+def test_a_wider_policy_never_raises_the_bound():
+    work = Work(flop={"matrix.fp32": 10**12}, read_bytes=10**6)
+    times = [work_bound(work, H100, Policy(dtype=policy)).time_s for policy in ("strict", "tf32", "hard")]
+    assert times == sorted(times, reverse=True)
+
+
+def test_the_roofline_uses_documented_rates_and_charges_all_bytes():
+    bound = work_bound(Work(flop={"matrix.bf16": 989_400_000_000}), H100)
+    assert bound.roofline_s == pytest.approx(1e-3)
+    assert bound.time_s < bound.roofline_s
