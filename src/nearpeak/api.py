@@ -58,7 +58,7 @@ def target(name: str, edits: Sequence[str] = ()) -> Target:
 
 
 @overload
-def bound(cases: Case, target: str | Target, policy: Policy = ...) -> Bound: ...
+def bound(cases: Case | Workload, target: str | Target, policy: Policy = ...) -> Bound: ...
 @overload
 def bound(
     cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, policy: Policy = ...
@@ -66,10 +66,10 @@ def bound(
 
 
 def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
-    """Return the time that nothing can beat: a Bound for a case, a BoundTable for a table or several cases.
+    """Return the time that nothing can beat: a Bound for a case or a workload, a BoundTable for many cases.
 
     Args:
-        cases: a Case, several, a CaseTable, or columns as `case_table` takes them.
+        cases: a Case, several, a Workload, a CaseTable, or columns as `case_table` takes them.
 
     >>> bound(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm").limiter
     'matrix'
@@ -79,13 +79,14 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     from nearpeak.ops._table import CaseTable
     from nearpeak.ops._table import case_table as table_of
     from nearpeak.theory.case_bound import case_bound
+    from nearpeak.theory.step_bound import step_bound
     from nearpeak.theory.table import bound_table
 
     device = _target(target)
     if isinstance(cases, Case):
         return case_bound(cases, device, policy)
     if isinstance(cases, Workload):
-        raise SpecError("bound: takes cases; a workload's bound is nearpeak.analyze(workload, [target])")
+        return step_bound(cases, device, policy)
     if not isinstance(cases, (CaseTable, Mapping)):
         records = [one.record() for one in cases]
         cases = {name: [record.get(name) for record in records] for name in {k: 0 for r in records for k in r}}
@@ -145,28 +146,35 @@ def capture(
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
 
 
-def measured(analysis: Analysis, budget_s: float = 0.3, progress: Callable[[str], None] | None = None) -> Analysis:
-    """Return `analysis` with each case's measured time on this machine's CPU beside its bound there."""
-    from nearpeak.measure.cpu import CpuRunner
+def measured(
+    analysis: Analysis,
+    runner: str = "torch_cpu",
+    budget_s: float = 0.3,
+    progress: Callable[[str], None] | None = None,
+) -> Analysis:
+    """Return `analysis` with each case's measured time beside its bound on the target that `runner` times.
 
-    runner = CpuRunner(budget_s=budget_s)
+    Args:
+        budget_s: time to sample each case.
+        progress: told each case when it is done.
+    """
+    from nearpeak.measure.runners import RUNNERS
+
+    taker = RUNNERS[runner](budget_s=budget_s)
+    here = next((one for one in analysis.targets if one.target == taker.target), None)
+    if here is None:
+        raise SpecError(f"--measure: {runner} times the target {taker.target!r}; add --target {taker.target}")
     times: dict[Case, float | None] = {}
     for row in analysis.rows:
         if row.case not in times:
-            taken = runner.measure(row.case)
+            taken = taker.measure(row.case)
             times[row.case] = taken.median_s if taken.samples_s else None
             if progress:
                 progress(row.label)
-    on_cpu = [one for one in analysis.targets if one.measured_roofs]
-    if not on_cpu:
-        raise SpecError("--measure: times this machine's CPU; add --target cpu")
-    cpu = on_cpu[0]
-    filled = tuple(
-        dataclasses.replace(time, measured_s=times[row.case])
-        for row, time in zip(analysis.rows, cpu.times, strict=True)
-    )
-    new = dataclasses.replace(cpu, times=filled)
-    return dataclasses.replace(analysis, targets=tuple(new if one is cpu else one for one in analysis.targets))
+    paired = zip(analysis.rows, here.times, strict=True)
+    filled = tuple(dataclasses.replace(time, measured_s=times[row.case]) for row, time in paired)
+    new = dataclasses.replace(here, times=filled)
+    return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
 
 
 def _captured(
@@ -199,7 +207,9 @@ def _captured(
     return _executed(source, given, timeout_s, memory_bytes)
 
 
-def _callable(source: Callable[..., object], inputs: Any, step: str, training: bool | None, dtype: str | None) -> Workload:
+def _callable(
+    source: Callable[..., object], inputs: Any, step: str, training: bool | None, dtype: str | None
+) -> Workload:
     """Return the workload of a module or function of the caller's, captured in this process."""
     from nearpeak.capture.torch_dispatch import capture_torch
 

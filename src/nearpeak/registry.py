@@ -63,6 +63,7 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
     >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
     target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
     """
-    close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
+    longer = [one for one in known if name and one.startswith(name.lower())]
+    close = list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
     hint = f"did you mean {', '.join(close)}? " if close else ""
     return UnknownNameError(f"{kind} {name!r}: not known; {hint}('nearpeak show {kind}s' lists all {len(known)})")

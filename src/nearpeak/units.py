@@ -13,7 +13,7 @@ _BINARY_UNITS = ("B", "B/s")
 _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) (\S+)")
 
 
-def parse(text: str, unit: str) -> float:
+def parse(text: object, unit: str) -> float:
     """Return the number of `unit` that `text` states, in base units.
 
     The text is a number, one space and a prefixed unit; decimal and binary prefixes are distinct.
@@ -36,7 +36,7 @@ def parse(text: str, unit: str) -> float:
     return value
 
 
-def parse_count(text: str, unit: str) -> int:
+def parse_count(text: object, unit: str) -> int:
     """Return the whole number of `unit` that `text` states.
 
     >>> parse_count("141 GB", "B")

@@ -37,7 +37,8 @@ def dataclass_faults(source: str) -> Iterator[str]:
     """Values are frozen, slotted, keyword-only; every field is documented, immutable and names its unit."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and (flags := _dataclass_flags(node)) is not None:
-            wanted = {"frozen", "kw_only"} | ({"slots"} if not _caches(node) else set())
+            private = node.name.startswith("_")  # never crosses a module, so it may collect while it is filled
+            wanted = {"kw_only"} if private else {"frozen", "kw_only"} | ({"slots"} if not _caches(node) else set())
             if missing := wanted - flags:
                 yield f"{node.name}: the dataclass is not {', '.join(sorted(missing))}"
             yield from _field_faults(node)
@@ -64,7 +65,7 @@ def _field_faults(node: ast.ClassDef) -> Iterator[str]:
         following = node.body[index + 1] if index + 1 < len(node.body) else None
         if not (isinstance(following, ast.Expr) and _is_text(following.value)):
             yield f"{name}: no string below the field says what it is"
-        if MUTABLE.search(annotation) and "Callable" not in annotation:
+        if MUTABLE.search(annotation) and "Callable" not in annotation and not node.name.startswith("_"):
             yield f"{name}: {annotation} can be changed; use tuple, Mapping or frozenset"
         if _is_number(annotation) and not _has_unit(item.target.id):
             yield f"{name}: a number without a unit; end it in one of {' '.join(suffixes())}, or see GLOSSARY.md"
@@ -160,18 +161,15 @@ def _executed_on_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def state_faults(source: str) -> Iterator[str]:
-    """No module-level collection that starts empty: it could only be filled while the program runs."""
-    for node in ast.parse(source).body:
+    """No module-level collection that starts empty, unless a string below says why the program must remember."""
+    body = ast.parse(source).body
+    for node, following in zip(body, [*body[1:], ast.Pass()], strict=True):
         value = getattr(node, "value", None)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and value is not None:
-            call = isinstance(value, ast.Call) and not value.args and ast.unparse(value.func) in ("dict", "list", "set")
-            bare = (
-                isinstance(value, (ast.Dict, ast.List))
-                and not ast.dump(value).count("Constant")
-                and not (getattr(value, "keys", None) or getattr(value, "elts", None))
-            )
-            if call or bare:
-                yield f"line {node.lineno}: a module-level collection that starts empty is state; pass values instead"
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or value is None:
+            continue
+        explained = isinstance(following, ast.Expr) and _is_text(following.value)
+        if ast.unparse(value) in ("{}", "[]", "dict()", "list()", "set()") and not explained:
+            yield f"line {node.lineno}: a module-level collection that starts empty is state; pass values instead"
 
 
 # One letter of each in brackets, so that this file does not contain what it looks for.

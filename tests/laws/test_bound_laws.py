@@ -1,9 +1,9 @@
-"""Bounds behave like bounds: between the largest and the sum of the parts, never slower on a faster device."""
+"""Bounds react as bounds must: the largest proved term, never less for more work, never more on a better device."""
 
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nearpeak.core.bound import PROVED, Policy
@@ -25,15 +25,6 @@ POLICIES = st.builds(
 )
 
 
-@given(WORK, WORK)
-def test_bound_of_a_sum_without_credit_lies_between_maximum_and_sum(left, right):
-    policy = Policy(output_credit=False)
-    alone = [work_bound(work, DEVICE, policy).time_s for work in (left, right)]
-    both = work_bound(left + right, DEVICE, policy).time_s
-    assert max(alone) <= both * (1 + 1e-12)
-    assert both <= sum(alone) * (1 + 1e-12)
-
-
 @given(WORK, POLICIES)
 def test_limiter_is_the_largest_proved_term(work, policy):
     bound = work_bound(work, DEVICE, policy)
@@ -52,13 +43,11 @@ def test_more_extent_is_never_less_work_and_never_less_time(m, n, k, axis):
 
 
 @given(SIZES, SIZES, SIZES, st.sampled_from(["dram.bandwidth", "peak.tensor.bf16.rate", "l2.capacity"]))
-@settings(deadline=None)
 def test_a_faster_or_larger_device_is_never_slower(m, n, k, entry):
     better = {"dram.bandwidth": "8 TB/s", "peak.tensor.bf16.rate": "2000 TFLOP/s", "l2.capacity": "100 MB"}
     one = case("gemm", m=m, n=n, k=k, dtype="bf16")
-    assert (
-        case_bound(one, target_of("h100_sxm", [f'{entry}="{better[entry]}"'])).time_s <= case_bound(one, DEVICE).time_s
-    )
+    improved = target_of("h100_sxm", [f'{entry}="{better[entry]}"'])
+    assert case_bound(one, improved).time_s <= case_bound(one, DEVICE).time_s
 
 
 @given(WORK)
@@ -69,27 +58,9 @@ def test_a_wider_policy_never_raises_the_bound(work):
     assert work_bound(work, DEVICE, Policy(cold_inputs=False)).time_s <= work_bound(work, DEVICE).time_s
 
 
-def test_accurate_fp32_products_cost_three_tf32_products_where_that_is_fastest():
-    flop = {"matrix.fp32": 2**50}
-    strict, tf32 = (work_bound(Work(flop=flop), DEVICE, Policy(dtype=name)).time_s for name in ("strict", "tf32"))
-    assert strict == pytest.approx(3 * tf32)
-
-
-def test_one_flop_more_than_balance_is_limited_by_arithmetic_and_one_byte_more_by_memory():
-    # Figures whose quotients are exact, so that one unit decides.
-    device = dataclasses.replace(
-        DEVICE, clock_hz=1.0, dram=dataclasses.replace(DEVICE.dram, bandwidth_bytes_per_s=2.0**40),
-        peaks={"tensor.bf16": dataclasses.replace(DEVICE.peaks["tensor.bf16"], flop_per_s=2.0**50)},
-    )  # fmt: skip
-    assert work_bound(Work(flop={"matrix.bf16": 2**40 + 1}, read_bytes=2**30), device).limiter == "matrix"
-    assert work_bound(Work(flop={"matrix.bf16": 2**40}, read_bytes=2**30 + 1), device).limiter == "dram"
-
-
-def test_outputs_are_credited_up_to_the_cache_and_not_a_byte_further():
-    cache, rate = DEVICE.l2.capacity_bytes, DEVICE.dram.bandwidth_bytes_per_s
-    assert work_bound(Work(write_bytes=cache), DEVICE).terms_s["dram"] == 0
-    assert work_bound(Work(write_bytes=cache + 1), DEVICE).terms_s["dram"] == 1 / rate
-    assert work_bound(Work(write_bytes=cache), DEVICE, Policy(output_credit=False)).terms_s["dram"] == cache / rate
+def test_accurate_fp32_products_cost_three_half_precision_products():
+    wide, half = (work_bound(Work(flop={f"matrix.{name}": 2**50}), DEVICE).time_s for name in ("fp32", "fp16"))
+    assert wide == pytest.approx(3 * half)
 
 
 def test_missing_peak_is_refused_not_answered():
@@ -98,9 +69,3 @@ def test_missing_peak_is_refused_not_answered():
         DEVICE.flop_per_s("tensor.fp4")
     with pytest.raises(NotModelledError, match="no peak"):
         work_bound(Work(flop={"matrix.int8": 8}), device)
-
-
-def test_missing_bandwidth_is_refused_not_answered():
-    device = dataclasses.replace(DEVICE, dram=dataclasses.replace(DEVICE.dram, bandwidth_bytes_per_s=None))
-    with pytest.raises(NotModelledError, match="bandwidth"):
-        work_bound(Work(read_bytes=8), device)

@@ -105,7 +105,7 @@ def _attention_backward_shape(
     return [*gradients, _like(mask)] if want else gradients
 
 
-def _recurrent_shape(  # noqa: PLR0917
+def _recurrent_shape(
     x: Any, hx: list[Any], _params: Any, _b: bool, _layers: int, _p: float, _t: bool, bidirectional: bool, _first: bool
 ) -> list[Any]:
     output = x.new_empty((*x.shape[:-1], hx[0].shape[-1] * (2 if bidirectional else 1)))
@@ -117,13 +117,13 @@ def _recurrent_backward_shape(_grads: Any, x: Any, hx: list[Any], params: list[A
 
 
 @cache
-def _functions() -> dict[str, Any]:
-    """Return the differentiable functions around the whole operators."""
+def _attention() -> Any:
+    """Return the differentiable function around whole attention."""
     import torch
 
     ops = torch.ops.nearpeak
 
-    class Attention(torch.autograd.Function):
+    class Attention(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> Any:
             out = ops.attention(*arguments)
@@ -137,7 +137,17 @@ def _functions() -> dict[str, Any]:
             found = ops.attention_backward(grad, *ctx.saved_tensors, *ctx.options, wanted)
             return (*found[:3], found[3] if wanted else None, None, None, None)
 
-    class RmsNorm(torch.autograd.Function):
+    return Attention.apply
+
+
+@cache
+def _rms_norm() -> Any:
+    """Return the differentiable function around whole RMS norm."""
+    import torch
+
+    ops = torch.ops.nearpeak
+
+    class RmsNorm(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
             out, rstd = ops.rms_norm(x, shape, weight, eps)
@@ -153,7 +163,17 @@ def _functions() -> dict[str, Any]:
             gradients = [next(found) if wanted else None for wanted in mask]
             return gradients[0], None, gradients[1], None
 
-    class Recurrent(torch.autograd.Function):
+    return RmsNorm.apply
+
+
+@cache
+def _recurrent() -> Any:
+    """Return the differentiable function around whole recurrent layers; its first argument names which."""
+    import torch
+
+    ops = torch.ops.nearpeak
+
+    class Recurrent(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, name: str, states: int, options: Any, x: Any, *tensors: Any) -> Any:
             out = getattr(ops, name)(x, list(tensors[:states]), list(tensors[states:]), *options)
@@ -170,14 +190,12 @@ def _functions() -> dict[str, Any]:
             hx, params = tensors[: ctx.states], tensors[ctx.states :]
             return (None, None, None, *backward(given, x, hx, params, out, *ctx.options))
 
-    return {"attention": Attention.apply, "rms_norm": RmsNorm.apply, "recurrent": Recurrent.apply}
+    return Recurrent.apply
 
 
 def _replacements() -> dict[str, Callable[..., Any]]:
     """Return the implementation of each ATen composite that is kept whole, by name."""
     import torch
-
-    functions = _functions()
 
     def attention(
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
@@ -186,7 +204,7 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         del enable_gqa  # the head counts say it
         lead = query.shape[:-2]
         four = [_four_dimensional(tensor) for tensor in (query, key, value)]
-        out = functions["attention"](*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
+        out = _attention()(*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
         return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
     def dropout(x: Any, p: float, train: bool) -> Any:
@@ -194,12 +212,12 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         return torch.ops.aten.native_dropout(x, p, True)[0] if train and p > 0 else x
 
     def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
-        return functions["rms_norm"](x, list(normalized_shape), weight, eps)
+        return _rms_norm()(x, list(normalized_shape), weight, eps)
 
     def recurrent(name: str) -> Callable[..., Any]:
         def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
             states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
-            return functions["recurrent"](name, len(states), options, x, *states, *params)
+            return _recurrent()(name, len(states), options, x, *states, *params)
 
         return whole
 

@@ -6,21 +6,24 @@ from typing import Any
 
 CALL, VIEW, FREE, METADATA = "call", "view", "free", "metadata"
 
-_FREE = frozenset(
-    "_unsafe_view empty empty_like empty_strided empty_permuted new_empty new_empty_strided lift lift_fresh "
-    "lift_fresh_copy detach alias _local_scalar_dense resize_ set_ record_stream is_pinned is_same_size equal".split()
-)
+_FREE = frozenset({
+    "_unsafe_view", "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
+    "lift", "lift_fresh", "lift_fresh_copy", "detach", "alias", "_local_scalar_dense", "resize_", "set_",
+    "record_stream", "is_pinned", "is_same_size", "equal",
+})  # fmt: skip
 """Launch no kernel although their schema does not call them views; a scalar's value is a synchronisation."""
 
-GENERATORS = frozenset(
-    "arange zeros ones full scalar_tensor eye linspace logspace tril_indices triu_indices rand randn randint randperm "
-    "normal new_zeros new_ones new_full zeros_like ones_like full_like rand_like randn_like randint_like".split()
-)
+GENERATORS = frozenset({
+    "arange", "zeros", "ones", "full", "scalar_tensor", "eye", "linspace", "logspace", "tril_indices",
+    "triu_indices", "rand", "randn", "randint", "randperm", "normal", "new_zeros", "new_ones", "new_full",
+    "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+})  # fmt: skip
 """Their results can be generated again instead of being read."""
 
-_OVERWRITERS = frozenset(
-    "zero_ fill_ copy_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ geometric_ cauchy_".split()
-)
+_OVERWRITERS = frozenset({
+    "zero_", "fill_", "copy_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "log_normal_",
+    "geometric_", "cauchy_",
+})  # fmt: skip
 """In-place operators that do not read what they overwrite."""
 
 _HIDDEN_WRITES = {"native_batch_norm": ("running_mean", "running_var")}

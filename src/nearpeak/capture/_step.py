@@ -21,7 +21,7 @@ def forward(recorder: Recorder, model: Callable[..., Any], args: Sequence[Any], 
     return output
 
 
-def train(  # noqa: PLR0917
+def train(
     recorder: Recorder, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], subject: str, optimizer: Any
 ) -> Any:
     """Return the loss; forward, backward and one optimizer step in its steady state are recorded."""
@@ -35,7 +35,7 @@ def train(  # noqa: PLR0917
     with stage(subject, "backward"):
         loss.backward()
     recorder.recording = False
-    for name, parameter in model.named_parameters():
+    for name, parameter in named_parameters(model):
         if parameter.grad is not None:
             recorder.storages.label(parameter.grad, "gradient", name, over=("activation", "constant"))
     _optimize(recorder, model, subject, optimizer)
@@ -44,7 +44,7 @@ def train(  # noqa: PLR0917
 
 def _optimize(recorder: Recorder, model: Any, subject: str, optimizer: Any) -> None:
     """Record the second step: the first one also creates the optimizer's state."""
-    names = {p: name for name, p in model.named_parameters() if p.grad is not None}
+    names = {p: name for name, p in named_parameters(model) if p.grad is not None}
     if optimizer is None or not names:
         return
     with stage(subject, "optimizer"):
@@ -57,6 +57,11 @@ def _optimize(recorder: Recorder, model: Any, subject: str, optimizer: Any) -> N
         recorder.phase, recorder.recording = "optimizer", True
         rule.step()
         recorder.recording = False
+
+
+def named_parameters(model: Any) -> list[tuple[str, Any]]:
+    """Return names and parameters, tied ones once; a plain callable has none."""
+    return list(model.named_parameters()) if hasattr(model, "named_parameters") else []
 
 
 def optimizer_named(name: str, *, fused: bool) -> Any:

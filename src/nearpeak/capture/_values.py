@@ -5,8 +5,12 @@ from typing import Any
 CONSTANT_ELEMENTS = 65536
 """Fake tensors up to this size carry their values when these are known without any input."""
 
-_VALUE_FREE = frozenset("arange zeros ones full eye scalar_tensor tril_indices triu_indices linspace".split())
-_TRUE = frozenset("all logical_not equal".split())
+_VALUE_FREE = frozenset({
+    "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace",
+})  # fmt: skip
+_TRUE = frozenset({
+    "all", "logical_not", "equal",
+})  # fmt: skip
 _GUESSES: dict[str, object] = {"bool": False, "int": 1, "float": 0.5, "complex": 0.5}
 
 

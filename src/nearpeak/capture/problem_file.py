@@ -72,7 +72,8 @@ def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _loaded(file: Path) -> ModuleType:
     specification = importlib.util.spec_from_file_location(_MODULE, file)
-    assert specification is not None and specification.loader is not None
+    assert specification is not None
+    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[_MODULE] = module  # dataclasses and inspect look it up
     specification.loader.exec_module(module)

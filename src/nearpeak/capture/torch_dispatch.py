@@ -20,11 +20,11 @@ from nearpeak.capture._fake import (
     switches,
 )
 from nearpeak.capture._recorder import Recorder
-from nearpeak.capture._step import forward, optimizer_named, tensors_in, train
+from nearpeak.capture._step import forward, named_parameters, optimizer_named, tensors_in, train
 from nearpeak.capture._values import Values
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
-from nearpeak.errors import CaptureError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.ops import aten_matchers
 
 STEPS = ("forward", "train", "decode")
@@ -65,7 +65,8 @@ def capture_torch(
         folder: files below it are shown relative to it.
 
     Raises:
-        CaptureError: the model raised, or has no gradient to train with.
+        CaptureError: the model raised, or its outputs have no gradient to train with.
+        SpecError: an option is not known.
     """
     torch = require_torch()
     if step not in STEPS:
@@ -75,10 +76,14 @@ def capture_torch(
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         world.place(model, step == "train" if training is None else training, dtype)
         args, kwargs = world.inputs(args, kwargs, named, dtype)
+        notes = list(assumptions)
+        if step == "train" and not any(p.requires_grad for p in _parameters(model)):
+            world.differentiate((args, kwargs))
+            notes.append("the model has no trainable parameters: the gradients are those of its inputs")
         with eager_models():
             output = _run(world, model, args, kwargs, name, step, rule)
         world.label_outputs(output, named)
-        notes = (*assumptions, *world.values.assumptions(), *_frozen(model, step))
+        notes += [*world.values.assumptions(), *_frozen(model, step)]
         facts = {"torch": str(torch.__version__), **_sizes(model), **(origin or {})}
         return world.recorder.builder.workload(name, step, facts, notes)
 
@@ -88,8 +93,6 @@ def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, step: s
     if step != "train":
         with stage(name, "forward"):
             return forward(world.recorder, model, args, kwargs)
-    if not hasattr(model, "named_parameters"):
-        raise CaptureError(f"{name}: a training step needs a torch.nn.Module, got {type(model).__name__}")
     return train(world.recorder, model, args, kwargs, name, rule)
 
 
@@ -150,6 +153,12 @@ class _World:
                 self.recorder.storages.label(tensor, "input", key if len(tensors) == 1 else f"{key}.{index}")
         return args, kwargs
 
+    def differentiate(self, inputs: Any) -> None:
+        """Ask for the gradients of floating-point inputs."""
+        for tensor in tensors_in(inputs):
+            if tensor.is_floating_point() and tensor.is_leaf:
+                tensor.requires_grad_()
+
     def label(self, named: Callable[[], Named] | Named) -> None:
         """Give named tensors their kind."""
         for tensor, kind, name in named() if callable(named) else named:
@@ -195,16 +204,18 @@ _LONG = {
 }  # fmt: skip
 
 
+def _parameters(model: Any) -> list[Any]:
+    return [parameter for _, parameter in named_parameters(model)]
+
+
 def _sizes(model: Any) -> dict[str, str]:
-    """Return the numbers of parameters, tied ones counted once."""
-    parameters = list(model.parameters()) if hasattr(model, "parameters") else []
+    """Return the number of parameters."""
+    parameters = _parameters(model)
     return {"parameters": str(sum(p.numel() for p in parameters))} if parameters else {}
 
 
-def _frozen(model: Any, step: str) -> tuple[str, ...]:
+def _frozen(model: Any, step: str) -> list[str]:
     """Say how many parameters get no gradient."""
-    if step != "train":
-        return ()
-    every = list(model.parameters())
-    frozen = sum(p.numel() for p in every if not p.requires_grad)
-    return (f"{frozen} of {sum(p.numel() for p in every)} parameters are frozen and get no gradient",) if frozen else ()
+    parameters = _parameters(model) if step == "train" else []
+    frozen = sum(p.numel() for p in parameters if not p.requires_grad)
+    return [f"{frozen} of {sum(p.numel() for p in parameters)} parameters are frozen"] if frozen else []

@@ -32,6 +32,7 @@ def analyze(
     save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
     against: Path | None = typer.Option(None, "--against", help="Compare with a saved report instead of showing one."),
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     timeout: float = shared.TIMEOUT,
     memory: str = shared.MEMORY,
@@ -55,7 +56,7 @@ def analyze(
     from nearpeak import api
 
     analysis = api.analyze(workload, targets, bounds)
-    analysis = _measured(analysis) if measure else analysis
+    analysis = _measured(analysis, runner) if measure else analysis
     for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
         if path is not None:
             _write(path, name, analysis)
@@ -70,7 +71,7 @@ def register(app: typer.Typer) -> None:
     app.command()(analyze)
 
 
-def _measured(analysis: "Analysis") -> "Analysis":
+def _measured(analysis: "Analysis", runner: str) -> "Analysis":
     from rich.console import Console
     from rich.progress import Progress
 
@@ -79,7 +80,7 @@ def _measured(analysis: "Analysis") -> "Analysis":
     cases = len({row.case for row in analysis.rows})
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("measuring on this CPU", total=cases)
-        return api.measured(analysis, progress=lambda _label: bar.advance(task))
+        return api.measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 
 def _print(analysis: "Analysis", name: str) -> None:

@@ -1,4 +1,4 @@
-"""`nearpeak show ops|targets`: what the catalogue and the device files hold."""
+"""`nearpeak show ops|targets|runners`: what the catalogue and the device files hold."""
 
 import json as jsonlib
 import sys
@@ -44,11 +44,22 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
         _print_rows(heads, [_target_row(device) for device in found])
 
 
+def runners(json: bool = shared.JSON) -> None:
+    """List what can time a case."""
+    from nearpeak.measure.runners import RUNNERS
+
+    names = RUNNERS.names()
+    sys.stdout.write("\n".join(jsonlib.dumps({"runner": name}) if json else name for name in names) + "\n")
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Show the operators and the devices.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(
+        help="Show the operators, the devices and the runners.", no_args_is_help=True, rich_markup_mode=None
+    )
     group.command()(ops)
     group.command()(targets)
+    group.command()(runners)
     app.add_typer(group, name="show")
 
 

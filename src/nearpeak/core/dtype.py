@@ -38,6 +38,8 @@ class DType:
 
 _ACCURATE_HALF = ("tensor.tf32", "tensor.fp32", "tensor.fp64", "vector.fp32", "vector.fp64")
 _NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURATE_HALF)
+# Eight-bit integers are exact in the half formats, and so are sums of their products as long as K is split.
+_EXACT_INT8 = ("tensor.int8", "tensor.fp16", "tensor.bf16", "vector.int8", "vector.fp32")
 _VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
 
 _ROWS = (
@@ -46,13 +48,18 @@ _ROWS = (
         name="fp32",
         bits_count=32,
         matrix_units=("tensor.fp32", "tensor.fp64", "vector.fp32", "vector.fp64"),
-        # Three TF32 or six bfloat16 products reach fp32 accuracy (Ootomo and Yokota 2022, arXiv:2203.03341).
-        split_units=(("tensor.tf32", 3), ("tensor.bf16", 6)),
+        # Three TF32, three scaled fp16 (Ootomo and Yokota 2022, arXiv:2203.03341) or six bf16 products reach fp32.
+        split_units=(("tensor.tf32", 3), ("tensor.fp16", 3), ("tensor.bf16", 6)),
         faster_units=("tensor.tf32",),
         vector_units=("vector.fp32",),
     ),
     DType(
-        name="bf16", bits_count=16, matrix_units=("tensor.bf16", "vector.bf16", *_ACCURATE_HALF), vector_units=_VECTOR
+        name="bf16",
+        bits_count=16,
+        matrix_units=("tensor.bf16", "vector.bf16", *_ACCURATE_HALF),
+        # The eight significant bits fit fp16's eleven; scaling each row keeps the range that matters to its sum.
+        split_units=(("tensor.fp16", 1),),
+        vector_units=_VECTOR,
     ),
     DType(
         name="fp16", bits_count=16, matrix_units=("tensor.fp16", "vector.fp16", *_ACCURATE_HALF), vector_units=_VECTOR
@@ -63,9 +70,9 @@ _ROWS = (
     DType(name="int64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="int32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
     DType(name="int16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
-    DType(name="int8", bits_count=8, kind="int", matrix_units=("tensor.int8", "vector.int8"), vector_units=_VECTOR),
-    DType(name="uint8", bits_count=8, kind="int", matrix_units=("tensor.int8", "vector.int8"), vector_units=_VECTOR),
-    DType(name="int4", bits_count=4, kind="int", matrix_units=("tensor.int4", "tensor.int8"), vector_units=_VECTOR),
+    DType(name="int8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
+    DType(name="uint8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
+    DType(name="int4", bits_count=4, kind="int", matrix_units=("tensor.int4", *_EXACT_INT8), vector_units=_VECTOR),
     DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
     DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),
     DType(name="complex128", bits_count=128, kind="complex", vector_units=("vector.fp64",)),

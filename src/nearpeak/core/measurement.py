@@ -39,6 +39,7 @@ class Runner(Protocol):
     """Something that can time a case."""
 
     name: str
+    target: str
 
     def measure(self, case: Case) -> Measurement:
         """Return the measurement of `case`; a case that cannot run becomes one without samples."""

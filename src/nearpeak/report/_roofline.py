@@ -68,6 +68,8 @@ class Roof:
 
     slope: tuple[str, str, str, str]
     """Ends of the memory roof: x, y, x, y in percent."""
+    middle: tuple[str, str]
+    """Middle of the memory roof, where its text stands."""
     flat: tuple[str, str, str, str]
     """Ends of the roof of the matrix unit."""
     ridge: str
@@ -117,7 +119,7 @@ def circles(analysis: Analysis, plot: Plot, target: TargetAnalysis) -> tuple[Cir
 
 def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: float, place: int) -> Circle:
     rate = words.flop_of(row) / time.bound_s
-    figures = f"{show(intensity(row), 'FLOP/B')}, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
+    figures = f"{words.figure(intensity(row))} FLOP/B, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
     return Circle(
         key=str(number), row=row,
         across=_percent(plot.x.at_ratio(intensity(row))), down=_percent(1 - plot.y.at_ratio(rate)),
@@ -151,10 +153,12 @@ def _roof(target: TargetAnalysis, x: Axis, y: Axis) -> Roof:
     start = max(10.0 ** x.exponents[0], 10.0 ** y.exponents[0] / target.dram_bytes_per_s)
     top, ridge = target.matrix_flop_per_s, _ridge(target)
     end = (_percent(x.at_ratio(ridge)), _percent(1 - y.at_ratio(top)))
+    middle = math.sqrt(start * ridge)
     return Roof(
         slope=(_percent(x.at_ratio(start)), _percent(1 - y.at_ratio(start * target.dram_bytes_per_s)), *end),
+        middle=(_percent(x.at_ratio(middle)), _percent(1 - y.at_ratio(middle * target.dram_bytes_per_s))),
         flat=(*end, "100%", end[1]),
-        ridge=show(ridge, "FLOP/B"),
+        ridge=f"{words.figure(ridge)} FLOP/B",
         memory=show(target.dram_bytes_per_s, "B/s"),
         matrix=f"{show(top, 'FLOP/s')} {words.clean(target.matrix_unit)}",
     )

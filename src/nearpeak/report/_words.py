@@ -82,6 +82,24 @@ def percent(ratio: float) -> str:
     return f"{ratio * 100:.1f} %"
 
 
+def figure(value: float) -> str:
+    """Return a number of any size with three or four digits and no prefix.
+
+    >>> figure(1247.3), figure(0.16667)
+    ('1,247', '0.1667')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.4g}"
+
+
+def times(ratio: float) -> str:
+    """Return a ratio as a factor.
+
+    >>> times(2.138), times(4434.2)
+    ('2.14×', '4,434×')
+    """
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+
+
 def count(value: int) -> str:
     """Return a count with thousands separated.
 

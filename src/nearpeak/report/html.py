@@ -33,6 +33,8 @@ def render(analysis: Analysis) -> str:
         .get_template("page.html.j2")
         .render(
             analysis=analysis, plot=plot, used=used_assumptions(analysis), unplotted=_unplotted(analysis, plot),
+            used_limiters={n: s for n, s in words.LIMITERS.items() if any(t.limiter == n for one in analysis.targets for t in one.times)},
+            shown_families={families.family_of(analysis.rows[number].case.op) for number in plot.rows},
             policy=words.policy(analysis.policy), data=embedded(page_data(analysis, plot)), has_measured=_has_measured(analysis),
             style=Markup(style), script=Markup(script), script_hash=_hash(script), shown_count=SHOWN_COUNT,  # noqa: S704
         )
@@ -120,16 +122,12 @@ def _environment() -> Environment:
         finalize=_safe,
     )  # fmt: skip
     found.filters.update(
-        unit=show, percent=words.percent, count=words.count, limiter=words.limiter, fits=words.fits, family=_family
+        unit=show, percent=words.percent, count=words.count, limiter=words.limiter, fits=words.fits, family=families.family_of
     )
     found.globals.update(
         words=words, roofline=roofline, bars=bars, families=families.FAMILIES, limiters=words.LIMITERS, width=bars.width
     )
     return found
-
-
-def _family(operator: str) -> str:
-    return families.family_of(operator)
 
 
 def _safe(value: object) -> object:

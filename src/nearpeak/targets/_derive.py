@@ -25,10 +25,7 @@ def partitioned(raw: Mapping[str, Any], stem: str, part: str) -> dict[str, Any]:
     if not parts:
         raise SpecError(f"target {stem}: has no partitions or power modes, got {part!r}; write {stem!r} alone")
     if part not in parts:
-        raise UnknownNameError(
-            f"target {stem}: no partition or power mode {part!r};{_did_you_mean(part, parts)} "
-            f"there are {', '.join(parts)}"
-        )
+        raise UnknownNameError(f"target {stem}: no partition or power mode {part!r}; there are {', '.join(parts)}")
     row = parts[part]
     new = copy.deepcopy(dict(raw))
     del new["partition"]

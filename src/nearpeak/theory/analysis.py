@@ -12,11 +12,11 @@ from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import label_of, work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
-from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.liveness import fit_of, memory_use
 from nearpeak.theory.opportunity import opportunities
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.shares import by_order, module_pattern, shares
+from nearpeak.theory.step_bound import bound_of_step, step_work
 
 _WARM = {"cold_inputs": False, "output_credit": True}
 
@@ -31,7 +31,7 @@ def analysis_of(
     """
     works = {case: work_of(case) for case in workload.case_counts()}
     rows = _rows(workload, works)
-    step = _step_work(workload, works)
+    step = step_work(workload, works)
     memory = memory_use(workload) if workload.buffers else None
     batch_count = int(workload.origin.get("batch", "1"))
     parameters = workload.origin.get("parameters")
@@ -89,10 +89,6 @@ def _matrix_flop(work: Work) -> int:
     return sum(amount for kind, amount in work.flop.items() if kind.startswith("matrix."))
 
 
-def _step_work(workload: Workload, works: dict[Case, Work]) -> Work:
-    return compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls]).work
-
-
 def _main_format(rows: Sequence[CaseRow]) -> str:
     """Return the format of most of the matrix work, or of most bytes where there is none."""
     weight: dict[str, tuple[int, int]] = {}
@@ -113,12 +109,11 @@ def _target_analysis(
     chained = {case: work_bound(work, target, warm).time_s for case, work in works.items()}
     times = tuple(_time(bounds[row.case]) for row in rows)
     unfused_s = sum(time.bound_s * row.call_count for row, time in zip(rows, times, strict=True))
-    whole = work_bound(step, target, policy)
+    whole = bound_of_step(workload, works, step, target, policy)
     by_operator = shares(
         rows, times, [row.case.op + (" backward" if row.case.phase == "backward" else "") for row in rows]
     )
     unit, rate = _main_rate(target, _main_format(rows), policy)
-    unrelated = not workload.buffers
     return TargetAnalysis(
         target=target.name,
         title=target.title,
@@ -126,10 +121,10 @@ def _target_analysis(
         matrix_unit=unit,
         matrix_flop_per_s=rate,
         dram_bytes_per_s=target.dram.bandwidth_bytes_per_s or 0.0,
-        bound_s=unfused_s if unrelated else whole.time_s,
-        limiter=_largest_limiter(rows, times) if unrelated else whole.limiter,
-        terms_s={} if unrelated else whole.terms_s,
-        chained_s=sum(chained[row.case] * row.call_count for row in rows),
+        bound_s=whole.time_s,
+        limiter=whole.limiter,
+        terms_s=whole.terms_s,
+        chained_s=max(whole.time_s, sum(chained[row.case] * row.call_count for row in rows)),
         unfused_s=unfused_s,
         launch_floor_s=_floor_s(target, rows, works),
         times=times,
@@ -151,13 +146,6 @@ _NO_MEMORY = MemoryUse(
 
 def _time(bound: Bound) -> CaseTime:
     return CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s)
-
-
-def _largest_limiter(rows: Sequence[CaseRow], times: Sequence[CaseTime]) -> str:
-    sums: dict[str, float] = {}
-    for row, time in zip(rows, times, strict=True):
-        sums[time.limiter] = sums.get(time.limiter, 0.0) + time.bound_s * row.call_count
-    return max(sums, key=lambda name: sums[name], default="dram")
 
 
 def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:

@@ -59,14 +59,19 @@ def _permitted(target: Target, dtype: str, policy: str) -> dict[str, int]:
     if policy == "hard":
         return dict.fromkeys(target.peaks, 1)
     row = DTYPES[dtype]
-    units = dict(row.split_units) | dict.fromkeys(row.matrix_units, 1)
-    return units | dict.fromkeys(row.faster_units, 1) if policy == "tf32" else units
+    units = dict.fromkeys(row.matrix_units, 1)
+    if policy == "tf32":
+        units |= dict.fromkeys(row.faster_units, 1)
+    return units | {unit: products for unit, products in row.split_units if unit not in units}
 
 
 def _fastest(target: Target, units: dict[str, int], what: str, documented: bool) -> tuple[str, float]:
     rate_of = target.flop_per_s if documented else target.highest_flop_per_s
-    rates = [(rate_of(unit) / products, unit) for unit, products in units.items() if unit in target.peaks]
+    # Of equally fast units the one named first counts, exact ones before split ones.
+    rates = [
+        (rate_of(u) / products, -index, u) for index, (u, products) in enumerate(units.items()) if u in target.peaks
+    ]
     if not rates:
         raise NotModelledError(f"{target.name}: no peak for {what}; it states {', '.join(sorted(target.peaks))}")
-    rate, unit = max(rates)
+    rate, _, unit = max(rates)
     return (unit if units[unit] == 1 else f"{unit} in {units[unit]} products"), rate

@@ -30,7 +30,9 @@ def case_row(op, axes, *, phase="forward", module="layers.*", calls=32, matrix=0
 
 def gemm(m, n, k, **more):
     flop = 2 * m * n * k
-    return case_row("gemm", {"m": m, "n": n, "k": k}, matrix=flop, total=flop, read=2 * (m * k + k * n), write=2 * m * n, **more)
+    return case_row(
+        "gemm", {"m": m, "n": n, "k": k}, matrix=flop, total=flop, read=2 * (m * k + k * n), write=2 * m * n, **more
+    )
 
 
 def pointwise(op, count, flop, **more):
@@ -50,7 +52,9 @@ def decoder_rows(tokens=2048, hidden=4096, inner=14336, vocabulary=128256):
         rows.append(case_row("attention", {"heads": 32, "q": tokens, "kv": tokens, "dim": 128}, phase=phase, matrix=attention,
                              total=attention * 2, read=6 * tokens * hidden, write=2 * tokens * hidden,
                              module="model.layers.*.self_attn"))  # fmt: skip
-        rows.append(pointwise("rms_norm", tokens * hidden, 4, phase=phase, module="model.layers.*.input_layernorm", calls=64))
+        rows.append(
+            pointwise("rms_norm", tokens * hidden, 4, phase=phase, module="model.layers.*.input_layernorm", calls=64)
+        )
         rows.append(pointwise("add", tokens * hidden, 1, phase=phase, module="model.layers.*", calls=64))
         rows.append(pointwise("silu", tokens * inner, 5, phase=phase, module=f"model.layers.*.{HOSTILE}"))
     rows.append(pointwise("adamw", 8_030_261_248, 14, phase="optimizer", module="", calls=1))
@@ -79,7 +83,13 @@ def shares(rows, times, names):
         limited = {**limited, time.limiter: limited.get(time.limiter, 0.0) + time.bound_s * row.call_count}
         found[name] = (calls + row.call_count, limited)
     parts = [
-        Share(name=name, call_count=calls, time_s=sum(limited.values()), share_ratio=sum(limited.values()) / total_s, limiter_s=limited)
+        Share(
+            name=name,
+            call_count=calls,
+            time_s=sum(limited.values()),
+            share_ratio=sum(limited.values()) / total_s,
+            limiter_s=limited,
+        )
         for name, (calls, limited) in found.items()
     ]
     return tuple(sorted(parts, key=lambda part: -part.time_s))
@@ -120,7 +130,9 @@ MEMORY = MemoryUse(
 )  # fmt: skip
 
 
-def analysis(*, devices=DEVICES, rows=None, complete=False, measured=False, name="Llama-3-8B shaped decoder", **changes):
+def analysis(
+    *, devices=DEVICES, rows=None, complete=False, measured=False, name="Llama-3-8B shaped decoder", **changes
+):
     """Return an analysis; `measured` adds a last target with measurements, one of them below its bound."""
     rows = decoder_rows() if rows is None else rows
     calls = sum(row.call_count for row in rows)
@@ -150,5 +162,15 @@ def many_rows(count):
         op, size = operators[number % len(operators)], 1024 * (1 + number)
         flop = {"gemm": size * 4000, "conv": size * 900, "attention": size * 300}.get(op, 0)
         total = flop or (0 if op == "copy" else size * 3)
-        rows.append(case_row(op, {"count": size}, module=f"block.{number % 17}.part", matrix=flop, total=total, read=size * 4, write=size * 2))
+        rows.append(
+            case_row(
+                op,
+                {"count": size},
+                module=f"block.{number % 17}.part",
+                matrix=flop,
+                total=total,
+                read=size * 4,
+                write=size * 2,
+            )
+        )
     return tuple(rows)

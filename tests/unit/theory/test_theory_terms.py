@@ -76,9 +76,9 @@ def test_formats_share_the_matrix_units_one_after_the_other():
     [
         ("bf16", "strict", "tensor.bf16"),
         ("fp32", "tf32", "tensor.tf32"),
-        ("fp32", "strict", "tensor.tf32 in 3 products"),
+        ("fp32", "strict", "tensor.fp16 in 3 products"),
         ("fp64", "strict", "tensor.fp64"),
-        ("fp32", "hard", "tensor.int8"),
+        ("fp32", "hard", "tensor.fp8"),
     ],
 )
 def test_policy_admits_these_units_on_h100(dtype, policy, unit):

@@ -12,6 +12,7 @@ from nearpeak.core.measurement import Measurement
 from nearpeak.core.tensor import Tensor
 from nearpeak.errors import MissingExtraError
 from nearpeak.ops import OPS
+from nearpeak.targets import CPU
 
 LARGEST_BYTES = 2 * 2**30
 """Cases whose tensors take more are not run."""
@@ -23,10 +24,11 @@ _TORCH_NAMES = {
 }  # fmt: skip
 
 
-class CpuRunner:
+class TorchCpuRunner:
     """Times one case at a time through the operator's PyTorch call."""
 
     name = "torch_cpu"
+    target = CPU
 
     def __init__(self, *, budget_s: float = 0.3, least_count: int = 5) -> None:
         """Keep how long to sample each case; PyTorch must be installed."""
@@ -46,7 +48,7 @@ class CpuRunner:
         return self._measurement(case, samples_s, "")
 
     def _measurement(self, case: Case, samples_s: tuple[float, ...], note: str) -> Measurement:
-        return Measurement(case=case, target="cpu", runner=self.name, samples_s=samples_s, note=note)
+        return Measurement(case=case, target=self.target, runner=self.name, samples_s=samples_s, note=note)
 
     def _samples(self, run: Callable[[], object]) -> tuple[float, ...]:
         run()
@@ -94,3 +96,6 @@ class CpuRunner:
         if dtype_of(spec.dtype).kind == "float":
             return torch.rand(spec.shape).to(dtype)
         return torch.zeros(spec.shape, dtype=dtype) if spec.dtype != "bool" else torch.ones(spec.shape, dtype=dtype)
+
+
+RUNNER = TorchCpuRunner

@@ -1,0 +1,110 @@
+"""Element-wise formulas as text: what one costs, which operands it reads and how NumPy evaluates it."""
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import SpecError
+
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "minimum": np.minimum, "maximum": np.maximum, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
+    "round": np.round, "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+}  # fmt: skip
+"""Functions that count as one FLOP, like + - * and comparisons."""
+
+_SELECTION: Mapping[str, Callable[..., Any]] = {
+    "where": np.where, "logical_and": np.logical_and, "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor, "logical_not": np.logical_not,
+}  # fmt: skip
+"""Functions on truth values: no FLOP."""
+
+_SPECIAL: Mapping[str, Callable[..., Any]] = {
+    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
+    "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
+    "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
+    "sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), "remainder": np.mod, "fmod": np.fmod, "hypot": np.hypot,
+    "logaddexp": np.logaddexp,
+}  # fmt: skip
+"""Functions that count as one special evaluation, like division and powers."""
+
+_NAMESPACE = {**_ARITHMETIC, **_SELECTION, **_SPECIAL, "inf": math.inf, "pi": math.pi}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula:
+    """One expression of operands a, b, c, result y and upstream gradient g, per element."""
+
+    flop_count: int
+    """Distinct additions, multiplications, comparisons and the like; an expression that occurs twice counts once."""
+    special_count: int
+    """Distinct divisions, powers, roots, exponentials and the like."""
+    operands: frozenset[str]
+    """Names among a, b, c, y, g that occur."""
+    code: CodeType
+    """Compiled expression."""
+
+    def __call__(self, **operands: Any) -> Any:
+        """Return the value in NumPy, in float64 where the operands are."""
+        with np.errstate(all="ignore"):
+            return eval(self.code, {"__builtins__": {}}, {**_NAMESPACE, **operands})
+
+
+@cache
+def formula(text: str) -> Formula:
+    """Return what the expression `text` costs and computes.
+
+    >>> gelu = formula("0.5 * a * (1 + erf(0.7071067811865476 * a))")
+    >>> gelu.flop_count, gelu.special_count, float(gelu(a=0.0))
+    (4, 1, 0.0)
+    """
+    return formulas(text)[0]
+
+
+@cache
+def formulas(*texts: str) -> tuple[Formula, ...]:
+    """Return one formula per text; what a text shares with an earlier one costs nothing again."""
+    seen: set[str] = set()
+    return tuple(_parsed(text, seen) for text in texts)
+
+
+def _parsed(text: str, seen: set[str]) -> Formula:
+    tree = ast.parse(text, mode="eval")
+    counts = {"flop": 0, "special": 0, "": 0}
+    for node in ast.walk(tree):
+        key = ast.dump(node)
+        if key not in seen:
+            counts[_kind(node)] += 1
+            seen.add(key)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return Formula(
+        flop_count=counts["flop"],
+        special_count=counts["special"],
+        operands=frozenset(names & {"a", "b", "c", "y", "g"}),
+        code=compile(tree, f"<{text}>", "eval"),
+    )
+
+
+def _kind(node: ast.AST) -> str:
+    """Return what one node of an expression counts as: `flop`, `special` or nothing."""
+    if isinstance(node, ast.Call):
+        return _kind_of_call(ast.unparse(node.func))
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, (ast.Div, ast.Pow)):
+            return "special"
+        return "flop" if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)) else ""
+    if isinstance(node, ast.UnaryOp):
+        return "flop" if isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant) else ""
+    return "flop" if isinstance(node, ast.Compare) else ""
+
+
+def _kind_of_call(name: str) -> str:
+    if name not in _NAMESPACE:
+        raise SpecError(f"formula: {name!r} is no known function; there are {', '.join(_NAMESPACE)}")
+    return "flop" if name in _ARITHMETIC else "special" if name in _SPECIAL else ""

@@ -1,0 +1,285 @@
+"""Functions of one to three operands, element by element, with broadcasting."""
+
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops._arrays import maximum
+from nearpeak.ops._formula import Formula
+from nearpeak.ops._functions import FUNCTIONS, Function, function_of
+from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._sites import each, list_overloads, onnx_operands, overloads, tensors_of
+
+
+def elementwise(
+    elements: int,
+    dtype: DType,
+    function: str,
+    a: int | None = None,
+    b: int = 0,
+    c: int = 0,
+    a_dtype: DType | None = None,
+    b_dtype: DType | None = None,
+    c_dtype: DType | None = None,
+    out_dtype: DType | None = None,
+) -> Work:
+    """Return the least work of y[elements] = function(a, b, c), operands broadcast.
+
+    Counts: one FLOP per addition, multiplication, comparison, rounding or sign operation of the function's formula,
+    one special evaluation per division, power, root, exponential and the like; twice that for complex numbers;
+    integer and Boolean arithmetic is no FLOP.
+
+    Args:
+        dtype: format of the arithmetic and, unless out_dtype is given, of the result; comparisons give out_dtype=bool.
+        function: add, mul, gelu, silu, where, …
+        a: distinct elements of the first operand; fewer than `elements` when it is broadcast.
+        b: distinct elements of the second operand; 0 where it is a scalar, absent or the first one again.
+        c: likewise of the third.
+
+    Source: definitions of the functions; an FMA is 2 FLOP.
+
+    >>> work = elementwise(8, DType(name="bf16", bits_count=16), "add", b=4)
+    >>> work.read_bytes, work.write_bytes
+    (24, 16)
+    """
+    row = function_of(function)
+    sizes = _sizes(row, elements if a is None else a, b, c)
+    formats = {"a": a_dtype or dtype, "b": b_dtype or dtype, "c": c_dtype or dtype}
+    return _work(
+        (row.forward,),
+        elements,
+        dtype,
+        read_bytes=sum(formats[name].bytes(size) for name, size in sizes.items()),
+        write_bytes=(out_dtype or dtype).bytes(elements),
+    )
+
+
+def _backward(
+    elements: int,
+    dtype: DType,
+    function: str,
+    a: int | None = None,
+    b: int = 0,
+    c: int = 0,
+    a_dtype: DType | None = None,
+    b_dtype: DType | None = None,
+    c_dtype: DType | None = None,
+    out_dtype: DType | None = None,
+    grad: int | None = None,
+) -> Work:
+    """Return the least work of the gradients of all floating operands, from the result's gradient.
+
+    Counts: the formulas of the gradients, common parts once; one FLOP per addition where a broadcast operand's
+    gradient is summed. Operands and results are read where the formulas name them.
+
+    Args:
+        grad: distinct elements of the result's gradient; fewer than `elements` when it is itself broadcast.
+    """
+    row = function_of(function)
+    sizes = _sizes(row, elements if a is None else a, b, c)
+    formats = {"a": a_dtype or dtype, "b": b_dtype or dtype, "c": c_dtype or dtype}
+    wanted = _wanted(row, {name: size for name, size in sizes.items() if formats[name].kind == "float"})
+    rules = row.gradient_formulas(wanted)
+    used = frozenset[str]().union(*(rule.operands for rule in rules))
+    out = out_dtype or dtype
+    read = sum(formats[name].bytes(size) for name, size in sizes.items() if name in used)
+    read += out.bytes(elements) if "y" in used else 0
+    return _work(
+        rules,
+        elements,
+        dtype,
+        read_bytes=read + out.bytes(elements if grad is None else grad),
+        write_bytes=sum(formats[name].bytes(sizes[name]) for name in wanted),
+        sums=sum(maximum(elements - sizes[name], 0) for name in wanted),
+    )
+
+
+def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
+    """Return the distinct elements of the operands that the function has."""
+    sizes = {"a": a, "b": b, "c": c}
+    for name, size in sizes.items():
+        if name not in row.operand_names and np.any(size):
+            raise SpecError(f"elementwise: {name}={size}, but {row.name} has no such operand; leave it out")
+    return {name: size for name, size in sizes.items() if name in row.operand_names}
+
+
+def _wanted(row: Function, sizes: dict[str, int]) -> str:
+    """Return the operands whose gradients are asked for: those with elements and a formula."""
+    rules = dict(zip("abc", row.gradients, strict=False))
+    return "".join(name for name, size in sizes.items() if rules.get(name, not rules) and np.any(size))
+
+
+def _work(
+    rules: tuple[Formula, ...], elements: int, dtype: DType, *, read_bytes: int, write_bytes: int, sums: int = 0
+) -> Work:
+    factor = {"float": 1, "complex": 2}.get(dtype.kind, 0)
+    flop = factor * sum(rule.flop_count for rule in rules) * elements + sums
+    unit = "vector.fp64" if dtype.name in ("fp64", "complex128") else "vector.fp32"
+    return Work(
+        flop={unit: flop} if factor and (len(rules) > 1 or any(rule.flop_count for rule in rules)) else {},
+        special_count=factor * sum(rule.special_count for rule in rules) * elements,
+        read_bytes=read_bytes,
+        write_bytes=write_bytes,
+    )
+
+
+def _inputs(function: str, **arguments: Any) -> dict[str, Tensor]:
+    sizes = {name: arguments[name] for name in function_of(function).operand_names}
+    return {
+        name: Tensor(shape=(size,), dtype=arguments[f"{name}_dtype"])
+        for name, size in sizes.items()
+        if size or (name == "a" and not arguments["elements"])
+    }
+
+
+def _operands(tensors: dict[str, Any], row: Function, spread: Any) -> dict[str, Any]:
+    """Return the operands by name, those that are no tensors as the row's scalars."""
+    scalars = {"a": 0.0, "b": row.scalars[0], "c": row.scalars[1]}
+    return {name: spread(tensors[name]) if name in tensors else scalars[name] for name in row.operand_names}
+
+
+def _repeated(array: Any, elements: int) -> Any:
+    return array if len(array) == elements else np.resize(array, elements)
+
+
+def _reference(arrays: dict[str, Any], function: str, elements: int, **_: Any) -> dict[str, Any]:
+    row = function_of(function)
+    y = np.asarray(row.forward(**_operands(arrays, row, partial(_repeated, elements=elements))))
+    return {"y": np.broadcast_to(y.astype(np.int64) if y.dtype == bool else y, (elements,))}
+
+
+def _backward_reference(arrays: dict[str, Any], function: str, elements: int, **_: Any) -> dict[str, Any]:
+    row = function_of(function)
+    wanted = _wanted(row, {name: arrays[name].size for name in "abc" if name in arrays and arrays[name].dtype == float})
+    operands = _operands(arrays, row, partial(_repeated, elements=elements))
+    operands |= {"y": arrays["y"], "g": arrays["grad_y"]}
+    found = {}
+    for name, rule in zip(wanted, row.gradient_formulas(wanted), strict=True):
+        full = np.broadcast_to(rule(**operands), (elements,))
+        found[f"grad_{name}"] = full.reshape(-1, arrays[name].size).sum(axis=0)
+    return found
+
+
+def _torch_call(tensors: dict[str, Any], function: str, elements: int, **arguments: Any) -> dict[str, Any]:
+    import torch
+
+    row = function_of(function)
+    inner = min([len(tensor) for tensor in tensors.values()], default=1) or 1
+
+    def spread(tensor: Any) -> Any:
+        whole = tensor if len(tensor) in (inner, elements) else tensor.repeat(elements // len(tensor))
+        return whole.view(-1, inner) if len(whole) > inner else whole
+
+    operands = list(_operands(tensors, row, spread).values())
+    operands = operands[:1] if row.name == "cube" else operands
+    y = _torch_function(row, torch)(*operands, **row.options)
+    y = y.reshape(-1) if y.numel() == elements else y.reshape(-1).repeat(elements // y.numel())
+    wanted = getattr(torch, {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}.get(
+        arguments["out_dtype"], arguments["out_dtype"]))  # fmt: skip
+    return {"y": y if y.dtype == wanted else y.to(wanted)}
+
+
+def _torch_function(row: Function, torch: Any) -> Any:
+    """Return PyTorch's callable; gates, which it has on one tensor only, are composed."""
+    if row.name == "glu":
+        return lambda a, b: a * torch.sigmoid(b)
+    if row.name == "swiglu":
+        return lambda a, b: torch.nn.functional.silu(a) * b
+    return attrgetter(row.torch or row.name)(torch)
+
+
+def _variant(name: str, args: Any) -> str:
+    """Return the function that the options of a call choose."""
+    if name == "pow":
+        exponent = args.get("exponent")
+        return {2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent, "pow")
+    if name == "clamp" and args.get("min") is None:
+        return "minimum"
+    if name == "clamp" and args.get("max") is None:
+        return "maximum"
+    if name == "gelu" and args.get("approximate") == "tanh":
+        return "gelu_tanh"
+    rounding = args.get("rounding_mode")
+    return {"floor": "floor_divide", "trunc": "trunc_divide"}.get(rounding, name) if name == "div" else name
+
+
+def _match(name: str, tensors: list[Tensor], out: Tensor) -> Match:
+    """Return the case of `name` on `tensors` with the result `out`; an operand that comes twice is read once."""
+    row = function_of(name)
+    kind = dtype_of(out.dtype).kind
+    arguments: dict[str, Value] = {"function": name, "elements": out.elements, "out_dtype": out.dtype}
+    arguments["dtype"] = out.dtype if kind != "bool" or not tensors else tensors[0].dtype
+    for operand, tensor, index in zip(row.operand_names, tensors, range(3), strict=False):
+        again = tensor.buffer >= 0 and tensor in tensors[:index]
+        arguments |= {operand: 0 if again else tensor.distinct, f"{operand}_dtype": tensor.dtype}
+    return Match(arguments=arguments)
+
+
+def _from_aten(name: str, site: AtenSite) -> Match:
+    """Match the element-wise operator `name`."""
+    tensors = list(tensors_of(site).values())
+    return _match(_variant(name, site.args), tensors, site.outputs[0] if site.outputs else tensors[0])
+
+
+def _gated(site: AtenSite) -> Match:
+    """Match glu, whose operands are the halves of one tensor."""
+    x, out = site.args["self"], site.outputs[0]
+    half = Tensor(shape=(x.distinct // 2,), dtype=x.dtype)
+    return _match("glu", [half, half], out)
+
+
+def _gradient(name: str, site: AtenSite) -> Match:
+    """Match the gradient of the element-wise operator `name`."""
+    grad, *saved = tensors_of(site).values()
+    arguments: dict[str, Value] = {
+        "function": _variant(name, site.args), "elements": grad.elements, "dtype": grad.dtype, "grad": grad.distinct,
+    }  # fmt: skip
+    operands = saved[:1] * 2 if name == "glu" else saved[: len(function_of(name).gradients)]
+    share = 2 if name == "glu" else 1
+    for operand, tensor in zip("ab", operands, strict=False):
+        arguments |= {operand: tensor.distinct // share, f"{operand}_dtype": tensor.dtype}
+    return Match(arguments=arguments, phase="backward", touched_bytes={"buffer": 0, "noise": 0})
+
+
+def _from_onnx(name: str, site: OnnxSite) -> Match:
+    """Match the element-wise node of the function `name`."""
+    operands = list(onnx_operands(site)) or [tensor for tensor in site.inputs[:1] if tensor is not None]
+    if name == "gelu":
+        name = _variant(name, {"approximate": site.attributes.get("approximate")})
+    if name == "pow" and site.constants.get(1, ()) and len(set(site.constants[1])) == 1:
+        name = _variant(name, {"exponent": site.constants[1][0]})
+    if name == "clamp":
+        operands = operands[:1]
+    return _match(name, operands[: len(function_of(name).operand_names)], site.outputs[0])
+
+
+def _claims() -> dict[str, Matcher]:
+    claims: dict[str, Matcher] = {}
+    for row in FUNCTIONS.values():
+        matcher = _gated if row.name == "glu" else partial(_from_aten, row.name)
+        claims |= dict.fromkeys(overloads(row.name, *row.aten), matcher)
+        claims |= dict.fromkeys(list_overloads(row.name, *row.aten), each(matcher))
+        gradients = [f"aten.{name}.{end}" for name in row.backward for end in ("default", "grad_input")]
+        claims |= dict.fromkeys(gradients, partial(_gradient, row.name))
+    return claims
+
+
+OPERATOR = Operator(
+    forward=elementwise,
+    backward=_backward,
+    source="definitions of the functions, as PyTorch and ONNX state them",
+    numerics=Numerics(kind="reduction", ulp_count=8),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    same={"a": "elements", "grad": "elements"},
+    aten=_claims(),
+    onnx={name: partial(_from_onnx, row.name) for row in FUNCTIONS.values() for name in row.onnx},
+)

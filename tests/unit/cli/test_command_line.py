@@ -1,0 +1,127 @@
+"""The command line: exit codes, one line per error, data on stdout, nothing half-written."""
+
+import json
+import sys
+
+import pytest
+
+from nearpeak.cli import main
+
+GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["nearpeak", *words])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return call
+
+
+def test_one_case_in_words_gives_its_bound_as_json_in_a_pipe(run):
+    code, out, _ = run("bound", *GEMM, "--target", "h100_sxm")
+    record = json.loads(out)
+    assert (code, record["limiter"], record["target"]) == (0, "matrix", "h100_sxm")
+    assert record["bound_s"] == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.98e9))
+
+
+def test_what_if_edits_change_the_bound(run):
+    _, slow, _ = run("bound", *GEMM, "--target", "h100_sxm")
+    _, fast, _ = run("bound", *GEMM, "--target", "h100_sxm", "--set", "sm_count=264")
+    assert json.loads(fast)["bound_s"] == pytest.approx(json.loads(slow)["bound_s"] / 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("bound", *GEMM, "--target", "h100"), 2, "did you mean h100_"),
+        (("bound", *GEMM), 2, "--target: is missing"),
+        (("bound", "gemm", "m=1", "--target", "t4"), 2, "axis 'n' is missing"),
+        (("bound", "gemm", "m", "--target", "t4"), 2, "'m' is not AXIS=EXTENT"),
+        (("bound", "gemn", "m=1", "--target", "t4"), 2, "did you mean gemm"),
+        (("bound", *GEMM, "--target", "t4", "--set", "dram.bandwith=8 TB/s"), 2, "bandwi"),
+        (("bound", *GEMM, "--target", "t4", "--set", "dram.bandwidth=8 GB"), 2, "is not in B/s"),
+        (("bound", *GEMM, "--target", "t4", "--policy", "fast"), 2, "strict, tf32 or hard"),
+        (("bound", "--cases", "nowhere.csv", "--target", "t4"), 2, "nowhere.csv: not found"),
+        (("analyze", "nowhere.py", "--target", "t4"), 2, "nowhere.py: not found"),
+        (("analyze", "nowhere.onnx", "--target", "t4"), 2, "nowhere.onnx: not found"),
+        (("analyze", "x.onnx", "--target", "t4", "--html", "no/such/folder/x.html"), 2, "folder does not exist"),
+        (("analyze", "x.py", "--target", "t4", "--phase", "sideways"), 2, "step 'sideways'"),
+        (("show", "targets", "h1000"), 2, "target 'h1000'"),
+        (("frobnicate",), 2, "No such command"),
+        (("bound", "--frobnicate"), 2, "No such option"),
+    ],
+)
+def test_wrong_use_is_one_line_with_exit_code_2(run, words, code, message):
+    got, out, err = run(*words)
+    assert (got, out) == (code, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_table_gets_two_columns_and_keeps_the_others(run, tmp_path):
+    cases, out = tmp_path / "cases.csv", tmp_path / "bounds.csv"
+    cases.write_text("id,op,dtype,m,n,k\n007,gemm,bf16,16,4096,4096\n008,gemm,fp32,4096,4096,4096\n")
+    code, _, err = run("bound", "--cases", str(cases), "--target", "h100_sxm", "--out", str(out))
+    lines = out.read_text().splitlines()
+    assert code == 0
+    assert lines[0] == "id,op,dtype,m,n,k,bound_s,limiter"
+    assert lines[1].startswith("007,gemm,bf16,16,4096,4096,")
+    assert [line.rsplit(",", 1)[1] for line in lines[1:]] == ["dram", "matrix"]
+    assert "passed through" in err
+
+
+def test_a_wrong_row_leaves_no_output_file(run, tmp_path):
+    cases, out = tmp_path / "cases.csv", tmp_path / "bounds.csv"
+    cases.write_text("op,dtype,m,n,k\ngemm,bf16,16,16,16\ngemm,bf16,16,-1,16\n")
+    code, _, err = run("bound", "--cases", str(cases), "--target", "t4", "--out", str(out))
+    assert code == 2
+    assert "row 2, column 'n': -1" in err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_tables_of_every_kind_come_back_with_the_same_bounds(run, tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("duckdb")
+    first, out = tmp_path / "a.jsonl", tmp_path / f"b.{suffix}"
+    first.write_text('{"op":"gemm","dtype":"bf16","m":8,"n":8,"k":8}\n{"op":"gemm","dtype":"bf16","m":9,"n":8,"k":8}\n')
+    assert run("bound", "--cases", str(first), "--target", "t4", "--out", str(out))[0] == 0
+    again = tmp_path / "c.jsonl"
+    assert run("bound", "--cases", str(out), "--target", "t4", "--out", str(again))[0] == 0
+    times = [json.loads(line)["bound_s"] for line in again.read_text().splitlines()]
+    assert len(times) == 2
+    assert 0 < times[0] < times[1]
+
+
+def test_operators_show_their_axes_as_json(run):
+    code, out, _ = run("show", "ops", "--json")
+    records = {record["op"]: record for record in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert records["gemm"]["phases"]["forward"]["required"] == ["m", "n", "k"]
+
+
+def test_targets_show_their_sources_as_json(run):
+    _, out, _ = run("show", "targets", "h100_sxm", "--json")
+    assert "datasheet" in json.loads(out)["dram"]["source"]
+
+
+def test_doctor_says_what_works(run):
+    code, out, _ = run("doctor", "--json")
+    checks = {check["what"]: check["ok"] for check in json.loads(out)}
+    assert code == 0
+    assert checks["operators"]
+    assert checks["targets"]
+
+
+def test_cases_can_be_piped_in(run, monkeypatch):
+    import io
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"op":"gemm","dtype":"bf16","m":8,"n":8,"k":8,"count":3}\n'))
+    code, out, _ = run("bound", "--target", "h100_sxm")
+    assert code == 0
+    assert json.loads(out)["limiter"] == "dram"
