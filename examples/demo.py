@@ -39,7 +39,7 @@ def main() -> None:
             analysis = nearpeak.analyze(workload, targets)
             (OUT / f"{title}.html").write_text(render(analysis, "html"), encoding="utf-8")
             (OUT / f"{title}.json").write_text(render(analysis, "json"), encoding="utf-8")
-            console.print(_line(title, analysis))
+            console.print(_line(title, analysis), soft_wrap=True, highlight=False)
     console.print(f"\n{len(WORKLOADS)} reports in {time.monotonic() - start:.0f} s. Open them in a browser:")
     for title, _, _ in WORKLOADS:
         console.print(f"  {OUT / title}.html", highlight=False)

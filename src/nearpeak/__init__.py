@@ -1,5 +1,8 @@
 """nearpeak: how near to the hardware's peak is this work, is it getting worse, and what is worth doing next?"""
 
+# The folders of these names are loaded first, so that the functions below keep the names in the package.
+import nearpeak.analyze
+import nearpeak.capture  # noqa: F401
 from nearpeak.api import analyze, bound, capture, case, case_table, target
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy

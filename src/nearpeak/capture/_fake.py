@@ -1,5 +1,7 @@
 """The fake world in which models are built and run: shapes without memory, switches set and put back."""
 
+import copy
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -48,6 +50,8 @@ def switches() -> Iterator[None]:
     from torch._subclasses import fake_tensor
 
     with ExitStack() as stack:
+        stack.callback(gc.set_threshold, *gc.get_threshold())
+        gc.set_threshold(100_000, 50, 50)  # a capture makes many small objects, few of them garbage
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation.
@@ -108,8 +112,6 @@ def faked_tree(mode: Any, tree: Any) -> Any:
 
 def faked_module(mode: Any, module: Any) -> Any:
     """Return a copy of `module` whose tensors are fake; one that is fake already is returned itself."""
-    import copy
-
     from torch._subclasses.fake_tensor import FakeTensor
 
     tensors = list(_tensors_of(module))

@@ -11,6 +11,7 @@ from typing import Any
 from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.registry import Registry
 
+_NOT_DIMENSIONS = ("model_type", "transformers_version", "auto_map", "attn_implementation", "_attn_implementation")
 _KEYS = {
     "title", "model_type", "class", "training_class", "source", "parameters_count", "dtype", "config", "inputs",
 }  # fmt: skip
@@ -112,6 +113,6 @@ def _from_file(path: Path) -> Published:
         name=name, title=name, model_type=data["model_type"],
         class_names=tuple(item for item in data.get("architectures") or () if isinstance(item, str)),
         source=f"{path.name} in {path.resolve().parent.name}", dtype=str(dtype).removeprefix("torch."),
-        config={key: value for key, value in data.items() if key not in ("model_type", "transformers_version")},
+        config={key: value for key, value in data.items() if key not in _NOT_DIMENSIONS},
         notes=notes,
     )  # fmt: skip

@@ -82,7 +82,13 @@ class _Plan:
         self._kv_count = 0
         if options.step == "decode":
             self._kv_count = cached_positions(facts, options)
-            self.notes = (f"Each sequence has {self._kv_count} positions in its cache, to which one token is added.",)
+            self.notes = (
+                f"Each sequence has {self._kv_count} positions in its cache; the new one is written into it in place.",
+            )
+            if facts.setting("kv_lora_rank"):
+                self.notes += (
+                    "Keys and values are expanded from the compressed cache at every step, as published code does.",
+                )
 
     def described(self) -> str:
         """Return the inputs in words."""
@@ -96,11 +102,8 @@ class _Plan:
         """Return the model; its initial values do not matter, so they are not drawn."""
         from transformers import initialization
 
-        attention = "sdpa" if getattr(self._cls, "_supports_sdpa", False) else "eager"
         with initialization.no_init_weights():
-            self._model = self._cls._from_config(
-                self._facts.config, dtype=torch_dtype(self._dtype), attn_implementation=attention
-            )
+            self._model = self._cls._from_config(self._facts.config, dtype=torch_dtype(self._dtype))
         self._model.tie_weights()  # skipped together with the initial values
         return self._model
 
@@ -138,7 +141,7 @@ class _Plan:
             raise CaptureError(f"{self._facts.name}: its decode step leaves no cache; capture step 'forward' instead")
         own = getattr(cache, "self_attention_cache", cache)
         for layer in own.layers:
-            _stretch(layer, self._kv_count)
+            _fill(layer, self._kv_count)
         kwargs = {**tokens, "past_key_values": cache, "use_cache": True}
         if self._facts.is_encoder_decoder:
             hidden = torch.empty_like(output.encoder_last_hidden_state)
@@ -148,8 +151,11 @@ class _Plan:
         return (), kwargs, lambda: _cache_tensors(cache)
 
 
-def _stretch(layer: Any, kv_count: int) -> None:
-    """Give an attention layer's cache `kv_count` positions, a sliding one no more than its window keeps."""
+def _fill(layer: Any, kv_count: int) -> None:
+    """Give an attention layer's cache `kv_count` positions, a sliding one no more than its window keeps.
+
+    The new position is written in place, as serving engines do; transformers' own cache would copy everything.
+    """
     import torch
 
     keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
@@ -157,10 +163,19 @@ def _stretch(layer: Any, kv_count: int) -> None:
         return  # a recurrent layer: its state has the same size at every position
     window = getattr(layer, "sliding_window", None)
     kept = min(kv_count, window - 1) if isinstance(window, int) else kv_count
-    layer.keys = torch.empty((*keys.shape[:-2], kept, keys.shape[-1]), dtype=keys.dtype)
-    layer.values = torch.empty((*values.shape[:-2], kept, values.shape[-1]), dtype=values.dtype)
+    room = [torch.empty((*t.shape[:-2], kept + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
+    layer.keys, layer.values = (storage[..., :kept, :] for storage in room)
     if hasattr(layer, "cumulative_length"):
         layer.cumulative_length = kv_count
+
+    def append(new_keys: Any, new_values: Any, *_args: Any, **_kwargs: Any) -> tuple[Any, Any]:
+        for storage, new in zip(room, (new_keys, new_values), strict=True):
+            storage[..., kept:, :].copy_(new)
+        layer.keys, layer.values = room
+        return room[0], room[1]
+
+    if type(layer).__name__ in ("DynamicLayer", "DynamicSlidingWindowLayer"):  # others keep more than keys and values
+        layer.update = append
 
 
 def _cache_tensors(cache: Any) -> Iterator[tuple[Any, str, str]]:

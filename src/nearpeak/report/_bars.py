@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nearpeak.core.analysis import Analysis, MemoryUse, Share, TargetAnalysis
 from nearpeak.report import _words as words
+from nearpeak.report._axis import Axis, axis_of, percent_of
 from nearpeak.units import show
 
 TOP_COUNT = 12
@@ -47,6 +48,27 @@ class Chart:
     """The bars."""
     end: str
     """Value at the end of the axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """The times of all targets as marks on one logarithmic axis; marks, as a bar would need a zero."""
+
+    axis: Axis
+    """The axis, in seconds."""
+    marks: tuple[tuple[str, str, str], ...]
+    """Per target: places of the bound, of one kernel per operator and of the operators added up."""
+
+
+def strip_of(analysis: Analysis) -> Strip:
+    """Return the times of all targets on one axis."""
+    times = [(target.bound_s, target.chained_s, target.unfused_s) for target in analysis.targets]
+    axis = axis_of([time_s for three in times for time_s in three], "s")
+
+    def place(time_s: float) -> str:
+        return percent_of(axis.at_ratio(time_s)) if time_s > 0 else "0%"
+
+    return Strip(axis=axis, marks=tuple((place(bound), place(chained), place(added)) for bound, chained, added in times))
 
 
 def share_charts(analysis: Analysis, target: TargetAnalysis) -> tuple[Chart, ...]:

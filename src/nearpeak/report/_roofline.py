@@ -6,40 +6,13 @@ from dataclasses import dataclass
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.report import _words as words
+from nearpeak.report._axis import Axis, axis_of, percent_of
 from nearpeak.units import show
 
 AREA_PX = 44.0
 """Radius of a circle that stands for all of the time; areas are proportional to time."""
 SMALLEST_PX = 2.5
 """Radius below which no circle is drawn, so that it can be seen and touched."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """A logarithmic axis in whole powers of ten."""
-
-    exponents: range
-    """Powers of ten with a tick, first to last."""
-    unit: str
-    """Unit of its numbers."""
-
-    def at_ratio(self, value: float) -> float:
-        """Return where `value` lies, 0 at the start and 1 at the end of the axis.
-
-        >>> Axis(exponents=range(-1, 4), unit="").at_ratio(10.0)
-        0.5
-        """
-        return (math.log10(value) - self.exponents[0]) / (self.exponents[-1] - self.exponents[0])
-
-    @property
-    def ticks(self) -> tuple[tuple[str, str], ...]:
-        """Text and place of each power of ten."""
-        return tuple((self._tick(exponent), _percent(self.at_ratio(10.0**exponent))) for exponent in self.exponents)
-
-    def _tick(self, exponent: int) -> str:
-        if self.unit:
-            return show(10.0**exponent, self.unit)
-        return f"{10**exponent:,}" if exponent >= 0 else f"{10.0**exponent:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +75,8 @@ def plot_of(analysis: Analysis) -> Plot:
         for number in rows:
             time = target.times[number]
             rates += [words.flop_of(analysis.rows[number]) / used_s for used_s in (time.bound_s, time.measured_s) if used_s]
-    x = _axis([*(intensity(analysis.rows[number]) for number in rows), *map(_ridge, analysis.targets)], "")
-    y = _axis(rates, "FLOP/s")
+    x = axis_of([*(intensity(analysis.rows[number]) for number in rows), *map(_ridge, analysis.targets)], "")
+    y = axis_of(rates, "FLOP/s")
     return Plot(x=x, y=y, rows=rows, roofs=tuple(_roof(target, x, y) for target in analysis.targets))
 
 
@@ -122,7 +95,7 @@ def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: 
     figures = f"{words.figure(intensity(row))} FLOP/B, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
     return Circle(
         key=str(number), row=row,
-        across=_percent(plot.x.at_ratio(intensity(row))), down=_percent(1 - plot.y.at_ratio(rate)),
+        across=percent_of(plot.x.at_ratio(intensity(row))), down=percent_of(1 - plot.y.at_ratio(rate)),
         radius=f"{max(SMALLEST_PX, AREA_PX * math.sqrt(share_ratio)):.1f}", rank=str(place) if place <= 5 else "",
         words=f"{row.label}: {figures}",
     )  # fmt: skip
@@ -142,28 +115,16 @@ def _ridge(target: TargetAnalysis) -> float:
     return target.matrix_flop_per_s / target.dram_bytes_per_s
 
 
-def _axis(values: Sequence[float], unit: str) -> Axis:
-    """Return the axis in whole powers of ten, with room around every value."""
-    low = math.floor(math.log10(min(values, default=1.0)) - 0.1)
-    high = math.ceil(math.log10(max(values, default=1.0)) + 0.1)
-    return Axis(exponents=range(low, high + 1), unit=unit)
-
-
 def _roof(target: TargetAnalysis, x: Axis, y: Axis) -> Roof:
     start = max(10.0 ** x.exponents[0], 10.0 ** y.exponents[0] / target.dram_bytes_per_s)
     top, ridge = target.matrix_flop_per_s, _ridge(target)
-    end = (_percent(x.at_ratio(ridge)), _percent(1 - y.at_ratio(top)))
+    end = (percent_of(x.at_ratio(ridge)), percent_of(1 - y.at_ratio(top)))
     middle = math.sqrt(start * ridge)
     return Roof(
-        slope=(_percent(x.at_ratio(start)), _percent(1 - y.at_ratio(start * target.dram_bytes_per_s)), *end),
-        middle=(_percent(x.at_ratio(middle)), _percent(1 - y.at_ratio(middle * target.dram_bytes_per_s))),
+        slope=(percent_of(x.at_ratio(start)), percent_of(1 - y.at_ratio(start * target.dram_bytes_per_s)), *end),
+        middle=(percent_of(x.at_ratio(middle)), percent_of(1 - y.at_ratio(middle * target.dram_bytes_per_s))),
         flat=(*end, "100%", end[1]),
         ridge=f"{words.figure(ridge)} FLOP/B",
         memory=show(target.dram_bytes_per_s, "B/s"),
         matrix=f"{show(top, 'FLOP/s')} {words.clean(target.matrix_unit)}",
     )
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.2f}%"
-

@@ -91,6 +91,11 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.4g}"
 
 
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent; of nothing, every part is nothing."""
+    return percent(part / whole if whole else 0.0)
+
+
 def times(ratio: float) -> str:
     """Return a ratio as a factor.
 

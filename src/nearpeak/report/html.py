@@ -122,7 +122,7 @@ def _environment() -> Environment:
         finalize=_safe,
     )  # fmt: skip
     found.filters.update(
-        unit=show, percent=words.percent, count=words.count, limiter=words.limiter, fits=words.fits, family=families.family_of
+        unit=show, percent=words.percent, share=words.share, count=words.count, limiter=words.limiter, fits=words.fits, family=families.family_of
     )
     found.globals.update(
         words=words, roofline=roofline, bars=bars, families=families.FAMILIES, limiters=words.LIMITERS, width=bars.width

@@ -1,11 +1,14 @@
 """What any program of a whole step must do: live calls, compulsory bytes, arithmetic without recomputation."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
 
+GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
+"""Kinds of storage whose content is there before the step."""
 KEPT_KINDS = ("weight", "state", "kv_cache", "output")
 """Kinds of storage whose new content outlives the step."""
 
@@ -73,18 +76,23 @@ def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, in
         return 0, 0
     reads: dict[int, list[Use]] = {}
     writes: dict[int, list[Use]] = {}
+    written: dict[int, int] = {}
     for call, alive in zip(workload.calls, live, strict=True):
-        if alive:
-            _collect(call, workload, reads, writes)
+        if alive and call.case is not None:  # a call without a rule adds nothing that is sure
+            _collect(call, workload, written, reads, writes)
+        for use in call.writes:
+            written[use.buffer] = written.get(use.buffer, 0) + use.bytes
     return sum(map(_union_bytes, reads.values())), sum(map(_union_bytes, writes.values()))
 
 
-def _collect(call: Call, workload: Workload, reads: dict[int, list[Use]], writes: dict[int, list[Use]]) -> None:
+def _collect(
+    call: Call, workload: Workload, written: dict[int, int], reads: dict[int, list[Use]], writes: dict[int, list[Use]]
+) -> None:
     """Note what `call` reads from before the step, and what it leaves behind after it."""
     for use in call.reads:
-        given = use.buffer not in writes and workload.buffers[use.buffer].kind not in ("constant", "activation")
-        if given and workload.buffers[use.buffer].kind not in ("gradient", "output"):
-            reads.setdefault(use.buffer, []).append(use)
+        left_bytes = use.bytes - written.get(use.buffer, 0)  # what the step wrote itself need not be read again
+        if left_bytes > 0 and workload.buffers[use.buffer].kind in GIVEN_KINDS:
+            reads.setdefault(use.buffer, []).append(dataclasses.replace(use, bytes=left_bytes))
     for use in call.writes:
         if workload.buffers[use.buffer].kind in KEPT_KINDS:
             writes.setdefault(use.buffer, []).append(use)

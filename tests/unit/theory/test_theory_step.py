@@ -2,6 +2,7 @@
 
 import pytest
 
+import nearpeak
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Buffer, Call, Use, Workload
 from nearpeak.theory.compulsory import compulsory
@@ -19,8 +20,11 @@ def workload(*calls, kinds=KINDS, size=100):
     return Workload(name="w", step="forward", calls=calls, buffers=tuple(Buffer(bytes=size, kind=k) for k in kinds))
 
 
-def call(reads, writes, phase="forward"):
-    return Call(case=None, operator="x", phase=phase, reads=tuple(reads), writes=tuple(writes))
+CASE = nearpeak.case("gemm", m=1, n=1, k=1, dtype="bf16")
+
+
+def call(reads, writes, phase="forward", case=CASE):
+    return Call(case=case, operator="x", phase=phase, reads=tuple(reads), writes=tuple(writes))
 
 
 def test_intermediates_cost_nothing_and_inputs_count_once():
@@ -46,6 +50,17 @@ def test_recomputed_products_are_not_compulsory():
     step = workload(call([use(0)], [use(4)]))
     work = Work(flop={"matrix.bf16": 10}, recompute_flop={"matrix.bf16": 2})
     assert compulsory(step, [work]).work.flop == {"matrix.bf16": 8}
+
+
+def test_a_call_without_a_rule_adds_no_bytes():
+    step = workload(call([use(0)], [use(4)], case=None))
+    assert compulsory(step, [None]).work.read_bytes == 0
+
+
+def test_a_cache_is_read_but_for_the_row_that_the_step_wrote():
+    calls = (call([use(1, 10)], [use(0, 10)]), call([use(0, 100)], [use(2)]))
+    work = compulsory(workload(*calls, kinds=("kv_cache", "input", "output")), [Work(), Work()]).work
+    assert work.read_bytes == 10 + 90
 
 
 def test_generated_constants_need_not_be_read():

@@ -56,7 +56,7 @@
     for (const row of order) {
       const circle = circles.get(row);
       circle.setAttribute("cy", `${height(data.rows[row][FLOP] / target().bound_s[row]).toFixed(2)}%`);
-      circle.setAttribute("r", Math.max(data.smallest_px, data.area_px * Math.sqrt(total(row) / target().unfused_s)).toFixed(1));
+      circle.setAttribute("r", Math.max(data.smallest_px, data.area_px * Math.sqrt(total(row) / (target().unfused_s || 1))).toFixed(1));
       circle.setAttribute("tabindex", row === order[0] ? "0" : "-1");
       circle.setAttribute("aria-label", words(row));
       layer.append(circle);
@@ -123,35 +123,37 @@
   });
 
   // ---- table ----------------------------------------------------------------------------------------------------
-  const plainColumns = [
-    ["label", "Case", (row) => data.rows[row][LABEL]], ["phase", "Phase", (row) => data.rows[row][PHASE]],
-    ["module", "Module", (row) => data.rows[row][MODULE]], ["source", "Source", (row) => data.rows[row][SOURCE]],
-    ["calls", "Calls", (row) => data.rows[row][CALLS], count],
-    ["flop", "FLOP", (row) => data.rows[row][FLOP], (value) => show(value, "FLOP")],
-    ["bytes", "Bytes", (row) => data.rows[row][BYTES], (value) => show(value, "B")],
-  ];
   const seconds = (value) => show(value, "s");
+  const column = (key, name, value, more = {}) => ({ key, name, value, ...more });
+  const CASE = column("label", "Case", (row) => data.rows[row][LABEL]);
+  const COUNT = column("calls", "Calls", (row) => data.rows[row][CALLS], { format: count });
+  const PLACE = [column("phase", "Phase", (row) => data.rows[row][PHASE]),
+    column("module", "Module", (row) => data.rows[row][MODULE], { wide: true }),
+    column("source", "Source", (row) => data.rows[row][SOURCE], { wide: true })];
+  const WORK = [column("flop", "FLOP", (row) => data.rows[row][FLOP], { format: (value) => show(value, "FLOP") }),
+    column("bytes", "Bytes", (row) => data.rows[row][BYTES], { format: (value) => show(value, "B") })];
   const columns = () => {
     if (state.wide) {
-      return [...plainColumns.slice(0, 3), plainColumns[4], ...data.targets.map((one, place) =>
-        [`t${place}`, one.title, (row) => total(row, one), seconds, (row) => `lim-${limiter(row, one)}`, (row) => `limited by ${limiterWords(row, one)}`])];
+      return [CASE, COUNT, ...data.targets.map((one, place) => column(`t${place}`, one.title, (row) => total(row, one),
+        { format: seconds, colour: (row) => `lim-${limiter(row, one)}`, title: (row) => `limited by ${limiterWords(row, one)}` })), ...PLACE];
     }
-    const timed = [["bound", "Bound", (row) => target().bound_s[row], seconds],
-      ["limiter", "Limiter", (row) => limiterWords(row), null, (row) => `lim-${limiter(row)}`],
-      ["total", "All calls", (row) => total(row), seconds], ["share", "Share", (row) => total(row) / target().unfused_s, percent]];
-    const measured = target().measured_s ? [["measured", "Measured", (row) => target().measured_s[row] || 0, (value) => (value ? seconds(value) : "–")],
-      ["attained", "Attained", attained, (value) => (value ? (value > 1 ? `${percent(value)} implausible` : percent(value)) : "–")]] : [];
-    return [...plainColumns, ...timed, ...measured];
+    const measured = target().measured_s ? [
+      column("measured", "Measured", (row) => target().measured_s[row] || 0, { format: (value) => (value ? seconds(value) : "–") }),
+      column("attained", "Attained", attained, { format: (value) => (value ? `${percent(value)}${value > 1 ? " implausible" : ""}` : "–"), wrong: (value) => value > 1 }),
+    ] : [];
+    return [CASE, column("bound", "Bound", (row) => target().bound_s[row], { format: seconds }), ...measured, COUNT,
+      column("total", "All calls", (row) => total(row), { format: seconds }),
+      column("share", "Share", (row) => total(row) / (target().unfused_s || 1), { format: percent }),
+      column("limiter", "Limiter", (row) => limiterWords(row), { colour: (row) => `lim-${limiter(row)}` }), ...WORK, ...PLACE];
   };
   const attained = (row) => (target().measured_s[row] ? target().bound_s[row] / target().measured_s[row] : 0);
-  const cell = (row, column) => {
-    const [key, , value, format, colour, title] = column;
-    const at = value(row), made = element("td", format ? "n" : colour ? "l" : "");
-    if (key === "label") made.append(element("span", `swatch fam-${data.rows[row][FAMILY]}`));
-    if (colour) made.append(element("span", `swatch ${colour(row)}`));
-    if (title) made.title = title(row);
-    if (key === "attained" && at > 1) made.classList.add("wrong");
-    made.append(format ? format(at) : at);
+  const cell = (row, one) => {
+    const at = one.value(row), made = element("td", one.format ? "n" : one.colour ? "l" : one.wide ? "w" : "");
+    if (one === CASE) made.append(element("span", `swatch fam-${data.rows[row][FAMILY]}`));
+    if (one.colour) made.append(element("span", `swatch ${one.colour(row)}`));
+    if (one.title) made.title = one.title(row);
+    if (one.wrong && one.wrong(at)) made.classList.add("wrong");
+    made.append(one.format ? one.format(at) : at);
     return made;
   };
   const matching = () => {
@@ -164,30 +166,30 @@
   };
   const drawTable = () => {
     const used = columns(), rows = matching();
-    const by = used.find((column) => column[0] === state.key) || used[used.length - 1], sign = state.down ? -1 : 1;
-    const keys = new Map(rows.map((row) => [row, by[2](row)]));
+    const by = used.find((one) => one.key === state.key) || used[used.length - 1], sign = state.down ? -1 : 1;
+    const keys = new Map(rows.map((row) => [row, by.value(row)]));
     rows.sort((a, b) => sign * (typeof keys.get(a) === "string" ? keys.get(a).localeCompare(keys.get(b)) : keys.get(a) - keys.get(b)) || a - b);
     const shown = state.all ? rows : rows.slice(0, data.shown);
     const head = element("tr");
-    for (const column of used) {
-      const made = element("th", column[3] ? "n" : ""), button = element("button", "", column[1]);
+    for (const one of used) {
+      const made = element("th", one.format ? "n" : ""), button = element("button", "", one.name);
       made.scope = "col";
       button.type = "button";
-      button.dataset.key = column[0];
-      if (column === by) made.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      button.dataset.key = one.key;
+      if (one.key === by.key) made.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       made.append(button);
       head.append(made);
     }
     const body = shown.map((row) => {
       const made = element("tr");
-      made.append(...used.map((column) => cell(row, column)));
+      made.append(...used.map((one) => cell(row, one)));
       return made;
     });
     byId("table").tHead.replaceChildren(head);
     byId("table").tBodies[0].replaceChildren(...body);
     const sum = rows.reduce((so, row) => so + total(row), 0);
     byId("shown").textContent = `${count(shown.length)} of ${count(rows.length)} shown; these ${count(rows.length)} take ` +
-      `${data.complete ? "" : "≥ "}${seconds(sum)}, ${percent(sum / target().unfused_s)}`;
+      `${data.complete ? "" : "≥ "}${seconds(sum)}, ${percent(sum / (target().unfused_s || 1))}`;
     byId("all").hidden = shown.length === rows.length;
     byId("all").textContent = `Show all ${count(rows.length)}`;
   };

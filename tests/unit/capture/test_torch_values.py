@@ -1,0 +1,82 @@
+"""Values on tensors without memory: known ones are computed, guesses are counted, the rest is refused."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.errors import CaptureError  # noqa: E402
+
+
+def captured(forward, *shapes, **options):
+    return capture_torch(lambda: forward, lambda: (tuple(torch.rand(*s) for s in shapes), {}), name="m", **options)
+
+
+def width(workload):
+    return [b.bytes for b in workload.buffers if b.kind == "output"][0]
+
+
+def test_constructors_may_read_numbers_and_ask_questions():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes = [int(size.item()) for size in torch.linspace(2, 6, 3)]
+            self.widths = torch.arange(3).tolist()
+            weight = torch.rand(4, 4)
+            while (weight > 2).any():
+                weight = weight / 2
+            nn.init.trunc_normal_(weight)
+
+        def forward(self, x):
+            return x.new_ones(self.sizes[2] + self.widths[2]) * x
+
+    workload = capture_torch(Model, lambda: ((torch.rand(1),), {}), name="m")
+    assert width(workload) == 8 * 4
+    assert workload.assumptions == ()
+
+
+def test_positions_in_forward_are_known():
+    workload = captured(lambda x: x[: int(torch.arange(10).max().item()) + 1] * 2, (100,))
+    assert width(workload) == 40
+    assert workload.assumptions == ()
+
+
+def test_small_whole_inputs_keep_their_values():
+    lengths = torch.tensor([3, 4])
+    workload = capture_torch(lambda: lambda n, x: x[: int(n.sum())] * 2, ((lengths, torch.rand(100)), {}), name="m")
+    assert width(workload) == 28
+
+
+def test_a_guess_is_counted_and_stated():
+    def forward(x):
+        assert torch.isfinite(x).all()
+        return x * 2 if x.sum().item() > 0 else x
+
+    workload = captured(forward, (4,))
+    assert workload.assumptions == (
+        "1 data-dependent value assumed: all = True", "1 data-dependent value assumed: float = 0.5",
+    )  # fmt: skip
+
+
+def test_a_shape_that_depends_on_values_is_refused_in_one_line():
+    with pytest.raises(CaptureError, match=r"^m: forward decides something from the values of a tensor \(aten.nonzero"):
+        captured(lambda x: x[x.nonzero()[:, 0]] * 2, (4,))
+
+
+def test_devices_that_are_not_there_do_not_matter():
+    model = nn.Linear(4, 4)
+    workload = capture_torch(
+        lambda: lambda x: model.cuda()(x.to("cuda")) + torch.ones(4, device="cuda"),
+        lambda: ((torch.rand(2, 4),), {}), name="m",
+    )  # fmt: skip
+    assert "aten.addmm.default" in [call.operator for call in workload.calls]
+
+
+def test_compiled_parts_run_as_written():
+    workload = captured(_compiled, (4,))
+    assert [call.operator for call in workload.calls] == ["aten.relu.default"]
+
+
+def _compiled(x):
+    return torch.compile(torch.relu)(x)
