@@ -80,7 +80,7 @@ def commit_of_sources() -> str:
     """
     paths = ["--", "src", "benchmarks", "examples", "pyproject.toml", "constraints.txt"]
     commit = _git("log", "-1", "--format=%h", *paths)
-    return f"{commit}+edits" if not commit or _git("status", "--porcelain", *paths) else commit
+    return f"{commit or 'unknown'}+edits" if not commit or _git("status", "--porcelain", *paths) else commit
 
 
 def machine_in_words() -> str:

@@ -78,6 +78,12 @@ def test_links_lead_somewhere(document):
     assert broken == []
 
 
+def test_every_document_is_in_the_index():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [str(file.relative_to(ROOT / "docs")) for file in (ROOT / "docs").rglob("*.md") if file.name != "index.md"]
+    assert [page for page in pages if f"({page})" not in index] == []
+
+
 def test_quoted_figures_are_the_measured_ones():
     figures = {name: show_value(float(record["value"]), record["unit"]) for name, record in stored().items()}
     faults = {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from nearpeak.capture._moves import stand_ins
 from nearpeak.capture._values import CONSTANT_ELEMENTS, known
 from nearpeak.errors import MissingExtraError
 
@@ -25,7 +26,9 @@ def fake_mode() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    # Shapes that depend on values are an error with a name instead of an unknown that fails later.
+    shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True)
 
 
 def dispatch_mode(handle: Callable[..., Any]) -> Any:
@@ -54,16 +57,10 @@ def switches() -> Iterator[None]:
         gc.set_threshold(100_000, 50, 50)  # a capture makes many small objects, few of them garbage
         stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         torch.backends.mha.set_fastpath_enabled(False)
-        # Shapes depend neither on a device that this machine may lack nor on compilation.
-        for owner, name, stand_in in (
-            (fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS),
-            (torch.Tensor, "cuda", _unmoved),
-            (torch.nn.Module, "cuda", _unmoved),
-            (torch, "compile", _uncompiled),
-            (torch.nn.Module, "compile", _unmoved),
-        ):
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, stand_in)
+        # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
+        more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
+        for owner, name, stand_in in (*stand_ins(), *more):
+            stack.enter_context(_replaced(owner, name, stand_in))
         yield
 
 
@@ -71,23 +68,25 @@ def switches() -> Iterator[None]:
 def eager_models() -> Iterator[None]:
     """Let transformers treat fake tensors as ordinary ones; as traced ones they would get masks they do not need."""
     module: Any = sys.modules.get("transformers.utils.import_utils")
-    before = getattr(module, "is_fake_tensor", None)
-    if before is None:
+    with ExitStack() as stack:
+        if hasattr(module, "is_fake_tensor"):
+            stack.enter_context(_replaced(module, "is_fake_tensor", lambda _tensor: False))
         yield
-        return
-    module.is_fake_tensor = lambda _tensor: False
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
+    """Set an attribute while the block runs, and leave no trace of it."""
+    own = name in vars(owner)
+    before = getattr(owner, name)
+    setattr(owner, name, stand_in)
     try:
         yield
     finally:
-        module.is_fake_tensor = before
-
-
-def _unmoved(thing: Any, *_args: Any, **_kwargs: Any) -> Any:
-    return thing
-
-
-def _uncompiled(model: Any = None, **_options: Any) -> Any:
-    return model if model is not None else _unmoved
+        if own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
 
 
 def faked(mode: Any, tensor: Any) -> Any:

@@ -170,6 +170,8 @@ def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
     """Drop stale shapes and the contents of large weights; load small constants that stand in a file beside."""
     graph = model.graph
     model.ir_version = max(model.ir_version, 4)  # before 4, inference ignores constants that are not inputs as well
+    for domain in sorted({node.domain for node in graph.node} - {item.domain for item in model.opset_import}):
+        model.opset_import.add(domain=domain, version=1)  # inference refuses a domain that the file forgot to state
     del graph.value_info[:]
     for item in graph.output:
         if item.type.HasField("tensor_type"):
@@ -208,7 +210,7 @@ def _inferred(onnx: Any, model: Any, path: Path) -> Any:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # InferenceError, or what the C++ side throws on a malformed graph
         reason = " ".join(str(error).split())[:200]
-        raise CaptureError(f"{path}: its shapes contradict each other ({reason}); check the input shapes") from None
+        raise CaptureError(f"{path}: shapes cannot be inferred ({reason}); check the input shapes") from None
 
 
 def _tensors(model: Any) -> dict[str, Tensor]:

@@ -100,7 +100,7 @@ def _from_file(path: Path) -> Published:
         raise SpecError(f"{path}: no such file; give the path of a config.json, nothing is downloaded")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON ({error}); give a model's config.json") from None
     if not isinstance(data, dict) or not isinstance(data.get("model_type"), str):
         raise SpecError(f"{path}: has no 'model_type'; give the config.json of a Hugging Face model")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.capture._attribution import Attribution, Place
 from nearpeak.capture._builder import Matched, WorkloadBuilder
+from nearpeak.capture._moves import on_cpu
 from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
 from nearpeak.capture._storages import Layout, Storages, described
 from nearpeak.capture._values import Values
@@ -53,7 +54,7 @@ class Recorder:
             if out is not NotImplemented:
                 return out
         if "device" in kwargs:
-            kwargs = _on_cpu(kwargs)
+            kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
         out = self._run(func, plan, args, kwargs)
         if self.recording:
             self._record(plan, args, kwargs, out)
@@ -176,13 +177,3 @@ def _site(plan: Plan, values: Mapping[str, Any], operands: list[_Operand], resul
         args={name: restored(value) for name, value in values.items()},
         outputs=tuple(described(result.layout, result.number) for result in results),
     )
-
-
-def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return `kwargs` with tensors made on the CPU: capture has no other device, and shapes do not depend on it."""
-    import torch
-
-    device = kwargs["device"]
-    if device is None or torch.device(device).type in ("cpu", "meta"):
-        return kwargs
-    return kwargs | {"device": torch.device("cpu")}

@@ -9,7 +9,7 @@ from typing import Any
 from nearpeak.capture._fake import eager_models
 from nearpeak.capture._published import Published, published
 from nearpeak.capture._recipes import InputSpec, ModelFacts, Options, cached_positions, recipe
-from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.capture.torch_dispatch import _world, capture_torch, torch_dtype
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
@@ -68,6 +68,20 @@ def capture_architecture(
         plan.build, plan.inputs, name=model.name, step=step, origin=origin,
         assumptions=(*model.notes, *notes, *more, *plan.notes),
     )  # fmt: skip
+
+
+def parameters_count(name_or_config: str | Path) -> int:
+    """Return the parameters of an architecture at full size, tied ones counted once; nothing is allocated."""
+    model = published(name_or_config)
+    transformers = _transformers()
+    config = _config(transformers, model)
+    cls, _ = _class(transformers, model, config, "forward")
+    plan = _Plan(
+        cls=cls, facts=_facts(model, cls, config), specs={}, options=Options(step="forward", batch=1), dtype="bf16"
+    )
+    with _world(None) as world:
+        module, _ = world.prepared(model.name, plan.build, ((), {}))
+        return sum(parameter.numel() for parameter in module.parameters())
 
 
 class _Plan:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from nearpeak.units import show
 
-
 ROOM_DECADES = 0.1
 """Least distance of a value from the ends of its axis, in powers of ten."""
 

@@ -68,7 +68,9 @@ def strip_of(analysis: Analysis) -> Strip:
     def place(time_s: float) -> str:
         return percent_of(axis.at_ratio(time_s)) if time_s > 0 else "0%"
 
-    return Strip(axis=axis, marks=tuple((place(bound), place(chained), place(added)) for bound, chained, added in times))
+    return Strip(
+        axis=axis, marks=tuple((place(bound), place(chained), place(added)) for bound, chained, added in times)
+    )
 
 
 def share_charts(analysis: Analysis, target: TargetAnalysis) -> tuple[Chart, ...]:
@@ -82,11 +84,13 @@ def _shares(title: str, parts: Sequence[Share], analysis: Analysis) -> Chart:
     axis_s = max((part.time_s for part in shown), default=0.0)
     bars = tuple(
         Bar(
-            name=part.name or "(top level)", value=words.least(analysis, part.time_s, "s"), note=words.percent(part.share_ratio),
+            name=part.name or "(top level)",
+            value=words.least(analysis, part.time_s, "s"),
+            note=words.percent(part.share_ratio),
             segments=_limited(part.limiter_s, axis_s),
         )
         for part in shown
-    )  # fmt: skip
+    )
     return Chart(title=title, bars=bars, end=show(axis_s, "s"))
 
 
@@ -100,13 +104,19 @@ def _rest(parts: Sequence[Share]) -> Sequence[Share]:
             limiter_s[name] = limiter_s.get(name, 0.0) + time_s
     calls, time_s = sum(part.call_count for part in parts), sum(part.time_s for part in parts)
     share = sum(part.share_ratio for part in parts)
-    return (Share(name=f"{len(parts)} others", call_count=calls, time_s=time_s, share_ratio=share, limiter_s=limiter_s),)
+    return (
+        Share(name=f"{len(parts)} others", call_count=calls, time_s=time_s, share_ratio=share, limiter_s=limiter_s),
+    )
 
 
 def _limited(limiter_s: Mapping[str, float], axis_s: float) -> tuple[Segment, ...]:
     order = [*words.LIMITERS, *sorted(set(limiter_s) - set(words.LIMITERS))]
     return tuple(
-        Segment(kind=name, width=width(limiter_s[name], axis_s), words=f"{words.limiter(name)}: {show(limiter_s[name], 's')}")
+        Segment(
+            kind=name,
+            width=width(limiter_s[name], axis_s),
+            words=f"{words.limiter(name)}: {show(limiter_s[name], 's')}",
+        )
         for name in order
         if limiter_s.get(name, 0.0) > 0
     )
@@ -124,10 +134,13 @@ def width(value: float, axis: float) -> str:
 def memory_parts(memory: MemoryUse) -> Mapping[str, tuple[str, int]]:
     """Return the kinds of memory that the step uses, with words and bytes."""
     parts = {
-        "weight": ("weights", memory.weight_bytes), "gradient": ("gradients", memory.gradient_bytes),
-        "state": ("optimizer state", memory.state_bytes), "kv_cache": ("KV cache", memory.kv_cache_bytes),
-        "input": ("inputs", memory.input_bytes), "activation": ("activations at their peak", memory.activation_peak_bytes),
-    }  # fmt: skip
+        "weight": ("weights", memory.weight_bytes),
+        "gradient": ("gradients", memory.gradient_bytes),
+        "state": ("optimizer state", memory.state_bytes),
+        "kv_cache": ("KV cache", memory.kv_cache_bytes),
+        "input": ("inputs", memory.input_bytes),
+        "activation": ("activations at their peak", memory.activation_peak_bytes),
+    }
     return {kind: (said, size) for kind, (said, size) in parts.items() if size}
 
 

@@ -8,12 +8,19 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from nearpeak.errors import SpecError
 
-_KINDS: Mapping[type, str] = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+_KINDS: Mapping[type, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def plain(value: Any, hint: Any) -> Any:
     """Return `value`, annotated as `hint`, as objects, lists and scalars of JSON."""
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return {name: plain(getattr(value, name), own) for name, own in hints(hint).items()}
     if _is_union(hint):
         return plain(value, type(value))
@@ -48,7 +55,7 @@ def value_of(raw: Any, hint: Any, where: str) -> Any:
 def hints(cls: Any) -> Mapping[str, Any]:
     """Return the annotation of each field of the dataclass `cls`, in order."""
     known = get_type_hints(cls)
-    return {item.name: known[item.name] for item in fields(cls)}
+    return {name: known[name] for name in cls.__dataclass_fields__}
 
 
 def _is_union(hint: Any) -> bool:
@@ -120,4 +127,4 @@ def _scalar(raw: Any, hint: Any, where: str) -> Any:
 def _found(raw: Any) -> str:
     if raw is None:
         return "null"
-    return _KINDS.get(type(raw)) or {list: "a list", dict: "an object"}.get(type(raw), type(raw).__name__)
+    return _KINDS.get(type(raw), type(raw).__name__)

@@ -7,8 +7,16 @@ FAMILIES = (
     ("product", "Matrix product", ("gemm", "matmul", "linear", "einsum", "bmm")),
     ("optimizer", "Optimizer", ("adam", "sgd", "optim", "lamb", "rmsprop")),
     ("norm", "Norm, softmax, loss", ("norm", "softmax", "entropy", "loss")),
-    ("movement", "Data movement", ("copy", "embedding", "gather", "scatter", "index", "cat", "concat", "fill", "pad", "sort")),
-    ("reduction", "Pooling, reduction", ("pool", "reduc", "sum", "mean", "max", "min", "interpolate", "resize", "upsample")),
+    (
+        "movement",
+        "Data movement",
+        ("copy", "embedding", "gather", "scatter", "index", "cat", "concat", "fill", "pad", "sort"),
+    ),
+    (
+        "reduction",
+        "Pooling, reduction",
+        ("pool", "reduc", "sum", "mean", "max", "min", "interpolate", "resize", "upsample"),
+    ),
     ("pointwise", "Element-wise", ()),
 )
 """Identifier, name for people and words of each family; the last one takes the rest."""

@@ -1,7 +1,6 @@
 """Geometry of the roofline plot, in percent of the plot's area, so that text keeps its size at every width."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
@@ -74,7 +73,9 @@ def plot_of(analysis: Analysis) -> Plot:
     for target in analysis.targets:
         for number in rows:
             time = target.times[number]
-            rates += [words.flop_of(analysis.rows[number]) / used_s for used_s in (time.bound_s, time.measured_s) if used_s]
+            rates += [
+                words.flop_of(analysis.rows[number]) / used_s for used_s in (time.bound_s, time.measured_s) if used_s
+            ]
     x = axis_of([*(intensity(analysis.rows[number]) for number in rows), *map(_ridge, analysis.targets)], "")
     y = axis_of(rates, "FLOP/s")
     return Plot(x=x, y=y, rows=rows, roofs=tuple(_roof(target, x, y) for target in analysis.targets))
@@ -94,11 +95,14 @@ def _circle(plot: Plot, number: int, row: CaseRow, time: CaseTime, share_ratio: 
     rate = words.flop_of(row) / time.bound_s
     figures = f"{words.figure(intensity(row))} FLOP/B, {show(rate, 'FLOP/s')}, {words.percent(share_ratio)} of the time"
     return Circle(
-        key=str(number), row=row,
-        across=percent_of(plot.x.at_ratio(intensity(row))), down=percent_of(1 - plot.y.at_ratio(rate)),
-        radius=f"{max(SMALLEST_PX, AREA_PX * math.sqrt(share_ratio)):.1f}", rank=str(place) if place <= 5 else "",
+        key=str(number),
+        row=row,
+        across=percent_of(plot.x.at_ratio(intensity(row))),
+        down=percent_of(1 - plot.y.at_ratio(rate)),
+        radius=f"{max(SMALLEST_PX, AREA_PX * math.sqrt(share_ratio)):.1f}",
+        rank=str(place) if place <= 5 else "",
         words=f"{row.label}: {figures}",
-    )  # fmt: skip
+    )
 
 
 def intensity(row: CaseRow) -> float:

@@ -74,7 +74,7 @@ def least(analysis: Analysis, value: float, unit: str) -> str:
 def percent(ratio: float) -> str:
     """Return a ratio in percent.
 
-    >>> percent(0.2345), percent(0.00012)
+    >>> percent(0.2346), percent(0.00012)
     ('23.5 %', '< 0.1 %')
     """
     if 0 < ratio < 0.0005:

@@ -3,13 +3,14 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nearpeak.core.analysis import Analysis, TargetAnalysis
 from nearpeak.core.bound import ASSUMPTIONS
@@ -19,7 +20,7 @@ from nearpeak.report import _roofline as roofline
 from nearpeak.report import _words as words
 from nearpeak.units import show
 
-SHOWN_COUNT = 100
+SHOWN_COUNT = 200
 """Rows of the table before one asks for all of them."""
 _FOLDER = Path(__file__).parent / "_html"
 
@@ -32,19 +33,35 @@ def render(analysis: Analysis) -> str:
         _environment()
         .get_template("page.html.j2")
         .render(
-            analysis=analysis, plot=plot, used=used_assumptions(analysis), unplotted=_unplotted(analysis, plot),
-            used_limiters={n: s for n, s in words.LIMITERS.items() if any(t.limiter == n for one in analysis.targets for t in one.times)},
+            analysis=analysis,
+            plot=plot,
+            used=used_assumptions(analysis),
+            unplotted=_unplotted(analysis, plot),
+            used_limiters=used_limiters(analysis),
             shown_families={families.family_of(analysis.rows[number].case.op) for number in plot.rows},
-            policy=words.policy(analysis.policy), data=embedded(page_data(analysis, plot)), has_measured=_has_measured(analysis),
-            style=Markup(style), script=Markup(script), script_hash=_hash(script), shown_count=SHOWN_COUNT,  # noqa: S704
+            policy=words.policy(analysis.policy),
+            data=embedded(page_data(analysis, plot)),
+            has_measured=_has_measured(analysis),
+            style=Markup(style),
+            script=Markup(script),
+            script_hash=_hash(script),
+            shown_count=SHOWN_COUNT,
         )
-    )  # fmt: skip
+    )
 
 
 def used_assumptions(analysis: Analysis) -> Mapping[str, str]:
     """Return what the bounds of any target rest on, by identifier."""
     names = dict.fromkeys(name for target in analysis.targets for name in target.assumptions)
     return {name: ASSUMPTIONS.get(name, "") for name in names}
+
+
+def used_limiters(analysis: Analysis) -> Mapping[str, str]:
+    """Return what limits any case on any target, in words."""
+    found = {time.limiter for target in analysis.targets for time in target.times}
+    return {
+        name: words.limiter(name) for name in (*words.LIMITERS, *sorted(found - set(words.LIMITERS))) if name in found
+    }
 
 
 def page_data(analysis: Analysis, plot: roofline.Plot) -> dict[str, Any]:
@@ -61,13 +78,19 @@ def page_data(analysis: Analysis, plot: roofline.Plot) -> dict[str, Any]:
         "plotted": plot.rows,
         "rows": [
             [
-                words.clean(row.label), families.family_of(row.case.op), row.phase, words.clean(row.module), words.clean(row.source),
-                row.call_count, words.flop_of(row), row.read_bytes + row.write_bytes,
+                words.clean(row.label),
+                families.family_of(row.case.op),
+                row.phase,
+                words.clean(row.module),
+                words.clean(row.source),
+                row.call_count,
+                words.flop_of(row),
+                row.read_bytes + row.write_bytes,
             ]
             for row in analysis.rows
         ],
         "targets": [_target_data(target, limiters) for target in analysis.targets],
-    }  # fmt: skip
+    }
 
 
 def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
@@ -76,7 +99,9 @@ def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
         "unfused_s": target.unfused_s,
         "bound_s": [_rounded(time.bound_s) for time in target.times],
         "limiter": [limiters.index(time.limiter) for time in target.times],
-        "measured_s": [time.measured_s and _rounded(time.measured_s) for time in target.times] if _is_measured(target) else None,
+        "measured_s": [time.measured_s and _rounded(time.measured_s) for time in target.times]
+        if _is_measured(target)
+        else None,
     }
 
 
@@ -98,15 +123,24 @@ def _unplotted(analysis: Analysis, plot: roofline.Plot) -> tuple[int, ...]:
 
 
 def embedded(data: object) -> Markup:
-    """Return `data` as JSON that cannot end the script element it stands in.
+    r"""Return `data` as JSON that cannot end the script element it stands in.
 
     >>> embedded({"name": "</script><!--"})
-    Markup('{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}')
+    Markup('{"name":"\\u003c/script\\u003e\\u003c!--"}')
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704
+    return Markup(text)
+
+
+def breakable(text: str) -> Markup:
+    """Return a path escaped, with places after its dots and slashes where the line may break.
+
+    >>> breakable("a.b/<c>")
+    Markup('a.<wbr>b/<wbr>&lt;c&gt;')
+    """
+    return Markup(re.sub(r"([./])", r"\1<wbr>", str(escape(words.clean(text)))))
 
 
 def _hash(script: str) -> str:
@@ -118,11 +152,22 @@ def _hash(script: str) -> str:
 @cache
 def _environment() -> Environment:
     found = Environment(
-        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         finalize=_safe,
-    )  # fmt: skip
+    )
     found.filters.update(
-        unit=show, percent=words.percent, share=words.share, count=words.count, limiter=words.limiter, fits=words.fits, family=families.family_of
+        unit=show,
+        percent=words.percent,
+        share=words.share,
+        count=words.count,
+        limiter=words.limiter,
+        fits=words.fits,
+        breakable=breakable,
+        family=families.family_of,
     )
     found.globals.update(
         words=words, roofline=roofline, bars=bars, families=families.FAMILIES, limiters=words.LIMITERS, width=bars.width

@@ -15,26 +15,30 @@ def render(analysis: Analysis) -> str:
     """Return the report as Markdown."""
     blocks = [*_head(analysis), _targets(analysis), *_marks(analysis)]
     for target in analysis.targets[:1]:
-        blocks += [f"### On {prose(target.title)}", _parts("operator", target.by_operator), _parts("module", target.by_module)]
+        blocks += [
+            f"### On {prose(target.title)}",
+            _parts("operator", target.by_operator),
+            _parts("module", target.by_module),
+        ]
         blocks += [_opportunities(target)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def name_cell(text: str, width: int = 72) -> str:
-    """Return a name out of a model as a code span, in which Markdown and HTML mean nothing.
+    r"""Return a name out of a model as a code span, in which Markdown and HTML mean nothing.
 
     >>> name_cell("a|b`c`<i>")
-    "`a\\\\|b'c'<i>`"
+    "`a\\|b'c'<i>`"
     """
     safe = words.shortened(text, width).replace("`", "'").replace("\\", "/").replace("|", "\\|").strip()
     return f"`{safe}`" if safe else "–"
 
 
 def prose(text: str) -> str:
-    """Return running text with every character that Markdown or HTML could read as markup escaped.
+    r"""Return running text with every character that Markdown or HTML could read as markup escaped.
 
     >>> prose("a*b <i> @team")
-    'a\\\\*b &lt;i&gt; @\\u2060team'
+    'a\\*b &lt;i&gt; @\u2060team'
     """
     plain = words.clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # A word joiner keeps a host from turning @name into a notification.
@@ -65,9 +69,14 @@ def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Sequence[str]:
     floor = "–" if target.launch_floor_s is None else words.least(analysis, target.launch_floor_s, "s")
     largest = target.fit.largest_batch_count
     return (
-        prose(target.title), f"**{words.least(analysis, target.bound_s, 's')}**", words.least(analysis, target.chained_s, "s"),
-        floor, words.limiter(target.limiter), words.fits(target.fit.fits), "–" if largest is None else words.count(largest),
-    )  # fmt: skip
+        prose(target.title),
+        f"**{words.least(analysis, target.bound_s, 's')}**",
+        words.least(analysis, target.chained_s, "s"),
+        floor,
+        words.limiter(target.limiter),
+        words.fits(target.fit.fits),
+        "–" if largest is None else words.count(largest),
+    )
 
 
 def _marks(analysis: Analysis) -> Iterable[str]:
@@ -85,13 +94,26 @@ def _marks(analysis: Analysis) -> Iterable[str]:
 def _parts(kind: str, parts: Sequence[Share]) -> str:
     def cells(part: Share) -> Sequence[str]:
         limiter = max(part.limiter_s, key=lambda name: part.limiter_s[name], default="")
-        figures = (show(part.time_s, "s"), words.percent(part.share_ratio), words.limiter(limiter), words.count(part.call_count))
+        figures = (
+            show(part.time_s, "s"),
+            words.percent(part.share_ratio),
+            words.limiter(limiter),
+            words.count(part.call_count),
+        )
         return (name_cell(part.name or "(top level)"), *figures)
 
     rows = [cells(part) for part in parts[:TOP_COUNT]]
     if rest := parts[TOP_COUNT:]:
         time_s, share = sum(part.time_s for part in rest), sum(part.share_ratio for part in rest)
-        rows.append((f"{len(rest)} more", show(time_s, "s"), words.percent(share), "", words.count(sum(p.call_count for p in rest))))
+        rows.append(
+            (
+                f"{len(rest)} more",
+                show(time_s, "s"),
+                words.percent(share),
+                "",
+                words.count(sum(p.call_count for p in rest)),
+            )
+        )
     return table((kind, "time", "share", "limiter", "calls"), rows) if rows else ""
 
 
@@ -99,7 +121,8 @@ def _opportunities(target: TargetAnalysis) -> str:
     if not target.opportunities:
         return ""
     lines = [
-        f"- {show(one.gain_s, 's')}: {prose(one.title)} ({prose(one.kind)}, {name_cell(one.where, 48)}). {prose(one.evidence)}"
+        f"- {show(one.gain_s, 's')}: {prose(one.title)} ({prose(one.kind)}, {name_cell(one.where, 48)}). "
+        + prose(one.evidence)
         for one in target.opportunities[:TOP_COUNT]
     ]
     return "\n".join(["Largest opportunities (at most; gains overlap):", "", *lines])

@@ -28,9 +28,16 @@ def render(analysis: Analysis, *, colour: bool = False, width: int = 80) -> str:
         width: columns of the terminal; fewer than 80 are taken as 80.
     """
     console = Console(
-        file=io.StringIO(), width=max(width, 80), force_terminal=colour, no_color=not colour, legacy_windows=False,
-        color_system="standard" if colour else None, highlight=False, markup=False, emoji=False,
-    )  # fmt: skip
+        file=io.StringIO(),
+        width=max(width, 80),
+        force_terminal=colour,
+        no_color=not colour,
+        legacy_windows=False,
+        color_system="standard" if colour else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
     with console.capture() as captured:
         _print(console, analysis)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
@@ -51,7 +58,9 @@ def _print(console: Console, analysis: Analysis) -> None:
 
 def _header(console: Console, analysis: Analysis) -> None:
     title = Text(words.shortened(analysis.name, 60), style="bold")
-    title.append(f"  {words.step(analysis)}, batch {analysis.batch_count}, {words.clean(analysis.dtype)}", style="default")
+    title.append(
+        f"  {words.step(analysis)}, batch {analysis.batch_count}, {words.clean(analysis.dtype)}", style="default"
+    )
     console.print(title)
     if source := words.dimensions(analysis):
         console.print(Text(f"dimensions: {source}"))
@@ -95,9 +104,9 @@ def _remarks(analysis: Analysis) -> Iterable[str]:
     yield "bound: least time of the whole step in any number of kernels, fused or not"
     if not analysis.complete:
         yield "≥: calls without a rule are not in it, so the true bound is at least this"
-    for target in analysis.targets:
-        if target.unverified:
-            yield f"* {words.clean(target.target)}, derived or second-hand: {words.clean(', '.join(target.unverified))}"
+    doubtful = [f"{words.clean(one.target)} {len(one.unverified)}" for one in analysis.targets if one.unverified]
+    if doubtful:
+        yield f"*: figures of the device file derived or second-hand: {', '.join(doubtful)}; all other reports name them"
 
 
 def _first_target(console: Console, analysis: Analysis, target: TargetAnalysis) -> None:
@@ -175,7 +184,9 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
     console.print(table)
     implausible = sum(words.is_implausible(time) for _, time in found)
     if implausible:
-        console.print(Text(f"{implausible} of {len(found)} measurements are below their bound: a rule, a figure or a timer is wrong"))
+        console.print(
+            Text(f"{implausible} of {len(found)} measurements are below their bound: a rule or a timer is wrong")
+        )
 
 
 def _memory(console: Console, analysis: Analysis) -> None:
@@ -183,9 +194,13 @@ def _memory(console: Console, analysis: Analysis) -> None:
         return
     use = analysis.memory
     parts = {
-        "weights": use.weight_bytes, "gradients": use.gradient_bytes, "optimizer": use.state_bytes, "KV cache": use.kv_cache_bytes,
-        "inputs": use.input_bytes, "activations at most": use.activation_peak_bytes,
-    }  # fmt: skip
+        "weights": use.weight_bytes,
+        "gradients": use.gradient_bytes,
+        "optimizer": use.state_bytes,
+        "KV cache": use.kv_cache_bytes,
+        "inputs": use.input_bytes,
+        "activations at most": use.activation_peak_bytes,
+    }
     said = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts.items() if size)
     console.print()
     console.print(Text.assemble(("Memory: ", "bold"), f"{show(use.peak_bytes, 'B')} at the peak ({said})"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from nearpeak.core.analysis import CaseRow, CaseTime, Share
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-MODULE_DEPTH = 6
+MODULE_DEPTH = 12
 
 
 def module_pattern(path: str) -> str:

@@ -81,9 +81,7 @@ def test_the_mask_gets_a_gradient_only_when_it_wants_one():
     (lambda: nn.RNN(8, 16), "rnn"), (lambda: nn.LSTM(8, 16, proj_size=4), "lstm"),
 ])  # fmt: skip
 def test_recurrent_layers_are_not_unrolled(layer, name):
-    workload = capture_torch(
-        lambda: _First(layer()), lambda: ((torch.rand(256, 4, 8),), {}), name=name, step="train"
-    )
+    workload = capture_torch(lambda: _First(layer()), lambda: ((torch.rand(256, 4, 8),), {}), name=name, step="train")
     assert counts(workload) == {f"nearpeak.{name}.default": 1, f"nearpeak.{name}_backward.default": 1}
     parameters = sum(1 for b in workload.buffers if b.kind == "weight")
     assert sum(1 for b in workload.buffers if b.kind == "gradient") == parameters

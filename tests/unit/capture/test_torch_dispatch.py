@@ -96,7 +96,7 @@ def test_every_call_has_a_module_and_a_line_and_gradients_belong_to_their_layer(
     assert places["aten.native_batch_norm_backward.default"].module == "1"
     assert places["aten.convolution_backward.default"].source.startswith("torch/nn/modules/conv.py:")
     assert all(call.module for call in workload.calls)
-    assert not any("/" == call.source[:1] for call in workload.calls)
+    assert not any(call.source[:1] == "/" for call in workload.calls)
 
 
 def test_tied_weights_are_one_storage():
@@ -175,7 +175,9 @@ def test_a_model_that_raises_is_one_line_with_stage_and_reason():
     def broken(_x):
         raise ValueError("no good\nsecond line")
 
-    with pytest.raises(CaptureError, match=r"^model: forward raised ValueError: no good \(.*test_torch_dispatch.py:\d+\)$"):
+    with pytest.raises(
+        CaptureError, match=r"^model: forward raised ValueError: no good \(.*test_torch_dispatch.py:\d+\)$"
+    ):
         captured(lambda: broken, (2,))
 
 

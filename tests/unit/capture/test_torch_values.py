@@ -14,7 +14,7 @@ def captured(forward, *shapes, **options):
 
 
 def width(workload):
-    return [b.bytes for b in workload.buffers if b.kind == "output"][0]
+    return next(b.bytes for b in workload.buffers if b.kind == "output")
 
 
 def test_constructors_may_read_numbers_and_ask_questions():

@@ -153,7 +153,8 @@
     if (one.colour) made.append(element("span", `swatch ${one.colour(row)}`));
     if (one.title) made.title = one.title(row);
     if (one.wrong && one.wrong(at)) made.classList.add("wrong");
-    made.append(one.format ? one.format(at) : at);
+    if (one.wide) made.append(...at.split(/(?<=[./])/).flatMap((part) => [part, element("wbr")]));
+    else made.append(one.format ? one.format(at) : at);
     return made;
   };
   const matching = () => {

@@ -1,0 +1,148 @@
+"""Compare two analyses: figure by figure, target by target, case by case; swapping them mirrors every verdict."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from nearpeak.core.analysis import Analysis, TargetAnalysis
+from nearpeak.core.comparison import (
+    BETTER,
+    NOT_COMPARABLE,
+    SAME,
+    WORSE,
+    CaseComparison,
+    Change,
+    Comparison,
+    TargetComparison,
+)
+
+SAME_RATIO = 1e-9
+"""Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
+_TIMES = ("bound_s", "chained_s", "unfused_s", "launch_floor_s")
+_WORK = {"matrix_flop": "FLOP", "total_flop": "FLOP", "fused_bytes": "B", "unfused_bytes": "B"}
+_MEMORY = ("weight_bytes", "activation_peak_bytes", "peak_bytes")
+_Entry = tuple[str, float, int]
+"""Label, time of all calls and calls of one case on one target."""
+_NOTHING: _Entry = ("", 0.0, 0)
+
+
+def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
+    """Return how `candidate` differs from `baseline`; less time, work and memory is better.
+
+    Steps of another kind, batch or coverage, bounds under another policy and targets with other roofs are not
+    comparable; the reason is said. Cases that both have are comparable even where the steps are not.
+    """
+    reason = _step_reason(baseline, candidate)
+    names = dict.fromkeys(target.target for analysis in (baseline, candidate) for target in analysis.targets)
+    return Comparison(
+        baseline=baseline.name,
+        candidate=candidate.name,
+        reason=reason,
+        changes=() if reason else tuple(_work_changes(baseline, candidate)),
+        targets=tuple(_target(name, baseline, candidate, reason) for name in names),
+    )
+
+
+def verdict(baseline: float, candidate: float) -> str:
+    """Return whether the candidate needs less, more or the same.
+
+    >>> verdict(2.0, 1.0), verdict(1.0, 2.0), verdict(1.0, 1.0)
+    ('better', 'worse', 'same')
+    """
+    if math.isclose(baseline, candidate, rel_tol=SAME_RATIO):
+        return SAME
+    return BETTER if candidate < baseline else WORSE
+
+
+def _change(quantity: str, unit: str, baseline: float, candidate: float) -> Change:
+    return Change(quantity=quantity, pair=(unit, baseline, candidate), verdict=verdict(baseline, candidate))
+
+
+def _step_reason(baseline: Analysis, candidate: Analysis) -> str:
+    """Return why the steps as wholes are not comparable."""
+    if baseline.step != candidate.step:
+        return f"other step: {baseline.step} against {candidate.step}"
+    if baseline.batch_count != candidate.batch_count:
+        return f"other batch: {baseline.batch_count} against {candidate.batch_count}"
+    if dict(baseline.uncovered) != dict(candidate.uncovered):
+        left, right = (a.call_count - a.covered_count for a in (baseline, candidate))
+        return f"other coverage: {left} calls without a rule against {right}"
+    return ""
+
+
+def _target_reason(baseline: Analysis, candidate: Analysis, left: TargetAnalysis, right: TargetAnalysis) -> str:
+    """Return why bounds on one target are not comparable, of steps and cases alike."""
+    if baseline.policy != candidate.policy:
+        return f"other policy: {_policy(baseline)} against {_policy(candidate)}"
+    for name in ("matrix_flop_per_s", "dram_bytes_per_s"):
+        rates = (getattr(left, name), getattr(right, name))
+        # Where the main formats differ, so do the units; that is a change of the workload, not of the target.
+        if left.matrix_unit == right.matrix_unit and not math.isclose(*rates, rel_tol=SAME_RATIO):
+            return f"other target: {name} {rates[0]:.6g} against {rates[1]:.6g}"
+    return ""
+
+
+def _policy(analysis: Analysis) -> str:
+    policy = analysis.policy
+    outputs = "output credit" if policy.output_credit else "no output credit"
+    return f"{policy.dtype}, {outputs}, {'cold' if policy.cold_inputs else 'warm'} inputs"
+
+
+def _work_changes(baseline: Analysis, candidate: Analysis) -> Iterable[Change]:
+    for name, unit in _WORK.items():
+        yield _change(name, unit, getattr(baseline, name), getattr(candidate, name))
+    if baseline.memory is not None and candidate.memory is not None:
+        for name in _MEMORY:
+            yield _change(name, "B", getattr(baseline.memory, name), getattr(candidate.memory, name))
+
+
+def _target(name: str, baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
+    sides = [next((one for one in analysis.targets if one.target == name), None) for analysis in (baseline, candidate)]
+    left, right = sides
+    if left is None or right is None:
+        reason = f"only in the {'baseline' if right is None else 'candidate'}"
+        return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
+    target_reason = _target_reason(baseline, candidate, left, right)
+    reason = target_reason or step_reason
+    changes = () if reason else tuple(_time_changes(left, right))
+    return TargetComparison(
+        target=name,
+        verdict=NOT_COMPARABLE if reason else changes[0].verdict,
+        reason=reason,
+        changes=changes,
+        cases=() if target_reason else _cases(_entries(baseline, left), _entries(candidate, right)),
+    )
+
+
+def _time_changes(left: TargetAnalysis, right: TargetAnalysis) -> Iterable[Change]:
+    for name in _TIMES:
+        pair = (getattr(left, name), getattr(right, name))
+        if None not in pair:
+            yield _change(name, "s", *pair)
+
+
+def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:
+    """Return the cases by digest; one that several modules call is added up."""
+    found: dict[str, _Entry] = {}
+    for row, time in zip(analysis.rows, target.times, strict=True):
+        _, total_s, calls = found.get(row.case.digest, ("", 0.0, 0))
+        found[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
+    return found
+
+
+def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[CaseComparison, ...]:
+    digests = sorted({*left, *right})
+    moved = {digest: abs(right.get(digest, _NOTHING)[1] - left.get(digest, _NOTHING)[1]) for digest in digests}
+    ordered = sorted(digests, key=lambda digest: (-moved[digest], digest))
+    return tuple(_case(digest, left.get(digest), right.get(digest)) for digest in ordered)
+
+
+def _case(digest: str, left: _Entry | None, right: _Entry | None) -> CaseComparison:
+    label = (left or right or _NOTHING)[0]
+    (_, left_s, left_calls), (_, right_s, right_calls) = left or _NOTHING, right or _NOTHING
+    total = _change("total_s", "s", left_s, right_s)
+    changes = (_change("call_count", "", left_calls, right_calls), total)
+    if left is None or right is None:
+        reason = f"only in the {'baseline' if right is None else 'candidate'}"
+        return CaseComparison(label=label, digest=digest, verdict=NOT_COMPARABLE, reason=reason, changes=changes)
+    one_call = _change("bound_s", "s", left_s / left_calls, right_s / right_calls)
+    return CaseComparison(label=label, digest=digest, verdict=total.verdict, reason="", changes=(one_call, *changes))

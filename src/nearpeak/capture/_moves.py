@@ -1,0 +1,76 @@
+"""Moves and conversions of fake tensors and modules: no device but the CPU, and no swapping of tensors in place."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def stand_ins() -> list[tuple[Any, str, Any]]:
+    """Return what replaces PyTorch's own: owner, name and stand-in."""
+    import torch
+
+    return [
+        (torch.Tensor, "to", _move(torch.Tensor.to)),
+        (torch.Tensor, "cuda", unmoved),
+        (torch.Tensor, "pin_memory", unmoved),
+        (torch.nn.Module, "cuda", unmoved),
+        (torch.nn.Module, "_apply", _convert()),
+        (torch.nn.Module, "compile", unmoved),
+        (torch, "compile", _uncompiled),
+    ]
+
+
+def unmoved(thing: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """Return the thing itself, where it is."""
+    return thing
+
+
+def _uncompiled(model: Any = None, **_options: Any) -> Any:
+    return model if model is not None else unmoved
+
+
+def on_cpu(device: Any) -> Any:
+    """Return the CPU for any device; other things unchanged."""
+    import torch
+
+    named = isinstance(device, (str, torch.device)) or (isinstance(device, int) and not isinstance(device, bool))
+    return torch.device("cpu") if named else device
+
+
+def _move(original: Callable[..., Any]) -> Callable[..., Any]:
+    def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(tensor, *map(on_cpu, args), **{key: on_cpu(value) for key, value in kwargs.items()})
+
+    return to
+
+
+def _convert() -> Callable[..., Any]:
+    """Return what applies a conversion to every parameter and buffer; tied parameters stay tied."""
+    import torch
+
+    done: dict[int, tuple[Any, Any]] = {}
+    depth = [0]
+
+    def converted(tensor: Any, function: Callable[[Any], Any]) -> Any:
+        if id(tensor) not in done:
+            with torch.no_grad():
+                new = function(tensor)
+            if new is not tensor and isinstance(tensor, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, tensor.requires_grad)
+            done[id(tensor)] = (tensor, new)
+        return done[id(tensor)][1]
+
+    def apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+        depth[0] += 1
+        try:
+            for child in module.children() if recurse else ():
+                child._apply(function)
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    tensors[name] = None if tensor is None else converted(tensor, function)
+        finally:
+            depth[0] -= 1
+            if depth[0] == 0:
+                done.clear()
+        return module
+
+    return apply

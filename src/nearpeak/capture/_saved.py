@@ -1,0 +1,157 @@
+"""A workload as JSON text and back: documented, versioned, the same bytes for the same workload."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.canon import canonical_json
+from nearpeak.core.case import Case
+from nearpeak.core.workload import BUFFER_KINDS, PHASES, Buffer, Call, Use, Workload
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops import OPS
+
+SCHEMA = "nearpeak.workload"
+SCHEMA_VERSION = 1
+# 1: name, step, origin, assumptions, skipped, cases, buffers, calls.
+
+
+def is_workload(data: object) -> bool:
+    """Say whether `data`, read from JSON, claims to be a saved workload of any version.
+
+    >>> is_workload({"schema": "nearpeak.workload", "version": 1}), is_workload({"model_type": "llama"})
+    (True, False)
+    """
+    return isinstance(data, dict) and data.get("schema") == SCHEMA
+
+
+def save_text(workload: Workload) -> str:
+    """Return `workload` as one line of JSON; each distinct case is written once."""
+    numbers: dict[Case, int] = {}
+    for call in workload.calls:
+        if call.case is not None:
+            numbers.setdefault(call.case, len(numbers))
+    data = {
+        "schema": SCHEMA, "version": SCHEMA_VERSION, "name": workload.name, "step": workload.step,
+        "origin": dict(workload.origin), "assumptions": list(workload.assumptions), "skipped": dict(workload.skipped),
+        "cases": [case.record() for case in numbers],
+        "buffers": [[buffer.bytes, buffer.kind, buffer.name] for buffer in workload.buffers],
+        "calls": [_call_record(call, numbers) for call in workload.calls],
+    }  # fmt: skip
+    return canonical_json(data) + "\n"
+
+
+def load_text(text: str, where: str) -> Workload:
+    """Return the workload that `text` holds.
+
+    Args:
+        where: file name for messages.
+
+    Raises:
+        SpecError: not a saved workload, of another schema version, or damaged.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{where}: not JSON ({error}); write it with 'nearpeak capture'") from None
+    if not is_workload(data):
+        raise SpecError(f"{where}: not a saved workload; write one with 'nearpeak capture … > {where}'")
+    version = data.get("version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        raise SpecError(
+            f"{where}: has workload schema version {version!r}; this nearpeak reads {SCHEMA_VERSION}: capture it again"
+        )
+    reader = _Reader(where)
+    try:
+        return reader.workload(data)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NotModelledError) as error:
+        reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        raise SpecError(f"{where}: {reader.place}: {reason}; capture it again") from None
+
+
+def _call_record(call: Call, numbers: Mapping[Case, int]) -> dict[str, Any]:
+    """Return a call as plain data, without what says nothing."""
+    record: dict[str, Any] = {"operator": call.operator, "phase": call.phase}
+    if call.case is not None:
+        record["case"] = numbers[call.case]
+    optional = {
+        "module": call.module, "source": call.source, "count": call.call_count if call.call_count != 1 else 0,
+        "reads": [_use_record(use) for use in call.reads], "writes": [_use_record(use) for use in call.writes],
+    }  # fmt: skip
+    return record | {key: value for key, value in optional.items() if value}
+
+
+def _use_record(use: Use) -> list[int]:
+    return [use.buffer, use.bytes, use.start_bytes, use.stop_bytes]
+
+
+class _Reader:
+    """Reads the parts of a saved workload, keeping the place for messages."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.place = "header"
+
+    def workload(self, data: Mapping[str, Any]) -> Workload:
+        """Return the whole."""
+        buffers = tuple(self._buffer(index, row) for index, row in enumerate(data["buffers"]))
+        cases = tuple(self._case(index, record) for index, record in enumerate(data["cases"]))
+        calls = tuple(self._call(index, row, cases, len(buffers)) for index, row in enumerate(data["calls"]))
+        self.place = "header"
+        if not calls:
+            raise ValueError("it holds no call")
+        return Workload(
+            name=_text(data["name"]), step=_text(data["step"]), calls=calls, buffers=buffers,
+            origin={_text(key): _text(value) for key, value in data["origin"].items()},
+            assumptions=tuple(_text(item) for item in data["assumptions"]),
+            skipped={_text(key): _whole(value) for key, value in data["skipped"].items()},
+        )  # fmt: skip
+
+    def _buffer(self, index: int, row: Any) -> Buffer:
+        self.place = f"buffer {index}"
+        size, kind, name = row
+        return Buffer(bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name))
+
+    def _case(self, index: int, record: Mapping[str, Any]) -> Case:
+        """Return the case through its operator, which checks names and values and writes defaults out."""
+        self.place = f"case {index}"
+        arguments = {key: value for key, value in record.items() if key not in ("op", "phase")}
+        return OPS[_text(record["op"])].case(_text(record["phase"]), **arguments)
+
+    def _call(self, index: int, row: Mapping[str, Any], cases: tuple[Case, ...], buffer_count: int) -> Call:
+        self.place = f"call {index}"
+        number = row.get("case")
+        return Call(
+            case=None if number is None else cases[_whole(number)], operator=_text(row["operator"]),
+            phase=_one_of(row["phase"], PHASES),
+            module=_text(row.get("module", "")), source=_text(row.get("source", "")),
+            reads=_uses(row, "reads", buffer_count), writes=_uses(row, "writes", buffer_count),
+            call_count=_whole(row.get("count", 1)),
+        )  # fmt: skip
+
+
+def _uses(row: Mapping[str, Any], key: str, buffer_count: int) -> tuple[Use, ...]:
+    found = []
+    for entry in row.get(key, ()):
+        buffer, size, start, stop = map(_whole, entry)
+        if buffer >= buffer_count:
+            raise ValueError(f"{key} buffer {buffer} of {buffer_count}")
+        found.append(Use(buffer=buffer, bytes=size, start_bytes=start, stop_bytes=stop))
+    return tuple(found)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number of at least 0")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")  # noqa: TRY004 (one kind of error for a damaged file)
+    return value
+
+
+def _one_of(value: object, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise ValueError(f"{value!r} is not one of {', '.join(known)}")
+    return str(value)

@@ -1,0 +1,74 @@
+"""Two analyses side by side: what got better, worse or stayed, and what cannot be compared and why."""
+
+from dataclasses import dataclass
+
+BETTER = "better"
+WORSE = "worse"
+SAME = "same"
+NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One figure in both analyses."""
+
+    quantity: str
+    """Field of the analysis, whose suffix is the unit: `bound_s`, `fused_bytes`."""
+    pair: tuple[str, float, float]
+    """Unit, figure of the baseline, figure of the candidate."""
+    verdict: str
+    """`better` (the candidate needs less), `worse` or `same`."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Candidate over baseline; below 1 the candidate needs less, none when the baseline is 0."""
+        _, baseline, candidate = self.pair
+        return candidate / baseline if baseline else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseComparison:
+    """One case on one target in both analyses."""
+
+    label: str
+    """The case in one line."""
+    digest: str
+    """Identity of the case."""
+    verdict: str
+    """That of the time of all its calls."""
+    reason: str
+    """Why it is not comparable; empty when it is."""
+    changes: tuple[Change, ...]
+    """Bound of one call where both have it, calls, and last the time of all calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetComparison:
+    """One target in both analyses."""
+
+    target: str
+    """Target name."""
+    verdict: str
+    """That of the bound of the whole step."""
+    reason: str
+    """Why it is not comparable; empty when it is."""
+    changes: tuple[Change, ...]
+    """Times of the whole step."""
+    cases: tuple[CaseComparison, ...]
+    """Cases of either analysis, largest difference of time first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A candidate against a baseline; with the roles swapped every verdict is mirrored."""
+
+    baseline: str
+    """Workload of the baseline."""
+    candidate: str
+    """Workload of the candidate."""
+    reason: str
+    """Why the steps as wholes are not comparable; empty when they are."""
+    changes: tuple[Change, ...]
+    """Work and memory of the step, which need no target."""
+    targets: tuple[TargetComparison, ...]
+    """Targets of either analysis."""

@@ -1,0 +1,78 @@
+"""Conversion of a tensor to another number format."""
+
+from typing import Any
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+
+_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def cast(elements: int, dtype: DType, out_dtype: DType | None = None, read: int | None = None) -> Work:
+    """Return the least work of writing x[elements], stored as `dtype`, in the format `out_dtype`.
+
+    Args:
+        read: distinct elements; fewer than `elements` when x is broadcast.
+
+    Source: definition; a conversion is no FLOP.
+
+    >>> cast(8, DType(name="fp32", bits_count=32), DType(name="bf16", bits_count=16)).write_bytes
+    16
+    """
+    return Work(
+        read_bytes=dtype.bytes(elements if read is None else read), write_bytes=(out_dtype or dtype).bytes(elements)
+    )
+
+
+def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(read,), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
+    import numpy as np
+
+    y = arrays["x"] if read == elements else np.resize(arrays["x"], elements)
+    kind = dtype_of(out_dtype).kind
+    return {"y": np.trunc(y) if kind == "int" else (y != 0) * 1 if kind == "bool" else y}
+
+
+def _torch_call(tensors: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    x = tensors["x"] if read == elements else tensors["x"].expand(elements // read, read)
+    return {"y": x.to(getattr(torch, _TORCH_NAMES.get(out_dtype, out_dtype)), copy=True).reshape(elements)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match _to_copy; one that keeps the format is a copy."""
+    return converted(site.args["self"], site.outputs[0])
+
+
+def converted(x: Tensor, out: Tensor) -> Match:
+    """Return the case of copying `x` into `out`: a cast where the formats differ, else a copy."""
+    arguments = {"elements": out.elements, "read": min(x.distinct, out.elements), "dtype": x.dtype}
+    if x.dtype == out.dtype:
+        return Match(op="copy", arguments=arguments)
+    return Match(op="cast", arguments=arguments | {"out_dtype": out.dtype})
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match Cast and CastLike."""
+    x = site.inputs[0]
+    assert x is not None
+    return converted(x, site.outputs[0])
+
+
+OPERATOR = Operator(
+    forward=cast,
+    source="definition",
+    numerics=Numerics(kind="pointwise", ulp_count=1),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    same={"read": "elements"},
+    aten={"aten._to_copy.default": _from_aten},
+    onnx={"Cast": _from_onnx, "CastLike": _from_onnx},
+)

@@ -1,0 +1,119 @@
+"""Negative log-likelihood of the target class, from log-probabilities."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+
+_INDEX = dtype_of("int64")
+REDUCTIONS = ("none", "mean", "sum")
+"""In the order of PyTorch's numbers 0, 1, 2."""
+
+
+def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
+    """Return the least work of the loss -x[row,target[row]], added up or averaged over the rows.
+
+    Counts: one FLOP per row (its sign, or rows - 1 additions and one sign); a mean is one division more. One element
+    per row is read, on the assumption that no target is the ignored one, and every target.
+
+    Args:
+        reduction: none, mean or sum.
+
+    Source: definition.
+
+    >>> nll_loss(8, 100, DType(name="fp32", bits_count=32)).read_bytes
+    96
+    """
+    del classes
+    none = checked(reduction) == "none"
+    return Work(
+        flop={unit(dtype): rows},
+        special_count=1 if reduction == "mean" else 0,
+        read_bytes=dtype.bytes(rows) + _INDEX.bytes(rows),
+        write_bytes=dtype.bytes(rows if none else 1),
+    )
+
+
+def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
+    """Return the least work of the gradient, which is zero but for one element per row; all of it is written."""
+    none = checked(reduction) == "none"
+    return Work(
+        flop={unit(dtype): rows if none else 1},
+        special_count=1 if reduction == "mean" else 0,
+        read_bytes=_INDEX.bytes(rows) + dtype.bytes(rows if none else 1),
+        write_bytes=dtype.bytes(rows * classes),
+    )
+
+
+def checked(reduction: str) -> str:
+    """Return `reduction`, refused when it is not known."""
+    if reduction not in REDUCTIONS:
+        raise SpecError(f"loss: reduction={reduction!r} is not known; there are {', '.join(REDUCTIONS)}")
+    return reduction
+
+
+def unit(dtype: DType) -> str:
+    """Return the kind of vector FLOP that arithmetic on `dtype` counts as."""
+    return "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
+
+
+def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(rows, classes), dtype=dtype), "target": Tensor(shape=(rows,), dtype="int64")}
+
+
+def reduced(losses: Any, reduction: str) -> Any:
+    """Return NumPy losses as `reduction` says."""
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+
+def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
+    x, target = arrays["x"], arrays["target"]
+    return {"y": reduced(-x[np.arange(len(target)), target], reduction)}
+
+
+def _backward_reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
+    x, target = arrays["x"], arrays["target"]
+    grad = np.zeros_like(x)
+    grad[np.arange(len(target)), target] = -arrays["grad_y"] / (len(target) if reduction == "mean" else 1)
+    return {"grad_x": grad}
+
+
+def _torch_call(tensors: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    return {"y": torch.nn.functional.nll_loss(tensors["x"], tensors["target"], reduction=reduction)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match nll_loss and its two-dimensional twin, and their gradients; class weights are not counted."""
+    x, target = site.args["self"], site.args["target"]
+    rows = target.elements
+    classes = x.elements // rows if rows else 0
+    arguments = {
+        "rows": rows, "classes": classes, "dtype": x.dtype, "reduction": REDUCTIONS[site.args["reduction"]],
+    }  # fmt: skip
+    if "backward" in site.name:
+        return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(rows)})
+
+
+OPERATOR = Operator(
+    forward=nll_loss,
+    backward=_backward,
+    source="definition",
+    numerics=Numerics(kind="reduction", reduction="rows"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={
+        f"aten.{name}_{phase}.default": _from_aten
+        for name in ("nll_loss", "nll_loss2d")
+        for phase in ("forward", "backward")
+    },
+)

@@ -1,0 +1,119 @@
+"""Losses that compare a prediction with a target element by element: mean squared error and its kin."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+from nearpeak.ops._formula import formula
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops.nll_loss import REDUCTIONS, checked, reduced, unit
+from nearpeak.registry import unknown_name
+
+_SMOOTH = "where(abs(a - b) < 1, 0.5 * (a - b) * (a - b), abs(a - b) - 0.5)"
+_CLIPPED = "g * minimum(maximum(a - b, -1), 1)"
+LOSSES: Mapping[str, tuple[str, str, float]] = {
+    "mse": ("(a - b) * (a - b)", "g * (a - b)", 2.0),
+    "smooth_l1": (_SMOOTH, _CLIPPED, 1.0),
+    "huber": (_SMOOTH, _CLIPPED, 1.0),
+    "bce": ("-(b * log(a) + (1 - b) * log(1 - a))", "g * (a - b) / (a * (1 - a))", 1.0),
+    "bce_logits": ("maximum(a, 0) - a * b + log1p(exp(-abs(a)))", "g * (sigmoid(a) - b)", 1.0),
+}
+"""Formulas of the loss and of the prediction's gradient, and the constant folded into g."""
+_TORCH_NAMES = {
+    "mse": "mse_loss", "smooth_l1": "smooth_l1_loss", "huber": "huber_loss", "bce": "binary_cross_entropy",
+    "bce_logits": "binary_cross_entropy_with_logits",
+}  # fmt: skip
+
+
+def pointwise_loss(elements: int, dtype: DType, function: str = "mse", reduction: str = "mean") -> Work:
+    """Return the least work of a loss of prediction a[elements] and target b[elements], added up or averaged.
+
+    Counts: the formula's FLOP per element; elements - 1 additions; one multiplication more for a mean.
+
+    Args:
+        function: mse, smooth_l1, huber, bce or bce_logits.
+        reduction: none, mean or sum.
+
+    Source: definitions, as PyTorch states them, with beta = delta = 1.
+
+    >>> pointwise_loss(8, DType(name="fp32", bits_count=32)).flop
+    {'vector.fp32': 24}
+    """
+    rule = formula(_loss(function)[0])
+    sums = {"none": 0, "sum": elements - 1, "mean": elements}[checked(reduction)]
+    return Work(
+        flop={unit(dtype): rule.flop_count * elements + sums},
+        special_count=rule.special_count * elements,
+        read_bytes=2 * dtype.bytes(elements),
+        write_bytes=dtype.bytes(elements if reduction == "none" else 1),
+    )
+
+
+def _backward(elements: int, dtype: DType, function: str = "mse", reduction: str = "mean") -> Work:
+    """Return the least work of the prediction's gradient; constant factors fold into the upstream gradient."""
+    rule = formula(_loss(function)[1])
+    upstream = elements if checked(reduction) == "none" else 1
+    return Work(
+        flop={unit(dtype): rule.flop_count * elements},
+        special_count=rule.special_count * elements,
+        read_bytes=2 * dtype.bytes(elements) + dtype.bytes(upstream),
+        write_bytes=dtype.bytes(elements),
+    )
+
+
+def _loss(function: str) -> tuple[str, str, float]:
+    if function not in LOSSES:
+        raise unknown_name("loss", function, tuple(LOSSES))
+    return LOSSES[function]
+
+
+def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {name: Tensor(shape=(elements,), dtype=dtype) for name in ("a", "b")}
+
+
+def _reference(arrays: dict[str, Any], function: str, reduction: str, **_: Any) -> dict[str, Any]:
+    losses = np.asarray(formula(_loss(function)[0])(a=arrays["a"], b=arrays["b"]))
+    return {"y": reduced(losses, reduction)}
+
+
+def _backward_reference(arrays: dict[str, Any], function: str, reduction: str, **_: Any) -> dict[str, Any]:
+    _, gradient, factor = _loss(function)
+    upstream = arrays["grad_y"] * factor / (len(arrays["a"]) if reduction == "mean" else 1)
+    return {"grad_a": formula(gradient)(a=arrays["a"], b=arrays["b"], g=upstream)}
+
+
+def _torch_call(tensors: dict[str, Any], function: str, reduction: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    call = getattr(torch.nn.functional, _TORCH_NAMES[function])
+    return {"y": call(tensors["a"], tensors["b"], reduction=reduction)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match the losses and their gradients; weighted ones have no rule."""
+    if site.args.get("weight") is not None or site.args.get("pos_weight") is not None:
+        raise NotModelledError(f"pointwise_loss: no rule for {site.name} with weights")
+    x = site.args["self"]
+    base = site.name.split(".")[1].removesuffix("_backward")
+    function = next(key for key, name in _TORCH_NAMES.items() if name == base)
+    reduction = REDUCTIONS[site.args["reduction"]]
+    arguments = {"elements": x.elements, "dtype": x.dtype, "function": function, "reduction": reduction}
+    return Match(arguments=arguments, phase="backward" if "_backward" in site.name else "forward")
+
+
+OPERATOR = Operator(
+    forward=pointwise_loss,
+    backward=_backward,
+    source="definitions, as PyTorch states them",
+    numerics=Numerics(kind="normalisation", reduction="elements"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={f"aten.{name}{end}.default": _from_aten for name in _TORCH_NAMES.values() for end in ("", "_backward")},
+)

@@ -1,0 +1,229 @@
+"""Sums, means, extrema, norms and variances over dimensions."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+from nearpeak.ops._arrays import maximum, where
+from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator
+from nearpeak.ops._sites import each, list_overloads
+from nearpeak.registry import unknown_name
+
+_INDEX = dtype_of("int64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """One way to make one value of many."""
+
+    flop: Callable[[int], int]
+    """FLOP for n values, n at least 1."""
+    special: Callable[[int], int]
+    """Special evaluations for n values."""
+    reference: Callable[[Any], tuple[Any, ...]]
+    """Results over the last dimension, in NumPy."""
+    torch: Callable[[Any, Any], tuple[Any, ...]]
+    """Results over the last dimension, from (torch, tensor)."""
+    outputs: tuple[str, ...] = ("",)
+    """Format of each result; empty for out_dtype."""
+
+
+def _row(
+    flop: Callable[[int], int],
+    reference: Callable[[Any], Any],
+    torch: Callable[[Any, Any], Any],
+    special: Callable[[int], int] = lambda _: 0,
+    outputs: tuple[str, ...] = ("",),
+) -> Reduction:
+    def several(value: Any) -> tuple[Any, ...]:
+        return tuple(value) if isinstance(value, tuple) else (value,)
+
+    return Reduction(
+        flop=flop, special=special, outputs=outputs,
+        reference=lambda x: several(reference(x)), torch=lambda module, x: several(torch(module, x)),
+    )  # fmt: skip
+
+
+def _log_sum_exp(x: Any) -> Any:
+    top = x.max(-1)
+    return top + np.log(np.exp(x - top[..., None]).sum(-1))
+
+
+_COMPARED: Callable[[int], int] = lambda n: n - 1  # noqa: E731
+_BOTH = ("", "int64")
+REDUCTIONS: Mapping[str, Reduction] = {
+    "sum": _row(lambda n: n - 1, lambda x: x.sum(-1), lambda _, x: x.sum(-1)),
+    "mean": _row(lambda n: n, lambda x: x.mean(-1), lambda _, x: x.mean(-1)),
+    "prod": _row(lambda n: n - 1, lambda x: x.prod(-1), lambda _, x: x.prod(-1)),
+    "max": _row(_COMPARED, lambda x: x.max(-1), lambda _, x: x.amax(-1)),
+    "min": _row(_COMPARED, lambda x: x.min(-1), lambda _, x: x.amin(-1)),
+    "argmax": _row(_COMPARED, lambda x: x.argmax(-1), lambda _, x: x.argmax(-1), outputs=("int64",)),
+    "argmin": _row(_COMPARED, lambda x: x.argmin(-1), lambda _, x: x.argmin(-1), outputs=("int64",)),
+    "max_index": _row(_COMPARED, lambda x: (x.max(-1), x.argmax(-1)), lambda _, x: tuple(x.max(-1)), outputs=_BOTH),
+    "min_index": _row(_COMPARED, lambda x: (x.min(-1), x.argmin(-1)), lambda _, x: tuple(x.min(-1)), outputs=_BOTH),
+    "any": _row(lambda _: 0, lambda x: x.any(-1) * 1, lambda _, x: x.any(-1), outputs=("bool",)),
+    "all": _row(lambda _: 0, lambda x: x.all(-1) * 1, lambda _, x: x.all(-1), outputs=("bool",)),
+    "norm": _row(
+        lambda n: 2 * n - 1, lambda x: np.sqrt((x * x).sum(-1)),
+        lambda torch, x: torch.linalg.vector_norm(x, dim=-1), lambda _: 1,
+    ),
+    "norm_1": _row(
+        lambda n: 2 * n - 1, lambda x: np.abs(x).sum(-1), lambda torch, x: torch.linalg.vector_norm(x, 1, dim=-1)
+    ),
+    "sum_square": _row(lambda n: 2 * n - 1, lambda x: (x * x).sum(-1), lambda _, x: x.square().sum(-1)),
+    "var": _row(lambda n: 3 * n + 2, lambda x: x.var(-1, ddof=1), lambda _, x: x.var(-1), lambda _: 0),
+    "std": _row(lambda n: 3 * n + 2, lambda x: x.std(-1, ddof=1), lambda _, x: x.std(-1), lambda _: 1),
+    "var_mean": _row(
+        lambda n: 3 * n + 2, lambda x: (x.var(-1, ddof=1), x.mean(-1)),
+        lambda torch, x: torch.var_mean(x, -1), outputs=("", ""),
+    ),
+    "std_mean": _row(
+        lambda n: 3 * n + 2, lambda x: (x.std(-1, ddof=1), x.mean(-1)),
+        lambda torch, x: torch.std_mean(x, -1), lambda _: 1, outputs=("", ""),
+    ),
+    "logsumexp": _row(lambda n: 3 * n - 1, _log_sum_exp, lambda _, x: x.logsumexp(-1), lambda n: n + 1),
+}  # fmt: skip
+"""All reductions by name."""
+
+
+def reduce(
+    outputs: int, reduced: int, dtype: DType, function: str = "sum", out_dtype: DType | None = None, read: int = 0
+) -> Work:
+    """Return the least work of y[outputs] = function of x[outputs,reduced] over its last dimension.
+
+    Counts: n - 1 FLOP for n values of a sum, product or extremum, n for a mean (one multiplication by 1/n), 2n - 1 for
+    a norm, 3n + 2 for a variance in one pass (sum, squares and their sum, 4 to combine, one of which is saved by the
+    first addends), 3n - 1 and n + 1 special evaluations for logsumexp; integers none.
+
+    Args:
+        function: sum, mean, prod, max, min, argmax, max_index (values and positions), any, all, norm, var, …
+        read: distinct elements where x is broadcast; 0 means all.
+
+    Source: definitions.
+
+    >>> work = reduce(2, 8, DType(name="bf16", bits_count=16), "mean")
+    >>> work.flop, work.write_bytes
+    ({'vector.fp32': 16}, 4)
+    """
+    row = reduction_of(function)
+    unit = "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
+    some = maximum(reduced, 1)
+    real, full = dtype.kind == "float", outputs * reduced
+    formats = [dtype_of(name) if name else out_dtype or dtype for name in row.outputs]
+    return Work(
+        flop={unit: outputs * row.flop(some)} if real and function not in ("any", "all") else {},
+        special_count=outputs * row.special(some) if real else 0 * outputs,
+        read_bytes=dtype.bytes(where(read == 0, full, read)),
+        write_bytes=sum(out.bytes(outputs) for out in formats),
+    )
+
+
+def reduction_of(name: str) -> Reduction:
+    """Return the reduction called `name`."""
+    if name not in REDUCTIONS:
+        raise unknown_name("reduction", name, tuple(REDUCTIONS))
+    return REDUCTIONS[name]
+
+
+def _inputs(outputs: int, reduced: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(outputs, reduced), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    return dict(zip(("y", "second"), reduction_of(function).reference(arrays["x"]), strict=False))
+
+
+def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    return dict(zip(("y", "second"), reduction_of(function).torch(torch, tensors["x"]), strict=False))
+
+
+def _match(x: Tensor, out: Tensor, function: str) -> Match:
+    reduced = x.elements // out.elements if out.elements else 0
+    arguments = {"outputs": out.elements, "reduced": reduced, "dtype": x.dtype, "function": function}
+    return Match(
+        arguments=arguments
+        | {
+            "out_dtype": x.dtype if reduction_of(function).outputs[0] else out.dtype,
+            "read": 0 if x.distinct == x.elements else x.distinct,
+        }
+    )
+
+
+def _from_aten(function: str) -> Matcher:
+    """Return the matcher of the reductions that are `function`."""
+    return lambda site: _match(site.args["self"], site.outputs[0], function)
+
+
+def _norm(site: AtenSite) -> Match:
+    """Match vector norms by their order; only 1, 2 and infinity have a rule."""
+    order = site.args.get("ord", site.args.get("p", 2))
+    order = 2 if order is None else order
+    if order not in (1, 2, float("inf")):
+        raise NotModelledError(f"reduce: no rule for the norm of order {order}; there are 1, 2 and inf")
+    function = {1: "norm_1", 2: "norm"}.get(order, "max")
+    return _match(site.args["self"], site.outputs[0] if site.outputs else site.args["self"], function)
+
+
+def _list_norm(site: AtenSite) -> Match:
+    """Match one tensor of a list of norms, whose result is a single number."""
+    single = Tensor(shape=(), dtype=site.args["self"].dtype)
+    return _norm(AtenSite(name=site.name, args={"p": site.args.get("ord", 2), **site.args}, outputs=(single,)))
+
+
+def _from_onnx(function: str) -> Callable[[OnnxSite], Match]:
+    """Return the matcher of the nodes that are `function`."""
+
+    def matched(site: OnnxSite) -> Match:
+        x = site.inputs[0]
+        assert x is not None
+        return _match(x, site.outputs[0], function)
+
+    return matched
+
+
+_ATEN = {
+    "sum": ("sum.default", "sum.dim_IntList", "nansum.default"),
+    "mean": ("mean.default", "mean.dim"),
+    "prod": ("prod.default", "prod.dim_int"),
+    "max": ("amax.default", "max.default"),
+    "min": ("amin.default", "min.default"),
+    "max_index": ("max.dim",),
+    "min_index": ("min.dim",),
+    "argmax": ("argmax.default",),
+    "argmin": ("argmin.default",),
+    "any": ("any.default", "any.dim", "any.dims"),
+    "all": ("all.default", "all.dim", "all.dims"),
+    "var": ("var.correction", "var.dim", "var.default"),
+    "std": ("std.correction", "std.dim", "std.default"),
+    "var_mean": ("var_mean.correction",),
+    "std_mean": ("std_mean.correction",),
+    "logsumexp": ("logsumexp.default",),
+}
+_ONNX = {
+    "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
+    "norm": "ReduceL2", "norm_1": "ReduceL1", "sum_square": "ReduceSumSquare", "logsumexp": "ReduceLogSumExp",
+    "argmax": "ArgMax", "argmin": "ArgMin",
+}  # fmt: skip
+
+OPERATOR = Operator(
+    forward=reduce,
+    source="definitions",
+    numerics=Numerics(kind="normalisation", reduction="reduced"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    aten={
+        **{f"aten.{name}": _from_aten(function) for function, names in _ATEN.items() for name in names},
+        **dict.fromkeys(("aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim"), _norm),
+        **{name: each(_list_norm) for name in list_overloads("norm")},
+    },
+    onnx={name: _from_onnx(function) for function, name in _ONNX.items()},
+)

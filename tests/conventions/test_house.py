@@ -1,0 +1,98 @@
+"""The commands that set up, test and release: complete, pinned, and strict in continuous integration."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from benchmarks import _figures, quote, run
+from house_rules import ROOT
+from packaging.requirements import Requirement
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINS = {
+    (pin := Requirement(line)).name: pin
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+}
+
+
+def test_every_command_of_the_house_exists():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", text, re.MULTILINE))
+    assert {"demo", "test", "check", "bench", "docs", "clean"} <= targets
+    assert "export PIP_CONSTRAINT" in text
+    ci = ROOT / ".ci" / "run"
+    assert os.access(ci, os.X_OK)
+    assert ci.read_text(encoding="utf-8").rstrip().endswith("make test")
+
+
+def test_every_dependency_is_pinned_within_what_the_package_declares():
+    extras = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
+    for declared in map(Requirement, [*PROJECT["dependencies"], *extras]):
+        if declared.name != "nearpeak":
+            tested = next(iter(PINS[declared.name].specifier)).version
+            assert declared.specifier.contains(tested), f"{declared} does not admit the tested {tested}"
+
+
+def test_torch_is_exact_and_torchvision_absent():
+    assert str(PINS["torch"].specifier) == "==2.13.0"
+    assert "torchvision" not in PINS
+    assert "torch>=2.6,<2.14" in PROJECT["optional-dependencies"]["torch"]
+
+
+def test_light_core_needs_no_framework():
+    names = {Requirement(line).name for line in PROJECT["dependencies"]}
+    assert names & {"torch", "onnx", "transformers", "duckdb", "psutil"} == set()
+
+
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
+def test_a_web_test_may_be_skipped_at_home_and_fails_in_continuous_integration(tmp_path, ci, code):
+    web = tmp_path / "tests" / "web"
+    web.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    (web / "test_page.py").write_text("import pytest\ndef test_a_page(): pytest.skip('no browser')\n")
+    (web / "test_other.py").write_text("import pytest\npytest.skip('no browser', allow_module_level=True)\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "tests"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "CI": ci}, capture_output=True, check=False)
+    assert done.returncode in ((1, 2) if code else (0,)), done.stdout.decode()
+
+
+def test_every_benchmark_declares_the_figures_that_it_measures():
+    for name in run.benchmark_names():
+        source = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+        assert re.search(r"^FIGURES = \(", source, re.MULTILINE), f"{name} has no FIGURES"
+        assert re.search(r"^def measure\(", source, re.MULTILINE), f"{name} has no measure()"
+
+
+def test_figures_are_kept_with_machine_and_commit_and_measured_once(tmp_path, monkeypatch):
+    for module in (run, _figures):
+        monkeypatch.setattr(module, "FOLDER", tmp_path)
+    measured = []
+
+    class Benchmark:
+        FIGURES = ("start",)
+
+        @staticmethod
+        def measure():
+            measured.append(1)
+            yield _figures.Figure(name="start", value=0.25, unit="s", bar="<= 0.3 s", passed=True)
+
+    monkeypatch.setattr(run, "_module", lambda _: Benchmark)
+    assert run.run_file("start_up", "abc", again=False)
+    assert run.run_file("start_up", "abc", again=False)
+    assert run.run_file("start_up", "abc+edits", again=False)
+    assert len(measured) == 2
+    record = _figures.stored()["start"]
+    assert re.fullmatch(r"\d+-core .+ machine.*", record["machine"])
+    assert record["commit"] == "abc+edits"
+
+
+def test_quotes_are_replaced_by_measured_figures():
+    text = "starts in <!--figure:start-->9 s<!--/figure-->, <!--figure:lost-->1<!--/figure-->"
+    figures = {"start": "0.25 s"}
+    assert len(quote.misquotes(text, figures)) == 2
+    assert quote.quoted(text, figures).startswith("starts in <!--figure:start-->0.25 s<!--/figure-->")

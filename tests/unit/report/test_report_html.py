@@ -1,0 +1,101 @@
+"""The HTML page: complete in itself, escaped, small, and its charts do not lie."""
+
+import json
+import re
+
+import pytest
+
+from nearpeak.report import _bars, _roofline, render
+from nearpeak.report.html import embedded, page_data
+from tests.unit.report import factory
+
+ANALYSIS = factory.analysis(measured=True)
+PAGE = render(ANALYSIS, "html")
+
+
+def test_page_names_nothing_outside_itself():
+    without_namespace = PAGE.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://|//[a-z]+\.|@import|url\(|<link|<img|<iframe", without_namespace)
+    assert "default-src 'none'" in PAGE
+
+
+def test_hostile_names_are_text_and_not_elements():
+    assert "<script>alert" not in PAGE
+    assert "&lt;script&gt;alert(1)" in PAGE
+    assert PAGE.count("<script") == PAGE.count("</script") == 2
+
+
+def test_embedded_data_cannot_end_its_element_and_reads_back():
+    hostile = {"name": "</script><!--<script>&\u2028"}
+    text = str(embedded(hostile))
+    assert not re.search(r"[<>&\u2028]", text)
+    assert json.loads(text) == hostile
+
+
+def test_every_row_is_a_circle_or_listed_as_having_no_place():
+    plot = _roofline.plot_of(ANALYSIS)
+    assert PAGE.count("<circle ") == len(plot.rows) == 19
+    assert "2 cases without FLOP have no place on it" in PAGE
+
+
+def test_axes_of_the_roofline_are_the_same_for_every_target():
+    plot = _roofline.plot_of(ANALYSIS)
+    for target in ANALYSIS.targets:
+        for circle in _roofline.circles(ANALYSIS, plot, target):
+            assert 0 <= float(circle.across[:-1]) <= 100
+            assert 0 <= float(circle.down[:-1]) <= 100
+
+
+def test_circle_areas_are_proportional_to_time():
+    plot = _roofline.plot_of(ANALYSIS)
+    target = ANALYSIS.targets[0]
+    first, *_ = circles = _roofline.circles(ANALYSIS, plot, target)
+    for circle in circles:
+        share = target.times[int(circle.key)].bound_s * circle.row.call_count / target.unfused_s
+        expected = max(_roofline.SMALLEST_PX, _roofline.AREA_PX * share**0.5)
+        assert float(circle.radius) == pytest.approx(expected, abs=0.05)
+    assert float(first.radius) == max(float(circle.radius) for circle in circles)
+
+
+def test_bars_start_at_zero_and_share_their_chart_axis():
+    for chart in _bars.share_charts(ANALYSIS, ANALYSIS.targets[0]):
+        widths = [sum(float(part.width[:-1]) for part in bar.segments) for bar in chart.bars]
+        assert max(widths) == pytest.approx(100, abs=0.1)
+    parts = ANALYSIS.targets[0].by_operator
+    chart = _bars.share_charts(ANALYSIS, ANALYSIS.targets[0])[1]
+    drawn = sum(float(part.width[:-1]) for part in chart.bars[1].segments)
+    assert drawn == pytest.approx(100 * parts[1].time_s / parts[0].time_s, rel=1e-3)
+
+
+def test_bars_beyond_the_shown_ones_are_added_up_not_dropped():
+    many = factory.analysis(rows=factory.many_rows(200))
+    chart = _bars.share_charts(many, many.targets[0])[2]
+    total = sum(float(part.width[:-1]) for bar in chart.bars for part in bar.segments)
+    parts = many.targets[0].by_module
+    assert chart.bars[-1].name == f"{len(parts) - _bars.TOP_COUNT} others"
+    rest_s = sum(part.time_s for part in parts[_bars.TOP_COUNT :])
+    axis_s = max(*(part.time_s for part in parts), rest_s)
+    assert total == pytest.approx(100 * sum(part.time_s for part in parts) / axis_s, rel=1e-3)
+
+
+def test_memory_bars_share_the_axis_of_the_largest_capacity():
+    axis = _bars.memory_axis_bytes(ANALYSIS, ANALYSIS.memory)
+    assert axis == 192 * 10**9
+    widths = [float(part.width[:-1]) for part in _bars.memory_segments(ANALYSIS.memory, axis)]
+    assert widths[0] == pytest.approx(100 * ANALYSIS.memory.weight_bytes / axis, rel=1e-3)
+
+
+def test_page_data_has_one_entry_per_row_and_target():
+    data = page_data(ANALYSIS, _roofline.plot_of(ANALYSIS))
+    assert {len(target["bound_s"]) for target in data["targets"]} == {len(ANALYSIS.rows)} == {len(data["rows"])}
+    assert [target["measured_s"] is not None for target in data["targets"]] == [False] * 6 + [True]
+
+
+def test_page_of_a_training_step_stays_below_one_megabyte():
+    assert len(PAGE.encode()) < 500_000
+    assert len(render(factory.analysis(rows=factory.many_rows(2000)), "html").encode()) < 2_000_000
+
+
+def test_unverified_figures_measured_roofs_and_missing_capacity_are_said():
+    for words in ("derived or second-hand", "l2.bandwidth", "roofs measured here", "capacity not documented", "does not fit"):
+        assert words in PAGE
