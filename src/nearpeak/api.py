@@ -200,10 +200,10 @@ def _captured(
         _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
         return capture_sweep(path)
     if suffix == ".json" and _is_saved(path):
-        from nearpeak.capture._saved import load_workload
+        from nearpeak.capture._saved import load_text
 
         _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
-        return load_workload(path)
+        return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
 
@@ -245,11 +245,12 @@ def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> No
 
 def _is_saved(path: Path) -> bool:
     """Say whether a JSON file is a saved workload rather than a model's configuration."""
+    from nearpeak.capture._saved import is_workload
+
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return is_workload(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON: {error}") from None
-    return isinstance(record, dict) and "calls" in record
 
 
 def _target(one: str | Target) -> Target:

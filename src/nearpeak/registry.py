@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 from nearpeak.errors import SpecError, UnknownNameError
 
 T = TypeVar("T")
+SHOWN_KINDS = ("op", "target", "runner")
+"""Kinds that `nearpeak show` lists."""
 
 
 class Registry(Generic[T]):
@@ -65,5 +67,11 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
     """
     longer = [one for one in known if name and one.startswith(name.lower())]
     close = list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
-    hint = f"did you mean {', '.join(close)}? " if close else ""
-    return UnknownNameError(f"{kind} {name!r}: not known; {hint}('nearpeak show {kind}s' lists all {len(known)})")
+    hint = f"did you mean {', '.join(close)}?" if close else ""
+    listed = f"('nearpeak show {kind}s' lists all {len(known)})" if kind in SHOWN_KINDS else f"known: {_some(known)}"
+    return UnknownNameError(" ".join(part for part in (f"{kind} {name!r}: not known;", hint, listed) if part))
+
+
+def _some(known: tuple[str, ...]) -> str:
+    """Return the names in one line, cut after twenty."""
+    return ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")

@@ -78,7 +78,7 @@ def _four_digits(number: float) -> str:
     return f"{number:.0f}" if "e" in text and abs(number) < 1e6 and abs(number) >= 1 else text
 
 
-def _factor(prefixed: str, unit: str, text: str) -> float:
+def _factor(prefixed: str, unit: str, text: object) -> float:
     """Return the factor of the prefix in `prefixed`, which must end in exactly `unit`."""
     prefix = prefixed[: -len(unit)] if prefixed.endswith(unit) else None
     if prefix is None or prefix not in _FACTORS:

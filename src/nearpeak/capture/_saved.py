@@ -52,9 +52,9 @@ def load_text(text: str, where: str) -> Workload:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{where}: not JSON ({error}); write it with 'nearpeak capture'") from None
+        raise SpecError(f"{where}: not JSON ({error}); write it with 'nearpeak capture … --out'") from None
     if not is_workload(data):
-        raise SpecError(f"{where}: not a saved workload; write one with 'nearpeak capture … > {where}'")
+        raise SpecError(f"{where}: not a saved workload; write one with 'nearpeak capture … --out {where}'")
     version = data.get("version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise SpecError(

@@ -62,7 +62,8 @@ def capture_architecture(
     plan = _Plan(cls=cls, facts=facts, specs=specs, options=options, dtype=wanted)
     origin = {
         "kind": "architecture", "model": model.title, "dimensions": model.source, "class": cls.__name__,
-        "dtype": wanted, "inputs": plan.described(), "transformers": str(transformers.__version__),
+        "dtype": wanted, "batch": str(batch or 1), "inputs": plan.described(),
+        "transformers": str(transformers.__version__),
     }  # fmt: skip
     return capture_torch(
         plan.build, plan.inputs, name=model.name, step=step, origin=origin,

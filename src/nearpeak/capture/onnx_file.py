@@ -76,6 +76,9 @@ class _Walk:
                 self._builder.relabel(number, "output", name)
         shapes = {name: self._graph.tensors[name] for name in self._graph.inputs if name in self._graph.tensors}
         origin = {"kind": "onnx", "file": self._path.name, **self._graph.versions}
+        leading = {tensor.shape[0] for tensor in shapes.values() if tensor.shape}
+        if len(leading) == 1:  # inputs that agree in their first extent share it as batch
+            origin["batch"] = str(leading.pop())
         origin["inputs"] = ", ".join(f"{n} {'×'.join(map(str, t.shape))} {t.dtype}" for n, t in shapes.items())
         return self._builder.workload(self._path.stem, "forward", origin, self._assumptions())
 
@@ -147,7 +150,7 @@ class _Walk:
         outputs = tuple(self._place(name) for name in node.output if name in self._graph.tensors)
         opset = self._graph.opset_count
         site = OnnxSite(
-            name=cause or node.op_type, inputs=inputs, outputs=outputs,
+            name=cause or _today(node), inputs=inputs, outputs=outputs,
             attributes=_attributes(node, opset), constants=self._constants(node),
         )  # fmt: skip
         self._builder.add_call(
@@ -220,6 +223,11 @@ def _python(onnx: Any, attribute: Any) -> Any:
         items = tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
         return items if all(isinstance(item, (int, float, str)) for item in items) else None
     return None
+
+
+def _today(node: Any) -> str:
+    """Return the operator type; a sum of two, as older exporters write it, is an addition."""
+    return "Add" if node.op_type == "Sum" and len(node.input) == 2 else str(node.op_type)
 
 
 def _modern_softmax(site: OnnxSite, opset: int) -> OnnxSite:

@@ -4,7 +4,6 @@ import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,12 @@ LARGEST_TENSOR_BYTES = 2**50
 _RESERVED = ("op", "phase", "count")
 
 
-@dataclass(slots=True, kw_only=True)
 class _Found:
     """Calls collected so far, and what constraints took away."""
 
-    calls: list[Call] = field(default_factory=list)
-    removed: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.removed: dict[str, int] = {}
 
 
 def capture_sweep(path: Path) -> Workload:

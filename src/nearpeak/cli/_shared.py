@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -65,6 +66,14 @@ def bytes_of(text: str) -> int:
     from nearpeak.units import parse_count
 
     return parse_count(text, "B")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all, and say so."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+    sys.stderr.write(f"wrote {path}\n")
 
 
 def on_terminal() -> bool:

@@ -59,11 +59,11 @@ def analyze(
     analysis = _measured(analysis, runner) if measure else analysis
     for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
         if path is not None:
-            _write(path, name, analysis)
+            shared.write_whole(path, _rendered(analysis, name))
     if against is not None:
         _print_comparison(against, analysis, json=json)
     else:
-        _print(analysis, "json" if json or not shared.on_terminal() else "terminal")
+        sys.stdout.write(_rendered(analysis, "json" if json or not shared.on_terminal() else "terminal"))
 
 
 def register(app: typer.Typer) -> None:
@@ -83,19 +83,10 @@ def _measured(analysis: "Analysis", runner: str) -> "Analysis":
         return api.measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 
-def _print(analysis: "Analysis", name: str) -> None:
+def _rendered(analysis: "Analysis", name: str) -> str:
     from nearpeak.report import render
 
-    sys.stdout.write(render(analysis, name).rstrip("\n") + "\n")
-
-
-def _write(path: Path, name: str, analysis: "Analysis") -> None:
-    from nearpeak.report import render
-
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(render(analysis, name), encoding="utf-8")
-    part.replace(path)
-    sys.stderr.write(f"wrote {path}\n")
+    return render(analysis, name).rstrip("\n") + "\n"
 
 
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:

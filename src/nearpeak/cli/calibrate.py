@@ -7,7 +7,7 @@ import typer
 
 def roofs() -> None:
     """Measure the roofs of this machine's CPU, in under a minute, and keep them as the target 'cpu'."""
-    from nearpeak.cli._shared import progress
+    from nearpeak.cli._shared import progress, write_whole
     from nearpeak.measure.roofs import cpu_roofs, cpu_target_text
     from nearpeak.targets import CPU, user_folder
     from nearpeak.units import show
@@ -18,13 +18,10 @@ def roofs() -> None:
             found[name] = value
     path = user_folder() / "targets" / f"{CPU}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(cpu_target_text(found), encoding="utf-8")
-    part.replace(path)
     units = {"memory": "B/s", "launch": "s"}
     for name, value in found.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
-    sys.stderr.write(f"wrote {path}\n")
+    write_whole(path, cpu_target_text(found))
 
 
 def register(app: typer.Typer) -> None:

@@ -37,10 +37,9 @@ def capture(
         shapes=input_shape, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     if out is not None:
-        from nearpeak.capture._saved import save_workload
+        from nearpeak.capture._saved import save_text
 
-        save_workload(workload, out)
-        sys.stderr.write(f"wrote {out}\n")
+        shared.write_whole(out, save_text(workload))
     if json or not shared.on_terminal():
         _print_lines(workload)
     else:

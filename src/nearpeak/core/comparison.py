@@ -17,7 +17,7 @@ class Change:
     pair: tuple[str, float, float]
     """Unit, figure of the baseline, figure of the candidate."""
     verdict: str
-    """`better` (the candidate needs less), `worse` or `same`."""
+    """`better` (the candidate needs less), `worse` or `same`; `not comparable` where only one has the case."""
 
     @property
     def ratio(self) -> float | None:

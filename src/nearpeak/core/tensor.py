@@ -33,7 +33,7 @@ class Tensor:
         >>> Tensor(shape=(8, 4), dtype="fp32", strides=(0, 1)).distinct
         4
         """
-        if self.strides is None:
+        if self.strides is None or not self.elements:
             return self.elements
         return prod(n for n, stride in zip(self.shape, self.strides, strict=True) if stride != 0)
 

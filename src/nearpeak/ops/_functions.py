@@ -60,7 +60,7 @@ _DENSITY = "0.3989422804014327 * exp(-0.5 * a * a)"
 _SELU_SCALE, _SELU_PRODUCT = "1.0507009873554805", "1.7580993408473766"
 
 _ARITHMETIC = (
-    _row("add", "a + b", "g", "g", onnx=("Add",), aten=("add_relu_none",)),
+    _row("add", "a + b", "g", "g", onnx=("Add",)),
     _row("sub", "a - b", "g", "-g", onnx=("Sub",), aten=("subtract",)),
     _row("rsub", "b - a", "-g", "g"),
     _row("mul", "a * b", "g * b", "g * a", onnx=("Mul",), aten=("multiply",)),
@@ -186,6 +186,16 @@ _LOGIC = (
 
 FUNCTIONS: Mapping[str, Function] = {row.name: row for row in (*_ARITHMETIC, *_SPECIAL, *_ACTIVATIONS, *_LOGIC)}
 """All element-wise functions by name."""
+
+LISTED = frozenset(
+    (
+        "abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min", "cos", "cosh",
+        "div", "erf", "erfc", "exp", "expm1", "floor", "lerp", "log", "log10", "log1p", "log2", "maximum", "minimum",
+        "mul", "neg", "pow", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "sub", "tan",
+        "tanh", "trunc",
+    )
+)  # fmt: skip
+"""ATen names that exist for lists of tensors too, as `_foreach_<name>`."""
 
 
 def function_of(name: str) -> Function:

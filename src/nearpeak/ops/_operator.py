@@ -1,5 +1,6 @@
 """What an operator file defines: rules of work, references, how frameworks call it, numerics contract."""
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.registry import unknown_name
 
 Value = int | str | bool
 Arrays = Mapping[str, Any]
@@ -206,5 +206,6 @@ class Signature:
 
 def unknown_axis(op: str, name: str, known: tuple[str, ...]) -> SpecError:
     """Return the error for a parameter that the operator does not have."""
-    near = unknown_name("axis", name, known).args[0].split(";")[1].split("('nearpeak")[0].strip()
+    close = difflib.get_close_matches(name, known, n=2, cutoff=0.4)
+    near = f"did you mean {', '.join(close)}?" if close else ""
     return SpecError(f"{op}: no axis {name!r}; {near + ' ' if near else ''}it has {', '.join(known)}")

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 
 _TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -31,8 +33,6 @@ def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
 
 
 def _reference(arrays: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
-    import numpy as np
-
     y = arrays["x"] if read == elements else np.resize(arrays["x"], elements)
     kind = dtype_of(out_dtype).kind
     return {"y": np.trunc(y) if kind == "int" else (y != 0) * 1 if kind == "bool" else y}
@@ -52,7 +52,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def converted(x: Tensor, out: Tensor) -> Match:
     """Return the case of copying `x` into `out`: a cast where the formats differ, else a copy."""
-    arguments = {"elements": out.elements, "read": min(x.distinct, out.elements), "dtype": x.dtype}
+    arguments: dict[str, Value] = {"elements": out.elements, "read": min(x.distinct, out.elements), "dtype": x.dtype}
     if x.dtype == out.dtype:
         return Match(op="copy", arguments=arguments)
     return Match(op="cast", arguments=arguments | {"out_dtype": out.dtype})

@@ -7,7 +7,7 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import each, list_overloads, onnx_operands, tensors_of
 from nearpeak.ops.cast import converted
 
@@ -77,7 +77,7 @@ def _cropped(x: Tensor, out: Tensor, padding: list[tuple[int, int]], name: str) 
     for index, (before, after) in enumerate(padding, len(kept) - len(padding)):
         kept[index] = max(0, kept[index] + min(0, before) + min(0, after))
     read = min(x.distinct, int(np.prod(kept, dtype=np.int64)))
-    arguments = {"elements": out.elements, "read": read, "dtype": x.dtype}
+    arguments: dict[str, Value] = {"elements": out.elements, "read": read, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={name: dtype_of(x.dtype).bytes(read)})
 
 

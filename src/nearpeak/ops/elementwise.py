@@ -12,7 +12,7 @@ from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._formula import Formula
-from nearpeak.ops._functions import FUNCTIONS, Function, function_of
+from nearpeak.ops._functions import FUNCTIONS, LISTED, Function, function_of
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import each, list_overloads, onnx_operands, overloads, tensors_of
 
@@ -224,6 +224,8 @@ def _match(name: str, tensors: list[Tensor], out: Tensor) -> Match:
 def _from_aten(name: str, site: AtenSite) -> Match:
     """Match the element-wise operator `name`."""
     tensors = list(tensors_of(site).values())
+    if name == "rrelu":
+        return _match(name, tensors[:1], tensors[0])  # the noise is drawn, not read
     return _match(_variant(name, site.args), tensors, site.outputs[0] if site.outputs else tensors[0])
 
 
@@ -264,7 +266,7 @@ def _claims() -> dict[str, Matcher]:
     for row in FUNCTIONS.values():
         matcher = _gated if row.name == "glu" else partial(_from_aten, row.name)
         claims |= dict.fromkeys(overloads(row.name, *row.aten), matcher)
-        claims |= dict.fromkeys(list_overloads(row.name, *row.aten), each(matcher))
+        claims |= dict.fromkeys(list_overloads(*LISTED.intersection({row.name, *row.aten})), each(matcher))
         gradients = [f"aten.{name}.{end}" for name in row.backward for end in ("default", "grad_input")]
         claims |= dict.fromkeys(gradients, partial(_gradient, row.name))
     return claims

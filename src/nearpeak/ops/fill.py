@@ -43,7 +43,7 @@ def _torch_call(tensors: dict[str, Any], elements: int, dtype: str) -> dict[str,
 def _from_aten(site: AtenSite) -> Match:
     """Match factories and in-place fills."""
     out = site.outputs[0] if site.outputs else site.args["self"]
-    return Match(arguments={"elements": out.elements, "dtype": out.dtype})
+    return Match(arguments={"elements": out.elements, "dtype": out.dtype}, touched_bytes={"self": 0})
 
 
 def _from_onnx(site: OnnxSite) -> Match:

@@ -28,6 +28,7 @@ _TORCH_NAMES = {
     "mse": "mse_loss", "smooth_l1": "smooth_l1_loss", "huber": "huber_loss", "bce": "binary_cross_entropy",
     "bce_logits": "binary_cross_entropy_with_logits",
 }  # fmt: skip
+_FUNCTIONS = {name: key for key, name in _TORCH_NAMES.items()}
 
 
 def pointwise_loss(elements: int, dtype: DType, function: str = "mse", reduction: str = "mean") -> Work:
@@ -99,8 +100,8 @@ def _from_aten(site: AtenSite) -> Match:
     if site.args.get("weight") is not None or site.args.get("pos_weight") is not None:
         raise NotModelledError(f"pointwise_loss: no rule for {site.name} with weights")
     x = site.args["self"]
-    base = site.name.split(".")[1].removesuffix("_backward")
-    function = next(key for key, name in _TORCH_NAMES.items() if name == base)
+    packet = site.name.split(".")[1].removesuffix("_backward")
+    function = _FUNCTIONS[packet]
     reduction = REDUCTIONS[site.args["reduction"]]
     arguments = {"elements": x.elements, "dtype": x.dtype, "function": function, "reduction": reduction}
     return Match(arguments=arguments, phase="backward" if "_backward" in site.name else "forward")

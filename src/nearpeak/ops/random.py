@@ -64,7 +64,8 @@ def _from_aten(site: AtenSite) -> Match:
     name = site.name.split(".")[1]
     function = next(key for key, names in _DISTRIBUTIONS.items() if name in names)
     read = site.args["self"].distinct if site.name == "aten.bernoulli.default" else 0
-    return Match(arguments={"elements": out.elements, "dtype": out.dtype, "function": function, "read": read})
+    arguments = {"elements": out.elements, "dtype": out.dtype, "function": function, "read": read}
+    return Match(arguments=arguments, touched_bytes={} if read else {"self": 0})
 
 
 def _from_onnx(site: OnnxSite) -> Match:

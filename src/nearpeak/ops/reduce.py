@@ -11,7 +11,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._arrays import maximum, where
-from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import each, list_overloads
 from nearpeak.registry import unknown_name
 
@@ -98,8 +98,8 @@ def reduce(
     """Return the least work of y[outputs] = function of x[outputs,reduced] over its last dimension.
 
     Counts: n - 1 FLOP for n values of a sum, product or extremum, n for a mean (one multiplication by 1/n), 2n - 1 for
-    a norm, 3n + 2 for a variance in one pass (sum, squares and their sum, 4 to combine, one of which is saved by the
-    first addends), 3n - 1 and n + 1 special evaluations for logsumexp; integers none.
+    a norm, 3n + 2 for a variance in one pass (sum, squares and their sum, 4 to combine), 3n - 1 and n + 1 special
+    evaluations for logsumexp; integers none.
 
     Args:
         function: sum, mean, prod, max, min, argmax, max_index (values and positions), any, all, norm, var, …
@@ -147,7 +147,7 @@ def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, A
 
 def _match(x: Tensor, out: Tensor, function: str) -> Match:
     reduced = x.elements // out.elements if out.elements else 0
-    arguments = {"outputs": out.elements, "reduced": reduced, "dtype": x.dtype, "function": function}
+    arguments: dict[str, Value] = {"outputs": out.elements, "reduced": reduced, "dtype": x.dtype, "function": function}
     return Match(
         arguments=arguments
         | {

@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arrays import maximum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import along
 
 
@@ -49,8 +49,8 @@ def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, A
 
 def _match(x: Tensor, out: Tensor, dimension: int, function: str) -> Match:
     rows, length = along(x, dimension)
-    arguments = {"rows": rows, "length": length, "dtype": x.dtype, "out_dtype": out.dtype, "function": function}
-    return Match(arguments=arguments)
+    arguments: dict[str, Value] = {"rows": rows, "length": length, "dtype": x.dtype, "out_dtype": out.dtype}
+    return Match(arguments=arguments | {"function": function})
 
 
 def _from_aten(site: AtenSite) -> Match:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from nearpeak.units import show
 
+SMALLEST_WRITTEN = -3
+"""Power of ten below which ticks are written as powers."""
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 ROOM_DECADES = 0.1
 """Least distance of a value from the ends of its axis, in powers of ten."""
 
@@ -35,6 +38,8 @@ class Axis:
     def _tick(self, exponent: int) -> str:
         if self.unit:
             return show(10.0**exponent, self.unit)
+        if exponent < SMALLEST_WRITTEN:
+            return f"10{str(exponent).translate(_RAISED)}"
         return f"{10**exponent:,}" if exponent >= 0 else f"{10.0**exponent:g}"
 
 

@@ -10,14 +10,13 @@ from nearpeak.units import show
 
 def to_json(case: Case, target: Target, bound: Bound) -> str:
     """Return the bound as one JSON line."""
-    floor_s = bound.launch_floor_s
+    terms = [{"name": t.name, "time_s": t.time_s, "status": t.status, "formula": t.formula} for t in bound.terms]
     return json.dumps(
         {
             "case": case.record(), "digest": case.digest, "target": target.name,
-            "bound_s": bound.time_s, "limiter": bound.limiter,
-            "terms": [{"name": t.name, "time_s": t.time_s, "status": t.status, "formula": t.formula} for t in bound.terms],
-            "roofline_s": bound.roofline_s, "launch_floor_s": floor_s, "assumptions": list(bound.assumptions),
-            "unverified": list(target.unverified),
+            "bound_s": bound.time_s, "limiter": bound.limiter, "terms": terms,
+            "roofline_s": bound.roofline_s, "launch_floor_s": bound.launch_floor_s,
+            "assumptions": list(bound.assumptions), "unverified": list(target.unverified),
         }
     )  # fmt: skip
 

@@ -106,7 +106,7 @@ def _remarks(analysis: Analysis) -> Iterable[str]:
         yield "≥: calls without a rule are not in it, so the true bound is at least this"
     doubtful = [f"{words.clean(one.target)} {len(one.unverified)}" for one in analysis.targets if one.unverified]
     if doubtful:
-        yield f"*: figures of the device file derived or second-hand: {', '.join(doubtful)}; all other reports name them"
+        yield f"*: derived or second-hand figures of the device: {', '.join(doubtful)}; other formats name them"
 
 
 def _first_target(console: Console, analysis: Analysis, target: TargetAnalysis) -> None:

@@ -4,12 +4,12 @@ import dataclasses
 import json
 
 import pytest
+from tests.unit.report import factory
 
 from nearpeak.analyze.compare import compare
 from nearpeak.core.bound import Policy
 from nearpeak.core.comparison import BETTER, NOT_COMPARABLE, SAME, WORSE
 from nearpeak.report.comparison import to_json, to_markdown, to_terminal
-from tests.unit.report import factory
 
 TWO = factory.DEVICES[:2]
 BASELINE = factory.analysis(devices=TWO)

@@ -185,3 +185,7 @@ def test_old_softmax_flattens_from_its_axis(tmp_path):
 def test_two_captures_are_equal():
     path = LIGHT / "light_squeezenet.onnx"
     assert capture_onnx(path) == capture_onnx(path)
+
+
+def test_a_sum_of_two_is_an_addition():
+    assert "Sum" not in capture_onnx(LIGHT / "light_resnet50.onnx").uncovered_counts()

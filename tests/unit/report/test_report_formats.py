@@ -3,12 +3,12 @@
 import re
 
 import pytest
+from tests.unit.report import factory
 
 from nearpeak.core.analysis import Fit
 from nearpeak.errors import UnknownNameError
 from nearpeak.report import FORMATS, _words, render
 from nearpeak.report.terminal import render as terminal
-from tests.unit.report import factory
 
 ANALYSIS = factory.analysis(measured=True)
 COMPLETE = factory.analysis(complete=True)

@@ -4,10 +4,10 @@ import json
 import re
 
 import pytest
+from tests.unit.report import factory
 
 from nearpeak.report import _bars, _roofline, render
 from nearpeak.report.html import embedded, page_data
-from tests.unit.report import factory
 
 ANALYSIS = factory.analysis(measured=True)
 PAGE = render(ANALYSIS, "html")
@@ -97,5 +97,44 @@ def test_page_of_a_training_step_stays_below_one_megabyte():
 
 
 def test_unverified_figures_measured_roofs_and_missing_capacity_are_said():
-    for words in ("derived or second-hand", "l2.bandwidth", "roofs measured here", "capacity not documented", "does not fit"):
+    for words in (
+        "derived or second-hand",
+        "l2.bandwidth",
+        "roofs measured here",
+        "capacity not documented",
+        "does not fit",
+    ):
         assert words in PAGE
+
+
+def luminance(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(first, second):
+    bright, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1, 2], ids=["light", "dark by preference", "dark by choice"])
+def test_text_has_a_contrast_of_four_and_a_half_and_colours_of_three(theme):
+    block = re.findall(r"--paper: #[^}]*", PAGE)[theme]
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    for ground in ("paper", "card"):
+        for text in ("ink", "muted", "accent", "good", "bad"):
+            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+        for name in (
+            "dram",
+            "matrix",
+            "l2",
+            "vector",
+            "special",
+            "attention",
+            "product",
+            "norm",
+            "pointwise",
+            "movement",
+        ):
+            assert contrast(colours[name], colours[ground]) >= 3, (name, ground)

@@ -5,26 +5,38 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.unit.report import factory
 
 from nearpeak.core import analysis as values
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.report.json import from_json, to_json
-from tests.unit.report import factory
 
 ANALYSIS = factory.analysis(measured=True)
 TEXT = to_json(ANALYSIS)
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "report_json.md"
 RECORDS = (
-    values.Analysis, values.CaseRow, values.TargetAnalysis, values.CaseTime, values.Share, values.Opportunity, values.Fit,
-    values.MemoryUse, Policy, Case,
-)  # fmt: skip
+    values.Analysis,
+    values.CaseRow,
+    values.TargetAnalysis,
+    values.CaseTime,
+    values.Share,
+    values.Opportunity,
+    values.Fit,
+    values.MemoryUse,
+    Policy,
+    Case,
+)
 
 
 @pytest.mark.parametrize(
     "analysis",
-    [ANALYSIS, factory.analysis(rows=()), factory.analysis(step="sweep", memory=None, parameter_count=None, devices=())],
+    [
+        ANALYSIS,
+        factory.analysis(rows=()),
+        factory.analysis(step="sweep", memory=None, parameter_count=None, devices=()),
+    ],
     ids=["measured", "empty", "sweep"],
 )
 def test_report_comes_back_equal_from_its_json(analysis):

@@ -1,0 +1,181 @@
+"""Elements or rows written to places given by index: scatter, index_put, index_add, index_copy."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._arrays import maximum, minimum
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops.gather import indexed
+from nearpeak.ops.nll_loss import unit
+
+
+def scatter(
+    rows: int,
+    width: int,
+    table_rows: int,
+    dtype: DType,
+    touched_rows: int = 1,
+    indices: int | None = None,
+    index_dtype: str = "int64",
+    accumulate: bool = False,
+    in_place: bool = False,
+    scalar: bool = False,
+) -> Work:
+    """Return the least work of table[index[row]] = source[row] (or += source[row]), each row of `width` elements.
+
+    Counts: one FLOP per element added. Which rows are written is data, between 1 and min(table_rows, rows); a bound
+    takes the lower end unless the indices are known (assumption A9). Rows that are overwritten need not be read.
+
+    Args:
+        touched_rows: distinct rows that the indices name.
+        indices: distinct elements of the index tensors; fewer than `rows` when these are broadcast.
+        accumulate: added to the table instead of replacing its rows.
+        in_place: only the touched rows are written; else a whole new table is.
+        scalar: the source is one number.
+
+    Source: definition.
+
+    >>> scatter(8, 4, 100, DType(name="bf16", bits_count=16), touched_rows=8, in_place=True).write_bytes
+    64
+    """
+    touched = minimum(minimum(touched_rows, rows), table_rows)
+    sources = 0 if scalar else width * (rows if accumulate else touched)
+    replaced = minimum(rows, table_rows)
+    kept = touched * accumulate if in_place else table_rows - (0 if accumulate else replaced)
+    return Work(
+        flop={unit(dtype): rows * width} if accumulate and dtype.kind == "float" else {},
+        read_bytes=dtype.bytes(sources)
+        + dtype.bytes(maximum(kept, 0) * width)
+        + dtype_of(index_dtype).bytes(rows if indices is None else indices),
+        write_bytes=dtype.bytes((touched if in_place else table_rows) * width),
+    )
+
+
+def _inputs(
+    rows: int, width: int, table_rows: int, dtype: str, indices: int, index_dtype: str, scalar: bool, **_: Any
+) -> dict[str, Tensor]:
+    tensors = {
+        "table": Tensor(shape=(table_rows, width), dtype=dtype),
+        "index": Tensor(shape=(indices,), dtype=index_dtype),
+    }
+    return tensors if scalar else tensors | {"source": Tensor(shape=(rows, width), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], rows: int, accumulate: bool, **_: Any) -> dict[str, Any]:
+    table, index = arrays["table"].copy(), np.resize(arrays["index"], rows)
+    source = arrays.get("source", 1.0)
+    if accumulate:
+        np.add.at(table, index, source)
+    else:
+        table[index] = source
+    return {"table": table}
+
+
+def _torch_call(
+    tensors: dict[str, Any], rows: int, accumulate: bool, in_place: bool, scalar: bool, **_: Any
+) -> dict[str, Any]:
+    import torch
+
+    table, index = tensors["table"], tensors["index"]
+    if len(index) != rows:
+        index = index.repeat(-(-rows // len(index)))[:rows]
+    source = torch.ones((), dtype=table.dtype) if scalar else tensors["source"]
+    call = table.index_put_ if in_place else table.index_put
+    return {"table": call((index,), source, accumulate=accumulate)}
+
+
+def _match(
+    site: AtenSite, rows: int, width: int, index: list[Tensor], source: Any, *, touched: int = 1, add: bool = False
+) -> Match:
+    """Return the case of writing `source` into the call's `self`."""
+    table, in_place = site.args["self"], site.name.split(".")[1].endswith("_")
+    scalar = not isinstance(source, Tensor) or source.distinct < rows * width
+    touched = max(0, min(touched, rows))
+    size = dtype_of(table.dtype).bytes(touched * width)
+    # "write:" names what is written of an argument that is changed in place, where that is less than all.
+    bytes_ = {"self": size if add else 0, "write:self": size} if in_place else {}
+    arguments = {
+        "rows": rows, "width": width, "table_rows": table.elements // width if width else 0, "touched_rows": touched,
+        "indices": sum(i.distinct for i in index), "index_dtype": index[0].dtype if index else "int64",
+        "dtype": table.dtype, "accumulate": add, "in_place": in_place, "scalar": scalar,
+    }  # fmt: skip
+    return Match(arguments=arguments, touched_bytes=bytes_)
+
+
+def _per_element(site: AtenSite) -> Match:
+    """Match scatter and its kin: one index per element; positions off the dimension are distinct."""
+    index = site.args["index"]
+    extent = index.shape[site.args["dim"]] if index.shape else 1
+    source = site.args.get("src", site.args.get("value"))
+    add = any(word in site.name for word in ("add", "reduce"))
+    touched = index.elements // extent if extent else 0
+    return _match(site, index.elements, 1, [index], source, touched=touched, add=add)
+
+
+def _per_row(site: AtenSite) -> Match:
+    """Match index_add, index_copy and index_fill; index_copy with equal indices is undefined, so all rows differ."""
+    index, table = site.args["index"], site.args["self"]
+    width = table.elements // table.shape[site.args["dim"]] if table.shape and table.elements else 1
+    source = site.args.get("source", site.args.get("value"))
+    touched = index.elements if "copy" in site.name else 1
+    return _match(site, index.elements, width, [index], source, touched=touched, add="add" in site.name)
+
+
+def _advanced(site: AtenSite) -> Match:
+    """Match index_put; a mask may select nothing."""
+    table, index = site.args["self"], [i for i in site.args["indices"] if i is not None]
+    values = site.args["values"]
+    masked = any(i.dtype == "bool" for i in index)
+    _, width = indexed(table, site.args["indices"], 0)
+    rows = 0 if masked else _broadcast_elements(index)
+    return _match(site, rows, width, index, values, add=bool(site.args.get("accumulate")))
+
+
+def _broadcast_elements(index: list[Tensor]) -> int:
+    return int(np.prod(np.broadcast_shapes(*(i.shape for i in index)), dtype=np.int64))
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match ScatterElements and ScatterND."""
+    table, index, source = site.inputs[:3]
+    assert table is not None
+    assert index is not None
+    assert source is not None
+    rows = index.elements
+    if site.name == "ScatterND":
+        rows = rows // index.shape[-1] if index.shape and index.shape[-1] else 0
+    args = {"self": table}
+    add = site.attributes.get("reduction", "none") != "none"
+    width = source.elements // rows if rows else 0
+    return _match(AtenSite(name="onnx.scatter", args=args, outputs=site.outputs), rows, width, [index], source, add=add)
+
+
+_ELEMENTS = ("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two")
+_ROWS = ("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+_PUTS = ("index_put.default", "_unsafe_index_put.default", "_index_put_impl.default")
+
+
+def _claims() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for names, matcher in ((_ELEMENTS, _per_element), (_ROWS, _per_row), (_PUTS, _advanced)):
+        for name in names:
+            base, overload = name.split(".")
+            found |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
+    return found
+
+
+OPERATOR = Operator(
+    forward=scatter,
+    source="definition",
+    numerics=Numerics(kind="reduction"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    same={"indices": "rows"},
+    aten=_claims(),
+    onnx=dict.fromkeys(("ScatterElements", "ScatterND"), _from_onnx),
+)

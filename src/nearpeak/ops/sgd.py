@@ -1,0 +1,123 @@
+"""One step of stochastic gradient descent."""
+
+from typing import Any
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops.nll_loss import unit
+
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.01
+"""Learning rate, momentum and weight decay of reference and PyTorch call."""
+
+
+def sgd(
+    parameters: int,
+    dtype: DType,
+    grad_dtype: DType | None = None,
+    state_dtype: DType | None = None,
+    momentum: bool = False,
+    nesterov: bool = False,
+    decay: bool = False,
+    first_step: bool = False,
+) -> Work:
+    """Return the least work of p -= rate * g, with momentum b = momentum * b + g in place of g.
+
+    Counts: 2 FLOP per parameter; 2 more each for momentum, Nesterov's look-ahead and weight decay.
+
+    Args:
+        state_dtype: format of the momentum buffer.
+        first_step: the buffer is written but not read, and starts as the gradient.
+
+    Source: Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147.
+
+    >>> work = sgd(8, DType(name="fp32", bits_count=32), momentum=True)
+    >>> work.flop, work.read_bytes
+    ({'vector.fp32': 32}, 96)
+    """
+    if nesterov and not momentum:
+        raise SpecError("sgd: nesterov=true needs momentum=true")
+    state = (state_dtype or dtype).bytes(parameters)
+    return Work(
+        flop={unit(dtype): (2 + 2 * (momentum and not first_step) + 2 * nesterov + 2 * decay) * parameters},
+        read_bytes=dtype.bytes(parameters)
+        + (grad_dtype or dtype).bytes(parameters)
+        + (momentum and not first_step) * state,
+        write_bytes=dtype.bytes(parameters) + momentum * state,
+    )
+
+
+def _inputs(
+    parameters: int, dtype: str, grad_dtype: str, state_dtype: str, momentum: bool, **_: Any
+) -> dict[str, Tensor]:
+    tensors = {"parameter": Tensor(shape=(parameters,), dtype=dtype)}
+    tensors |= {"grad": Tensor(shape=(parameters,), dtype=grad_dtype)}
+    return tensors | ({"buffer": Tensor(shape=(parameters,), dtype=state_dtype)} if momentum else {})
+
+
+def _reference(
+    arrays: dict[str, Any], momentum: bool, nesterov: bool, decay: bool, first_step: bool, **_: Any
+) -> dict[str, Any]:
+    p, g = arrays["parameter"], arrays["grad"]
+    g = g + DECAY * p if decay else g
+    if not momentum:
+        return {"parameter": p - RATE * g}
+    buffer = g if first_step else MOMENTUM * arrays["buffer"] + g
+    return {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
+
+
+def _torch_call(
+    tensors: dict[str, Any], momentum: bool, nesterov: bool, decay: bool, first_step: bool, **_: Any
+) -> dict[str, Any]:
+    import torch
+
+    buffers = [tensors["buffer"]] if momentum else []
+    torch._fused_sgd_(
+        [tensors["parameter"]], [tensors["grad"]], buffers, weight_decay=DECAY if decay else 0.0,
+        momentum=MOMENTUM if momentum else 0.0, lr=RATE, dampening=0.0, nesterov=nesterov, maximize=False,
+        is_first_step=first_step,
+    )  # fmt: skip
+    return {name: tensors[name] for name in ("parameter", "buffer") if name in tensors}
+
+
+def _from_aten(site: AtenSite) -> tuple[Match, ...]:
+    """Match _fused_sgd_: one case per combination of formats, over all tensors of the list."""
+    buffers = site.args["momentum_buffer_list"]
+    first = bool(site.args["is_first_step"])
+    momentum = bool(buffers) and any(isinstance(b, Tensor) for b in buffers)
+    options = {
+        "momentum": momentum, "nesterov": bool(site.args["nesterov"]) and momentum,
+        "decay": site.args["weight_decay"] != 0, "first_step": first,
+    }  # fmt: skip
+    matches = by_format(site.args["self"], site.args["grads"], buffers if momentum else [], options)
+    unread = {f"momentum_buffer_list[{i}]": 0 for i in range(len(buffers))} if first else {}
+    unwritten = {f"write:grads[{i}]": 0 for i in range(len(site.args["grads"]))}
+    return (Match(arguments=matches[0].arguments, touched_bytes=unread | unwritten), *matches[1:]) if matches else ()
+
+
+def by_format(
+    parameters: list[Tensor], grads: list[Tensor], states: list[Tensor], options: dict[str, Any]
+) -> tuple[Match, ...]:
+    """Return one optimizer case per combination of formats of parameter, gradient and state."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for index, parameter in enumerate(parameters):
+        state = states[index].dtype if states else parameter.dtype
+        key = (parameter.dtype, grads[index].dtype, state)
+        counts[key] = counts.get(key, 0) + parameter.elements
+    return tuple(
+        Match(arguments={"parameters": n, "dtype": p, "grad_dtype": g, "state_dtype": s, **options})
+        for (p, g, s), n in counts.items()
+    )
+
+
+OPERATOR = Operator(
+    forward=sgd,
+    source="Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147",
+    numerics=Numerics(kind="normalisation"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    aten=dict.fromkeys(("aten._fused_sgd_.default", "aten._fused_sgd_.tensor_lr"), _from_aten),
+)
