@@ -11,7 +11,10 @@ from typing import Any
 from benchmarks._figures import ROOT, Figure
 from nearpeak.core.workload import Workload
 
-FIGURES = ("scale_capture_cpu_seconds", "scale_capture_memory", "scale_bound_seconds", "scale_calls", "scale_cases")
+FIGURES = (
+    "llama_70b_train_capture_seconds", "llama_70b_train_capture_memory", "llama_70b_train_bound_seconds",
+    "llama_70b_train_calls", "llama_70b_train_cases",
+)  # fmt: skip
 TARGETS = ("v100_sxm", "t4", "a100_sxm_80gb", "l40s", "h100_sxm", "h200_sxm", "b200_sxm", "mi300x")
 RUNS = 3
 

@@ -9,7 +9,7 @@ from benchmarks._figures import ROOT, Figure
 from nearpeak.capture._isolation import capture_many
 from nearpeak.errors import NearpeakError
 
-FIGURES = ("problem_file_seconds", "problem_file_largest_allocation", "problem_file_count")
+FIGURES = ("problem_file_median_seconds", "problem_file_largest_allocation", "problem_file_count")
 PROBLEMS = sorted((ROOT / "tests" / "fixtures" / "problems").glob("*.py"))
 
 

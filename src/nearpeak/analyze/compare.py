@@ -140,12 +140,11 @@ def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[Cas
 def _case(digest: str, left: _Entry | None, right: _Entry | None) -> CaseComparison:
     label = (left or right or _NOTHING)[0]
     (_, left_s, left_calls), (_, right_s, right_calls) = left or _NOTHING, right or _NOTHING
-    changes = (_change("call_count", "", left_calls, right_calls), _change("total_s", "s", left_s, right_s))
+    total = _change("total_s", "s", left_s, right_s)
+    changes = (_change("call_count", "", left_calls, right_calls), total)
     if left is None or right is None:
         reason = f"only in the {'baseline' if right is None else 'candidate'}"
-        changes = tuple(replace(change, verdict=NOT_COMPARABLE) for change in changes)
-        return CaseComparison(label=label, digest=digest, verdict=NOT_COMPARABLE, reason=reason, changes=changes)
+        apart = tuple(replace(change, verdict=NOT_COMPARABLE) for change in changes)
+        return CaseComparison(label=label, digest=digest, verdict=NOT_COMPARABLE, reason=reason, changes=apart)
     one_call = _change("bound_s", "s", left_s / left_calls, right_s / right_calls)
-    return CaseComparison(
-        label=label, digest=digest, verdict=changes[1].verdict, reason="", changes=(one_call, *changes)
-    )
+    return CaseComparison(label=label, digest=digest, verdict=total.verdict, reason="", changes=(one_call, *changes))

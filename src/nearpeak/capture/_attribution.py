@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nearpeak
-
-_OWN = str(Path(nearpeak.__file__).parent)
+_OWN = str(Path(__file__).parents[1])
 _STEP = str(Path(__file__).with_name("_step.py"))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 

@@ -1,8 +1,7 @@
-"""Keeps attention, recurrent layers, dropout and RMS norm whole: one call forward, one backward, for every variant.
+"""Keeps attention, recurrent layers, dropout and RMS norm whole: one call forward, one backward, for every variant."""
 
-PyTorch decomposes them on the CPU, differently for each variant. While a capture runs, their implementations are
-replaced by operators of the namespace `nearpeak`, which know only shapes.
-"""
+# PyTorch decomposes them on the CPU, differently for each variant. While a capture runs, their implementations are
+# replaced by operators of the namespace `nearpeak`, which know only shapes.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

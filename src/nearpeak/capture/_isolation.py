@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +131,18 @@ class _Server:
                 pipe.close()
 
 
-_SERVERS: dict[tuple[str, ...], _Server] = {}
+@cache
+def _started(preload: tuple[str, ...]) -> _Server:
+    return _Server(preload)
 
 
 def _server(preload: tuple[str, ...]) -> _Server:
-    found = _SERVERS.get(preload)
-    if found is None or not found.alive():
-        found = _SERVERS[preload] = _Server(preload)
-    return found
+    """Return the running server, started again if it has ended."""
+    found = _started(preload)
+    if found.alive():
+        return found
+    _started.cache_clear()
+    return _started(preload)
 
 
 def send(pipe: Any, data: bytes) -> None:

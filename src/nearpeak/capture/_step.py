@@ -72,11 +72,16 @@ def optimizer_named(name: str, *, fused: bool) -> Any:
         raise SpecError(f"optimizer {name!r}: not known; use {', '.join(OPTIMIZERS)}")
     if name == "none":
         return None
-    # Unfused means one kernel per list of tensors, which is what GPUs run by default.
-    options = {"fused": True} if fused else {"foreach": True}
-    if name == "adamw":
-        return lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, **options)
-    return lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, **options)
+
+    def made(parameters: list[Any]) -> Any:
+        # Unfused means one kernel per list of tensors, which is what GPUs run by default; complex ones have no other.
+        whole = fused and all(parameter.is_floating_point() for parameter in parameters)
+        options = {"fused": True} if whole else {"foreach": True}
+        if name == "adamw":
+            return torch.optim.AdamW(parameters, lr=1e-3, **options)
+        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, **options)
+
+    return made
 
 
 def _loss(subject: str, output: Any) -> Any:

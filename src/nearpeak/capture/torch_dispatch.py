@@ -117,8 +117,9 @@ class _World:
         with stage(name, "making the inputs"):
             given = inputs() if callable(inputs) else inputs
         self.values.building = False
-        if isinstance(model, torch.nn.Module):
-            model = faked_module(self.mode, model)
+        with stage(name, "copying the model's structure"):
+            if isinstance(model, torch.nn.Module):
+                model = faked_module(self.mode, model)
         args, kwargs, *rest = given
         return model, (args, kwargs, rest[0] if rest else ())
 

@@ -1,5 +1,6 @@
 """`nearpeak analyze`: a model in, a speed-of-light report out."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def analyze(
     if against is not None:
         _print_comparison(against, analysis, json=json)
     else:
-        sys.stdout.write(_rendered(analysis, "json" if json or not shared.on_terminal() else "terminal"))
+        sys.stdout.write(_rendered(analysis, "json") if json or not shared.on_terminal() else _coloured(analysis))
 
 
 def register(app: typer.Typer) -> None:
@@ -89,12 +90,22 @@ def _rendered(analysis: "Analysis", name: str) -> str:
     return render(analysis, name).rstrip("\n") + "\n"
 
 
+def _coloured(analysis: "Analysis") -> str:
+    from nearpeak.report import terminal
+
+    return terminal.render(analysis, colour=True, width=shutil.get_terminal_size().columns).rstrip("\n") + "\n"
+
+
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
     from nearpeak.analyze.compare import compare
     from nearpeak.report import comparison
 
-    render = comparison.to_json if json or not shared.on_terminal() else comparison.to_terminal
-    sys.stdout.write(render(compare(_load(baseline), candidate)).rstrip("\n") + "\n")
+    found = compare(_load(baseline), candidate)
+    if json or not shared.on_terminal():
+        sys.stdout.write(comparison.to_json(found).rstrip("\n") + "\n")
+    else:
+        width = shutil.get_terminal_size().columns
+        sys.stdout.write(comparison.to_terminal(found, colour=True, width=width).rstrip("\n") + "\n")
 
 
 def _is_report(path: Path) -> bool:

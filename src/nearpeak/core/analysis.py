@@ -168,8 +168,8 @@ class Analysis:
     """Workload."""
     step: str
     """`forward`, `decode`, `train` or `sweep`."""
-    batch_count: int
-    """Batch size of the step; 1 when it has none."""
+    batch_count: int | None
+    """Batch size of the step; none when the source does not say, as for problem files."""
     dtype: str
     """Format of most of the matrix work."""
     origin: Mapping[str, str]

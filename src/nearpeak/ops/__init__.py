@@ -43,7 +43,7 @@ def case(op: str, phase: str = "forward", **arguments: Value) -> Case:
     """Return the case of operator `op` with the given axes, formats and attributes.
 
     >>> case("gemm", m=4, n=4, k=8, dtype="bf16").label()
-    'gemm batch=1 m=4 n=4 k=8 a_batch=1 b_batch=1 bf16'
+    'gemm m=4 n=4 k=8 batch=1 a_batch=1 b_batch=1 layout=nn bf16'
     """
     return OPS[op].case(phase, **arguments)
 

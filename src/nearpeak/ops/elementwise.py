@@ -166,6 +166,12 @@ def _backward_reference(arrays: dict[str, Any], function: str, elements: int, **
     return found
 
 
+_TENSORS_ONLY = frozenset(
+    ("addcmul", "addcdiv", "atan2", "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor", "prelu", "rrelu")
+)
+"""Functions whose operands PyTorch does not take as numbers."""
+
+
 def _torch_call(tensors: dict[str, Any], function: str, elements: int, **arguments: Any) -> dict[str, Any]:
     import torch
 
@@ -177,6 +183,8 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
         return whole.view(-1, inner) if len(whole) > inner else whole
 
     operands = list(_operands(tensors, row, spread).values())
+    if row.name in _TENSORS_ONLY:
+        operands = [torch.as_tensor(operand, dtype=operands[0].dtype) for operand in operands]
     operands = operands[:1] if row.name == "cube" else operands
     y = _torch_function(row, torch)(*operands, **row.options)
     y = y.reshape(-1) if y.numel() == elements else y.reshape(-1).repeat(elements // y.numel())

@@ -83,7 +83,7 @@ def _reference(arrays: dict[str, Any], function: str, reduction: str, **_: Any) 
 
 
 def _backward_reference(arrays: dict[str, Any], function: str, reduction: str, **_: Any) -> dict[str, Any]:
-    _, gradient, factor = _loss(function)
+    gradient, factor = _loss(function)[1:]
     upstream = arrays["grad_y"] * factor / (len(arrays["a"]) if reduction == "mean" else 1)
     return {"grad_a": formula(gradient)(a=arrays["a"], b=arrays["b"], g=upstream)}
 

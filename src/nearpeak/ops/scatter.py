@@ -89,15 +89,19 @@ def _torch_call(
 
 
 def _match(
-    site: AtenSite, rows: int, width: int, index: list[Tensor], source: Any, *, touched: int = 1, add: bool = False
+    site: AtenSite, rows: int, width: int, index: list[Tensor], source: str, *, touched: int = 1, add: bool = False
 ) -> Match:
-    """Return the case of writing `source` into the call's `self`."""
+    """Return the case of writing the argument `source` into the call's `self`."""
     table, in_place = site.args["self"], site.name.split(".")[1].endswith("_")
-    scalar = not isinstance(source, Tensor) or source.distinct < rows * width
+    values = site.args[source]
+    scalar = not isinstance(values, Tensor) or values.distinct < rows * width
     touched = max(0, min(touched, rows))
     size = dtype_of(table.dtype).bytes(touched * width)
     # "write:" names what is written of an argument that is changed in place, where that is less than all.
+    replaced = dtype_of(table.dtype).bytes(rows * width)
     bytes_ = {"self": size if add else 0, "write:self": size} if in_place else {}
+    bytes_ |= {source: size} if not add else {}
+    bytes_ |= {"self": max(0, table.bytes - replaced)} if not add and not in_place else {}
     arguments = {
         "rows": rows, "width": width, "table_rows": table.elements // width if width else 0, "touched_rows": touched,
         "indices": sum(i.distinct for i in index), "index_dtype": index[0].dtype if index else "int64",
@@ -110,7 +114,7 @@ def _per_element(site: AtenSite) -> Match:
     """Match scatter and its kin: one index per element; positions off the dimension are distinct."""
     index = site.args["index"]
     extent = index.shape[site.args["dim"]] if index.shape else 1
-    source = site.args.get("src", site.args.get("value"))
+    source = "src" if "src" in site.args else "value"
     add = any(word in site.name for word in ("add", "reduce"))
     touched = index.elements // extent if extent else 0
     return _match(site, index.elements, 1, [index], source, touched=touched, add=add)
@@ -120,7 +124,7 @@ def _per_row(site: AtenSite) -> Match:
     """Match index_add, index_copy and index_fill; index_copy with equal indices is undefined, so all rows differ."""
     index, table = site.args["index"], site.args["self"]
     width = table.elements // table.shape[site.args["dim"]] if table.shape and table.elements else 1
-    source = site.args.get("source", site.args.get("value"))
+    source = "source" if "source" in site.args else "value"
     touched = index.elements if "copy" in site.name else 1
     return _match(site, index.elements, width, [index], source, touched=touched, add="add" in site.name)
 
@@ -128,11 +132,10 @@ def _per_row(site: AtenSite) -> Match:
 def _advanced(site: AtenSite) -> Match:
     """Match index_put; a mask may select nothing."""
     table, index = site.args["self"], [i for i in site.args["indices"] if i is not None]
-    values = site.args["values"]
     masked = any(i.dtype == "bool" for i in index)
     _, width = indexed(table, site.args["indices"], 0)
     rows = 0 if masked else _broadcast_elements(index)
-    return _match(site, rows, width, index, values, add=bool(site.args.get("accumulate")))
+    return _match(site, rows, width, index, "values", add=bool(site.args.get("accumulate")))
 
 
 def _broadcast_elements(index: list[Tensor]) -> int:
@@ -148,10 +151,12 @@ def _from_onnx(site: OnnxSite) -> Match:
     rows = index.elements
     if site.name == "ScatterND":
         rows = rows // index.shape[-1] if index.shape and index.shape[-1] else 0
-    args = {"self": table}
+    args = {"self": table, "2": source}
     add = site.attributes.get("reduction", "none") != "none"
     width = source.elements // rows if rows else 0
-    return _match(AtenSite(name="onnx.scatter", args=args, outputs=site.outputs), rows, width, [index], source, add=add)
+    match = _match(AtenSite(name="onnx.scatter", args=args, outputs=site.outputs), rows, width, [index], "2", add=add)
+    touched = {{"self": "0"}.get(name, name): size for name, size in match.touched_bytes.items()}
+    return Match(arguments=match.arguments, touched_bytes=touched)
 
 
 _ELEMENTS = ("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two")

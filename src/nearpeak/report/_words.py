@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from nearpeak.core.analysis import Analysis, CaseRow, CaseTime
+from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Policy
 from nearpeak.units import show
 
@@ -64,6 +64,20 @@ def limiter(name: str) -> str:
 def step(analysis: Analysis) -> str:
     """Return the step in words."""
     return STEPS.get(analysis.step, clean(analysis.step))
+
+
+def subject(analysis: Analysis) -> str:
+    """Return step, batch and main format in words; a list of cases and most problem files have no batch."""
+    batch = "" if analysis.step == "sweep" or analysis.batch_count is None else f", batch {count(analysis.batch_count)}"
+    return f"{step(analysis)}{batch}, {clean(analysis.dtype)}"
+
+
+def fit(analysis: Analysis, target: TargetAnalysis) -> tuple[str, str]:
+    """Return the verdict on memory and the largest batch; dashes for a list of cases, which holds no step in memory."""
+    largest = target.fit.largest_batch_count
+    if analysis.memory is None:
+        return ("–", "–")
+    return (fits(target.fit.fits), "–" if largest is None else count(largest))
 
 
 def least(analysis: Analysis, value: float, unit: str) -> str:

@@ -52,7 +52,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _head(analysis: Analysis) -> Iterable[str]:
-    yield f"## {prose(analysis.name)}: {words.step(analysis)}, batch {analysis.batch_count}, {prose(analysis.dtype)}"
+    yield f"## {prose(analysis.name)}: {prose(words.subject(analysis))}"
     if source := words.dimensions(analysis):
         yield f"Dimensions: {prose(source)}."
     flop = f"{show(analysis.total_flop, 'FLOP')} ({show(analysis.matrix_flop, 'FLOP')} for matrix units)"
@@ -67,15 +67,13 @@ def _targets(analysis: Analysis) -> str:
 
 def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Sequence[str]:
     floor = "–" if target.launch_floor_s is None else words.least(analysis, target.launch_floor_s, "s")
-    largest = target.fit.largest_batch_count
     return (
         prose(target.title),
         f"**{words.least(analysis, target.bound_s, 's')}**",
         words.least(analysis, target.chained_s, "s"),
         floor,
         words.limiter(target.limiter),
-        words.fits(target.fit.fits),
-        "–" if largest is None else words.count(largest),
+        *words.fit(analysis, target),
     )
 
 

@@ -58,9 +58,7 @@ def _print(console: Console, analysis: Analysis) -> None:
 
 def _header(console: Console, analysis: Analysis) -> None:
     title = Text(words.shortened(analysis.name, 60), style="bold")
-    title.append(
-        f"  {words.step(analysis)}, batch {analysis.batch_count}, {words.clean(analysis.dtype)}", style="default"
-    )
+    title.append(f"  {words.subject(analysis)}", style="default")
     console.print(title)
     if source := words.dimensions(analysis):
         console.print(Text(f"dimensions: {source}"))
@@ -90,14 +88,15 @@ def _targets(analysis: Analysis) -> Table:
 
 def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Iterable[Text]:
     floor = "–" if target.launch_floor_s is None else words.least(analysis, target.launch_floor_s, "s")
-    largest = target.fit.largest_batch_count
+    verdict, largest = words.fit(analysis, target)
+    short = {"fits": ("yes", "green"), "does not fit": ("no", "red")}.get(verdict, (verdict, ""))
     yield Text(words.shortened(target.target, 18) + (" *" if target.unverified else ""))
     yield Text(words.least(analysis, target.bound_s, "s"), style="bold")
     yield Text(words.least(analysis, target.chained_s, "s"))
     yield Text(floor)
     yield Text(words.clean(target.limiter), style=_COLOURS.get(target.limiter, ""))
-    yield {True: Text("yes", "green"), False: Text("no", "red"), None: Text("unknown")}[target.fit.fits]
-    yield Text("–" if largest is None else words.count(largest))
+    yield Text(*short)
+    yield Text(largest)
 
 
 def _remarks(analysis: Analysis) -> Iterable[str]:

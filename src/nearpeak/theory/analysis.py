@@ -33,7 +33,7 @@ def analysis_of(
     rows = _rows(workload, works)
     step = step_work(workload, works)
     memory = memory_use(workload) if workload.buffers else None
-    batch_count = int(workload.origin.get("batch", "1"))
+    batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
     parameters = workload.origin.get("parameters")
     return Analysis(
         name=workload.name,
@@ -101,7 +101,7 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 def _target_analysis(
     workload: Workload, rows: tuple[CaseRow, ...], works: dict[Case, Work], step: Work, memory: MemoryUse | None,
-    target: Target, policy: Policy, batch_count: int,
+    target: Target, policy: Policy, batch_count: int | None,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
     warm = Policy(dtype=policy.dtype, **_WARM)
@@ -132,16 +132,10 @@ def _target_analysis(
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
         opportunities=opportunities(rows, times, target, policy),
-        fit=fit_of(memory, target, batch_count) if memory else fit_of(_NO_MEMORY, target, 1),
+        fit=fit_of(memory, target, batch_count),
         assumptions=whole.assumptions,
-        unverified=target.unverified,
+        unverified=tuple(key for key in target.unverified if not key.startswith("partition.")),
     )
-
-
-_NO_MEMORY = MemoryUse(
-    weight_bytes=0, gradient_bytes=0, state_bytes=0, kv_cache_bytes=0,
-    input_bytes=0, activation_peak_bytes=0, peak_bytes=0,
-)  # fmt: skip
 
 
 def _time(bound: Bound) -> CaseTime:

@@ -33,19 +33,22 @@ def memory_use(workload: Workload) -> MemoryUse:
     )
 
 
-def fit_of(memory: MemoryUse, target: Target, batch_count: int) -> Fit:
+def fit_of(memory: MemoryUse | None, target: Target, batch_count: int | None) -> Fit:
     """Return whether the step fits `target`, and the largest batch that would.
 
     Weights, their gradients and optimizer state do not grow with the batch; everything else is taken as
     proportional to it.
     """
     capacity = target.dram.capacity_bytes
-    if capacity is None:
-        return Fit(fits=None, capacity_bytes=None, largest_batch_count=None)
+    if capacity is None or memory is None:
+        return Fit(fits=None, capacity_bytes=capacity, largest_batch_count=None)
+    fits = memory.peak_bytes <= capacity
+    if batch_count is None:
+        return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=None)
     fixed = memory.weight_bytes + memory.state_bytes + memory.gradient_bytes
     growing = max(memory.peak_bytes - fixed, memory.activation_peak_bytes + memory.input_bytes + memory.kv_cache_bytes)
     largest = (capacity - fixed) * batch_count // growing if growing > 0 and capacity > fixed else 0
-    return Fit(fits=memory.peak_bytes <= capacity, capacity_bytes=capacity, largest_batch_count=max(0, largest))
+    return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=max(0, largest))
 
 
 def _kind_bytes(workload: Workload, kind: str) -> int:

@@ -89,6 +89,33 @@ def test_the_optimizer_can_be_chosen(optimizer, fused, last):
     assert (names(workload, "optimizer") or [None])[-1] == last
 
 
+def test_parameters_without_a_fused_optimizer_are_updated_as_lists():
+    class Filter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(5, dtype=torch.complex64))
+
+        def forward(self, x):
+            return torch.fft.irfft(torch.fft.rfft(x) * self.weight)
+
+    workload = captured(Filter, (4, 8), step="train")
+    assert all(name.startswith("aten._foreach_") for name in names(workload, "optimizer"))
+
+
+def test_a_checkpointed_block_runs_again_in_the_backward_pass():
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.layer, x, use_reentrant=False)
+
+    workload = captured(Checkpointed, (2, 4), step="train")
+    again = next(c for c in workload.calls if c.phase == "backward" and c.operator == "aten.addmm.default")
+    assert again.module == "layer.0"
+
+
 def test_every_call_has_a_module_and_a_line_and_gradients_belong_to_their_layer():
     workload = captured(block, (2, 3, 8, 8), step="train")
     places = {call.operator: call for call in workload.calls}

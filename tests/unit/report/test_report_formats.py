@@ -44,8 +44,10 @@ def test_one_to_twelve_targets_and_even_none_are_rendered(name, devices):
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
-def test_a_list_of_cases_without_memory_is_rendered(name):
-    assert render(factory.analysis(step="sweep", memory=None, parameter_count=None), name)
+def test_a_list_of_cases_has_neither_batch_nor_memory(name):
+    text = render(factory.analysis(step="sweep", memory=None, parameter_count=None), name)
+    assert "batch 1" not in text
+    assert "does not fit" not in text
 
 
 @pytest.mark.parametrize("name", FORMATS.names())
