@@ -168,7 +168,7 @@ def measured(
     for row in analysis.rows:
         if row.case not in times:
             taken = taker.measure(row.case)
-            times[row.case] = taken.median_s if taken.samples_s else None
+            times[row.case] = taken.best_s if taken.samples_s else None
             if progress:
                 progress(row.label)
     paired = zip(analysis.rows, here.times, strict=True)

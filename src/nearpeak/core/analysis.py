@@ -47,7 +47,7 @@ class CaseTime:
     terms_s: Mapping[str, float]
     """Time by term."""
     measured_s: float | None = None
-    """Median of a measurement on this machine; none when not measured."""
+    """Shortest run on this machine; none when not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

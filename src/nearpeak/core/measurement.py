@@ -1,7 +1,6 @@
 """A measurement: every sample of one case on one target, and who took it; and what a runner must be able to do."""
 
 from dataclasses import dataclass
-from statistics import median
 from typing import Protocol
 
 from nearpeak.core.case import Case
@@ -24,15 +23,15 @@ class Measurement:
     """Why there are no samples."""
 
     @property
-    def median_s(self) -> float:
-        """Median of the samples.
+    def best_s(self) -> float:
+        """Shortest sample: how near the machine came to its peak, which other load on it can only lengthen.
 
         Raises:
             MeasureError: there are none.
         """
         if not self.samples_s:
             raise MeasureError(f"{self.case.label()} on {self.target}: no samples: {self.note}")
-        return median(self.samples_s)
+        return min(self.samples_s)
 
 
 class Runner(Protocol):

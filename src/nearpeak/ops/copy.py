@@ -129,8 +129,6 @@ OPERATOR = Operator(
     same={"read": "elements"},
     aten={
         **{f"aten.{name}.default": _from_inputs for name in _GATHERED},
-        **{f"aten.{name}.{end}": _from_inputs for name in ("upsample_nearest1d", "upsample_nearest2d",
-           "upsample_nearest3d", "_upsample_nearest_exact2d") for end in ("default", "vec")},
         "aten.cat.out": _from_inputs,
         "aten.repeat_interleave.self_int": _from_inputs,
         "aten.split_copy.Tensor": _split,

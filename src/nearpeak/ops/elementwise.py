@@ -266,7 +266,9 @@ def _from_onnx(name: str, site: OnnxSite) -> Match:
         name = _variant(name, {"exponent": site.constants[1][0]})
     if name == "clamp":
         operands = operands[:1]
-    return _match(name, operands[: len(function_of(name).operand_names)], site.outputs[0])
+    match = _match(name, operands[: len(function_of(name).operand_names)], site.outputs[0])
+    by_value = [i for i, tensor in enumerate(site.inputs) if tensor is not None and tensor not in operands]
+    return Match(arguments=match.arguments, touched_bytes={str(position): 0 for position in by_value})
 
 
 def _claims() -> dict[str, Matcher]:

@@ -10,7 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from nearpeak.capture._schema import plan_of  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 
@@ -224,6 +226,25 @@ def test_a_model_without_parameters_is_differentiated_by_its_inputs():
     workload = captured(lambda: torch.relu, (4,), step="train")
     assert "aten.threshold_backward.default" in names(workload, "backward")
     assert "gradients are those of its inputs" in workload.assumptions[0]
+
+
+def test_the_calls_are_those_of_a_real_execution():
+    def build():
+        return nn.Sequential(block(), nn.MaxPool2d(2), nn.Flatten(), nn.LayerNorm(72), nn.Linear(72, 10), nn.GELU())
+
+    seen = []
+
+    class Spy(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if plan_of(func).kind == "call":
+                seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    model, x = build(), torch.rand(2, 3, 8, 8)
+    with Spy():
+        model(x).mean().backward()
+    found = captured(build, (2, 3, 8, 8), step="train")
+    assert names(found, "forward") + names(found, "backward") == seen
 
 
 def test_two_processes_capture_the_same_bytes():

@@ -67,6 +67,12 @@ FORWARD = [
     (lambda x, i, y: x.index_copy_(0, i, y), (X, INDEX, (3, 8)), "scatter", {"touched_rows": 3, "in_place": True}),
     (lambda x, i, y: x.index_add(0, i, y), (X, INDEX, (3, 8)), "scatter", {"accumulate": True, "in_place": False}),
     (F.mse_loss, (X, X), "pointwise_loss", {"function": "mse", "reduction": "mean"}),
+    (
+        lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+        ((2, 3, 4, 5),),
+        "interpolate",
+        {"planes": 6, "h": 4, "ow": 10, "mode": "linear"},
+    ),
     (lambda x: torch._foreach_mul([x, x.t(), x[:1]], 2.0), (X,), "elementwise", {"function": "mul", "elements": 32}),
 ]  # fmt: skip
 

@@ -1,0 +1,178 @@
+"""Planes brought to another size: nearest, linear and cubic interpolation."""
+
+from collections.abc import Mapping
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops._arrays import maximum, minimum, where
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops.nll_loss import unit
+
+_FLOP: Mapping[str, int] = {"nearest": 0, "linear": 3, "cubic": 7}
+"""FLOP of one value between its neighbours along one dimension: a + t * (b - a), or four products and three sums."""
+_CUBIC = -0.75
+"""Keys' parameter as PyTorch and ONNX set it."""
+
+
+def interpolate(planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, mode: str = "nearest") -> Work:
+    """Return the least work of resizing planes of h x w to oh x ow.
+
+    Counts: linear 3 FLOP per value and dimension that changes, cubic 7, one dimension after the other in the cheaper
+    order; how corners are aligned changes weights only. When the plane shrinks, at least one row and column of the
+    input per row and column of the output is read.
+
+    Args:
+        mode: nearest, linear or cubic.
+
+    Source: Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them.
+
+    >>> interpolate(1, 4, 8, DType(name="fp32", bits_count=32), h=4, oh=8, mode="linear").flop
+    {'vector.fp32': 288}
+    """
+    flop = planes * _values(h, w, oh, ow) * _cost(mode)
+    return Work(
+        flop={unit(dtype): flop} if _cost(mode) else {},
+        read_bytes=dtype.bytes(planes * minimum(h, oh) * minimum(w, ow)),
+        write_bytes=dtype.bytes(planes * oh * ow),
+    )
+
+
+def _backward(planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, mode: str = "nearest") -> Work:
+    """Return the least work of the input's gradient: the transposed interpolation.
+
+    Counts: as forward; nearest one FLOP for every output beyond the first of an input.
+    """
+    sums = planes * maximum(oh * ow - minimum(h, oh) * minimum(w, ow), 0)
+    flop = planes * _values(h, w, oh, ow) * _cost(mode) if _cost(mode) else sums
+    return Work(
+        flop={unit(dtype): flop},
+        read_bytes=dtype.bytes(planes * oh * ow),
+        write_bytes=dtype.bytes(planes * h * w),
+    )
+
+
+def _cost(mode: str) -> int:
+    if mode not in _FLOP:
+        raise SpecError(f"interpolate: mode={mode!r} is not known; there are {', '.join(_FLOP)}")
+    return _FLOP[mode]
+
+
+def _values(h: int, w: int, oh: int, ow: int) -> int:
+    """Return the values interpolated along one dimension, then the other, in the cheaper order."""
+    rows_first = where(oh == h, 0, oh * minimum(w, ow)) + where(ow == w, 0, oh * ow)
+    columns_first = where(ow == w, 0, minimum(h, oh) * ow) + where(oh == h, 0, oh * ow)
+    return minimum(rows_first, columns_first)
+
+
+def _inputs(planes: int, h: int, w: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(1, planes, h, w), dtype=dtype)}
+
+
+def _weights(size: int, wanted: int, mode: str) -> Any:
+    """Return the matrix [wanted, size] that interpolates one dimension, pixel centres at half integers."""
+    matrix = np.zeros((wanted, size))
+    for out in range(wanted):
+        if mode == "nearest":
+            matrix[out, min(size - 1, out * size // wanted)] = 1
+            continue
+        centre = (out + 0.5) * size / wanted - 0.5
+        centre = max(0.0, centre) if mode == "linear" else centre
+        first, taps = floor(centre), (0, 1) if mode == "linear" else (-1, 0, 1, 2)
+        for tap in taps:
+            distance = abs(centre - first - tap)
+            weight = 1 - distance if mode == "linear" else _cubic(distance)
+            matrix[out, min(size - 1, max(0, first + tap))] += weight
+    return matrix
+
+
+def _cubic(distance: float) -> float:
+    """Return Keys' kernel at `distance` from its centre."""
+    if distance <= 1:
+        return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
+    return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
+
+
+def _reference(arrays: dict[str, Any], h: int, w: int, oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
+    return {"y": _weights(h, oh, mode) @ arrays["x"] @ _weights(w, ow, mode).T}
+
+
+def _backward_reference(
+    arrays: dict[str, Any], h: int, w: int, oh: int, ow: int, mode: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    return {"grad_x": _weights(h, oh, mode).T @ arrays["grad_y"] @ _weights(w, ow, mode)}
+
+
+def _torch_call(tensors: dict[str, Any], oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    corners = None if mode == "nearest" else False
+    return {"y": torch.nn.functional.interpolate(tensors["x"], size=(oh, ow), mode=name, align_corners=corners)}
+
+
+def _match(shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str, mode: str) -> dict[str, Value]:
+    """Return the arguments for a tensor [batch, channels, (height,) width]; other ranks have no rule."""
+    if len(shape) not in (3, 4) or shape[:2] != wanted[:2]:
+        raise NotModelledError(f"interpolate: no rule from {shape} to {wanted}; one or two dimensions change")
+    sizes = {"h": shape[2], "oh": wanted[2]} if len(shape) == 4 else {}
+    return {"planes": shape[0] * shape[1], "w": shape[-1], "ow": wanted[-1], "dtype": dtype, "mode": mode, **sizes}
+
+
+_MODES = {
+    "upsample_nearest1d": "nearest", "upsample_nearest2d": "nearest", "_upsample_nearest_exact1d": "nearest",
+    "_upsample_nearest_exact2d": "nearest", "upsample_linear1d": "linear", "upsample_bilinear2d": "linear",
+    "upsample_bicubic2d": "cubic",
+}  # fmt: skip
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match the upsample operators and their gradients."""
+    packet = site.name.split(".")[1]
+    mode, out = _MODES[packet.removesuffix("_backward")], site.outputs[0]
+    if packet.endswith("_backward"):
+        grad = site.args["grad_output"]
+        return Match(arguments=_match(out.shape, grad.shape, grad.dtype, mode), phase="backward")
+    x = site.args["self"] if "self" in site.args else site.args["input"]
+    name = "self" if "self" in site.args else "input"
+    return Match(arguments=_match(x.shape, out.shape, x.dtype, mode), touched_bytes={name: _touched(x, out)})
+
+
+def _touched(x: Tensor, out: Tensor) -> int:
+    count = 1
+    for have, wanted in zip(x.shape, out.shape, strict=True):
+        count *= min(have, wanted)
+    return min(x.bytes, dtype_of(x.dtype).bytes(count))
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match Resize and Upsample; scales and sizes travel with the launch."""
+    x, out = site.inputs[0], site.outputs[0]
+    assert x is not None
+    mode = {"bilinear": "linear"}.get(site.attributes.get("mode", "nearest"), site.attributes.get("mode", "nearest"))
+    touched = {"0": _touched(x, out)} | {str(i): 0 for i in range(1, len(site.inputs))}
+    return Match(arguments=_match(x.shape, out.shape, x.dtype, mode), touched_bytes=touched)
+
+
+OPERATOR = Operator(
+    forward=interpolate,
+    backward=_backward,
+    source="Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them",
+    numerics=Numerics(kind="normalisation", reduction="h w"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={
+        f"aten.{name}{phase}.{end}": _from_aten
+        for name in _MODES
+        for phase in ("", "_backward")
+        for end in ("default", "vec")
+    },
+    onnx={"Resize": _from_onnx, "Upsample": _from_onnx},
+)
