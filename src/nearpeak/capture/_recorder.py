@@ -65,7 +65,7 @@ class Recorder:
             return self.values.scalar(args[0])
         if plan.packet == "equal":
             return self.values.guess("equal", True)
-        out = func(*args, **kwargs)
+        out = self.values.run(func, args, kwargs)
         if isinstance(out, self._tensor):
             self.values.note(plan.packet, out)
             return self.values.constant(func, plan.packet, out, args, kwargs)

@@ -5,6 +5,9 @@ from typing import Any
 CONSTANT_ELEMENTS = 65536
 """Fake tensors up to this size carry their values when these are known without any input."""
 
+_SURELY_SMALL_ELEMENTS = 64
+"""Inputs of so few elements together have no result worth checking for its size first."""
+
 _VALUE_FREE = frozenset({
     "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace",
 })  # fmt: skip
@@ -22,6 +25,26 @@ class Values:
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return what `func` gives, with its values where all inputs are known and the result is small.
+
+        Fake tensors with values compute for real before they look at the size of the result.
+        """
+        inputs = _all_known((*args, *kwargs.values()))
+        if sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS or func._schema.is_mutable:
+            return func(*args, **kwargs)
+        values = [(tensor, tensor.constant) for tensor in inputs]
+        for tensor in inputs:
+            tensor.constant = None
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            for tensor, value in values:
+                tensor.constant = value
+        results = out if isinstance(out, (list, tuple)) else (out,)
+        small = all(t.numel() <= CONSTANT_ELEMENTS for t in results if hasattr(t, "numel"))
+        return func(*args, **kwargs) if small else out
 
     def constant(self, func: Any, packet: str, out: Any, args: Any, kwargs: Any) -> Any:
         """Return `out` with its values when `func` is a factory that needs no input; else `out` itself."""
@@ -67,6 +90,18 @@ class Values:
             f"{count} data-dependent value{'s' if count > 1 else ''} assumed: {what}"
             for what, count in sorted(self.guesses.items())
         )
+
+
+def _all_known(arguments: Any) -> list[Any]:
+    """Return the tensors among `arguments` if the values of all of them are known, else none."""
+    found: list[Any] = []
+    for argument in arguments:
+        for item in argument if isinstance(argument, (list, tuple)) else (argument,):
+            if hasattr(item, "untyped_storage"):
+                if getattr(item, "constant", None) is None:
+                    return []
+                found.append(item)
+    return found
 
 
 def known(fake_mode: Any, real: Any) -> Any:

@@ -40,7 +40,8 @@ def operators() -> Any:
         ],
     }
     for name, schema in _SCHEMAS.items():
-        library.define(name + schema)
+        # The tag keeps fake tensors that carry values from asking for a kernel, of which there is none.
+        library.define(name + schema, tags=(torch.Tag.nondeterministic_seeded,))
         whole = shapes.get(name, _recurrent_backward_shape if name.endswith("backward") else _recurrent_shape)
         torch.library.register_fake(f"nearpeak::{name}", whole, lib=library)
     return library

@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.errors import CaptureError  # noqa: E402
@@ -46,6 +48,32 @@ def test_small_whole_inputs_keep_their_values():
     lengths = torch.tensor([3, 4])
     workload = capture_torch(lambda: lambda n, x: x[: int(n.sum())] * 2, ((lengths, torch.rand(100)), {}), name="m")
     assert width(workload) == 28
+
+
+def test_known_values_are_not_computed_into_large_results():
+    def forward(x):
+        positions = torch.arange(60_000)
+        return (positions[:, None] <= positions).float() * x
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        captured(forward, (1,))
+    events = seen.profiler.kineto_results.events()
+    assert max(event.nbytes() for event in events if event.name() == "[memory]") <= 1_000_000
+
+
+def test_whole_operators_take_inputs_whose_values_are_known():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("q", torch.ones(1, 2, 4, 8))
+            self.rnn = nn.LSTM(8, 8)
+
+        def forward(self, x):
+            attended = functional.scaled_dot_product_attention(self.q, self.q, self.q)
+            return attended + functional.rms_norm(self.q, (8,)) + self.rnn(self.q[0])[0] + x
+
+    workload = capture_torch(Model, lambda: ((torch.rand(1),), {}), name="m")
+    assert {"nearpeak.attention.default", "nearpeak.lstm.default"} <= {call.operator for call in workload.calls}
 
 
 def test_a_guess_is_counted_and_stated():
