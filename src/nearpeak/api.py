@@ -233,7 +233,12 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
     else:
         _refuse(source, given, ("training",))
         function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
-    found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    try:
+        found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    except SpecError as error:
+        if Path(source).name in str(error):
+            raise
+        raise type(error)(f"{source}: {error}") from None
     return found
 
 

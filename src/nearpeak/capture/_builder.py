@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.tensor import Tensor
-from nearpeak.core.workload import Buffer, Call, Use, Workload
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
@@ -36,7 +36,10 @@ class WorkloadBuilder:
         self.skipped: dict[str, int] = {}
 
     def add_buffer(self, bytes_: int, kind: str, name: str = "") -> int:
-        """Return the number of a new storage."""
+        """Return the number of a new storage; one that no machine could hold is taken for a typing error."""
+        if bytes_ > LARGEST_TENSOR_BYTES:
+            shown = f"a tensor of {bytes_:,} bytes" + (f" ({name})" if name else "")
+            raise SpecError(f"{shown}: over 2^50; is an extent a typing error?")
         self.buffers.append(Buffer(bytes=bytes_, kind=kind, name=name))
         return len(self.buffers) - 1
 

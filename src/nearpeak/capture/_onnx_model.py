@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.core.tensor import Tensor
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.registry import unknown_name
 
@@ -13,8 +14,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 LARGEST_FOLDED_COUNT = 1024
 """Elements up to which the value of a constant is kept: enough for shapes, indices and axes."""
-LARGEST_TENSOR_BYTES = 2**50
-"""Tensors above this are taken for a typing error."""
 _BATCHLESS_NAMES = ("seq", "len", "time", "frame", "height", "width")
 
 _DTYPES = {

@@ -110,7 +110,9 @@ class Recorder:
             for o in operands
             if o.name.split("[")[0] not in plan.unread and 0 not in o.layout.shape
         )
-        writes = tuple(use(o.layout, o.number, None) for o in written if 0 not in o.layout.shape)
+        writes = tuple(
+            use(o.layout, o.number, touched.get(f"write:{o.name}")) for o in written if 0 not in o.layout.shape
+        )
         place = self._place()
         self.builder.append(
             matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source

@@ -11,13 +11,11 @@ from nearpeak.capture._published import Published, published
 from nearpeak.capture._recipes import InputSpec, ModelFacts, Options, cached_positions, recipe
 from nearpeak.capture.torch_dispatch import _world, capture_torch, torch_dtype
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.workload import Workload
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Workload
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.registry import unknown_name
 
 LARGEST_OPTION = 2**40
-LARGEST_TENSOR_BYTES = 2**50
-"""Anything above is taken for a typing error."""
 
 _SWITCHES = {
     "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "apply_spec_augment": False,

@@ -11,15 +11,13 @@ from typing import Any
 from nearpeak.capture._axis_values import AxisValues, axis_values
 from nearpeak.capture._where import condition
 from nearpeak.core.case import Case
-from nearpeak.core.workload import Call, Workload
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, Value
 
 LARGEST_CASE_COUNT = 1_000_000
 """Cases in one file, before constraints take some away."""
 LARGEST_EXTENT = 2**40
-LARGEST_TENSOR_BYTES = 2**50
-"""Anything above is taken for a typing error."""
 _RESERVED = ("op", "phase", "count")
 
 

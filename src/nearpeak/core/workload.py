@@ -7,6 +7,8 @@ from nearpeak.core.case import Case
 
 PHASES = ("forward", "backward", "optimizer")
 BUFFER_KINDS = ("weight", "input", "kv_cache", "state", "activation", "gradient", "output", "constant")
+LARGEST_TENSOR_BYTES = 2**50
+"""Size of a tensor beyond which an extent is taken for a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

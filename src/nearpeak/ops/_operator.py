@@ -67,7 +67,8 @@ class Match:
     phase: str = "forward"
     """`forward` or `backward` of the operator."""
     touched_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Distinct bytes touched of an input (by argument name or ONNX position) where that is less than all."""
+    """Distinct bytes read of an input (by argument name or ONNX position), or written (`write:` before the name),
+    where that is less than all."""
     call_count: int = 1
     """Kernels of this case that the call stands for."""
     op: str = ""
