@@ -1,5 +1,6 @@
 """Options and small pieces that several commands share."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,11 @@ def write_whole(path: Path, text: str) -> None:
 def on_terminal() -> bool:
     """Say whether people read the output."""
     return sys.stdout.isatty()
+
+
+def coloured() -> bool:
+    """Say whether the terminal shows colours and the user wants them (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager

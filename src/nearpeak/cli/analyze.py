@@ -93,7 +93,10 @@ def _rendered(analysis: "Analysis", name: str) -> str:
 def _coloured(analysis: "Analysis") -> str:
     from nearpeak.report import terminal
 
-    return terminal.render(analysis, colour=True, width=shutil.get_terminal_size().columns).rstrip("\n") + "\n"
+    return (
+        terminal.render(analysis, colour=shared.coloured(), width=shutil.get_terminal_size().columns).rstrip("\n")
+        + "\n"
+    )
 
 
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
@@ -105,7 +108,7 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
         sys.stdout.write(comparison.to_json(found).rstrip("\n") + "\n")
     else:
         width = shutil.get_terminal_size().columns
-        sys.stdout.write(comparison.to_terminal(found, colour=True, width=width).rstrip("\n") + "\n")
+        sys.stdout.write(comparison.to_terminal(found, colour=shared.coloured(), width=width).rstrip("\n") + "\n")
 
 
 def _is_report(path: Path) -> bool:

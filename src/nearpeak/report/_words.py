@@ -56,6 +56,16 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def shortened_path(path: str, width: int) -> str:
+    """Return a module path cleaned and cut to its last `width` characters, where modules differ.
+
+    >>> shortened_path("model.layers.*.mlp.gate_proj", 12)
+    '…p.gate_proj'
+    """
+    path = clean(path)
+    return path if len(path) <= width else "…" + path[len(path) - width + 1 :]
+
+
 def limiter(name: str) -> str:
     """Return the limiting term in words."""
     return LIMITERS.get(name, clean(name))

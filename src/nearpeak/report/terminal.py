@@ -130,7 +130,7 @@ def _parts(console: Console, kind: str, parts: Sequence[Share]) -> None:
     for part in parts[:TOP_COUNT]:
         limiter = max(part.limiter_s, key=lambda name: part.limiter_s[name], default="")
         bar = Text(_bar(part.share_ratio), style=_COLOURS.get(limiter, ""))
-        name = Text(words.shortened(part.name or "(top level)", name_width))
+        name = Text(words.shortened_path(part.name or "(top level)", name_width))
         table.add_row(
             name, Text(show(part.time_s, "s")), Text(words.percent(part.share_ratio)), bar, words.clean(limiter)
         )
