@@ -74,7 +74,7 @@ def test_names_stay_text_after_the_script_has_drawn_them(dom):
 
 def test_every_plotted_row_is_a_circle_and_the_rest_is_listed(dom):
     page, _ = dom
-    drawn, listed = page.count("<circle "), re.search(r"(\d+) cases without FLOP", page)
+    drawn, listed = page.count("<circle "), re.search(r"(\d+) cases under", page)
     assert f'data-circles="{drawn}"' in page
     assert drawn + int(listed[1]) == len(ANALYSIS.rows)
 

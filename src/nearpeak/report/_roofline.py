@@ -12,6 +12,8 @@ AREA_PX = 44.0
 """Radius of a circle that stands for all of the time; areas are proportional to time."""
 SMALLEST_PX = 2.5
 """Radius below which no circle is drawn, so that it can be seen and touched."""
+LEAST_INTENSITY = 0.001
+"""FLOP per byte below which a case only moves data and would stretch the axis over empty decades."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class Plot:
     y: Axis
     """Attainable rate."""
     rows: tuple[int, ...]
-    """Positions of the rows on the plot; one without FLOP, bytes or time has no place on it."""
+    """Positions of the rows on the plot; one with hardly any FLOP, or no time, has no place on it."""
     roofs: tuple[Roof, ...]
     """One per target."""
 
@@ -112,7 +114,8 @@ def intensity(row: CaseRow) -> float:
 
 
 def _has_place(analysis: Analysis, number: int) -> bool:
-    return intensity(analysis.rows[number]) > 0 and all(target.times[number].bound_s > 0 for target in analysis.targets)
+    enough = intensity(analysis.rows[number]) >= LEAST_INTENSITY
+    return enough and all(target.times[number].bound_s > 0 for target in analysis.targets)
 
 
 def _ridge(target: TargetAnalysis) -> float:

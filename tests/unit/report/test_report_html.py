@@ -35,7 +35,7 @@ def test_embedded_data_cannot_end_its_element_and_reads_back():
 def test_every_row_is_a_circle_or_listed_as_having_no_place():
     plot = _roofline.plot_of(ANALYSIS)
     assert PAGE.count("<circle ") == len(plot.rows) == 19
-    assert "2 cases without FLOP have no place on it" in PAGE
+    assert "2 cases under 0.001 FLOP/B have no place on it" in PAGE
 
 
 def test_axes_of_the_roofline_are_the_same_for_every_target():
