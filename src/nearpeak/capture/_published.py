@@ -90,9 +90,8 @@ def _unknown(name: str) -> UnknownNameError:
     known = MODELS.names()
     near = difflib.get_close_matches(name.lower().rsplit("/", 1)[-1], known, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(known)}."
-    return UnknownNameError(
-        f"model {name!r}: not known; {hint} Or give the path of a config.json; nothing is downloaded"
-    )
+    listed = "nothing is downloaded ('nearpeak show models' lists all)"
+    return UnknownNameError(f"model {name!r}: not known; {hint} Or give the path of a config.json; {listed}")
 
 
 def _from_file(path: Path) -> Published:

@@ -1,4 +1,4 @@
-"""`nearpeak show ops|targets|runners`: what the catalogue and the device files hold."""
+"""`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
 
 import json as jsonlib
 import sys
@@ -44,6 +44,20 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
         _print_rows(heads, [_target_row(device) for device in found])
 
 
+def models(json: bool = shared.JSON) -> None:
+    """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
+    from nearpeak.capture._published import MODELS
+
+    found = [MODELS[name] for name in MODELS]
+    if json or not shared.on_terminal():
+        for one in found:
+            record = {"model": one.name, "title": one.title, "parameters": one.parameters_count, "source": one.source}
+            sys.stdout.write(jsonlib.dumps(record) + "\n")
+    else:
+        rows = [(one.name, one.title, f"{one.parameters_count:,}") for one in found]
+        _print_rows(("model", "title", "parameters"), rows)
+
+
 def runners(json: bool = shared.JSON) -> None:
     """List what can time a case."""
     from nearpeak.measure.runners import RUNNERS
@@ -55,10 +69,11 @@ def runners(json: bool = shared.JSON) -> None:
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="Show the operators, the devices and the runners.", no_args_is_help=True, rich_markup_mode=None
+        help="Show the operators, devices, models and runners.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command()(ops)
     group.command()(targets)
+    group.command()(models)
     group.command()(runners)
     app.add_typer(group, name="show")
 

@@ -110,6 +110,14 @@ def test_targets_show_their_sources_as_json(run):
     assert "datasheet" in json.loads(out)["dram"]["source"]
 
 
+def test_models_show_whose_dimensions_they_have(run):
+    _, out, _ = run("show", "models", "--json")
+    records = {record["model"]: record for record in map(json.loads, out.splitlines())}
+    assert len(records) >= 25
+    assert records["resnet-50"]["parameters"] == 25_557_032
+    assert all(record["source"] for record in records.values())
+
+
 def test_doctor_says_what_works(run):
     code, out, _ = run("doctor", "--json")
     checks = {check["what"]: check["ok"] for check in json.loads(out)}
