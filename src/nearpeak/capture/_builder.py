@@ -47,6 +47,12 @@ class WorkloadBuilder:
         """Say later, when it has become known, what a storage holds."""
         self.buffers[buffer] = replace(self.buffers[buffer], kind=kind, name=name or self.buffers[buffer].name)
 
+    def keep(self, buffer: int, bytes_: int) -> None:
+        """Say that `bytes_` more of an output are returned; no more than all count."""
+        known = self.buffers[buffer]
+        kept = min(known.bytes, (known.kept_bytes or 0) + bytes_)
+        self.buffers[buffer] = replace(known, kept_bytes=kept if kept < known.bytes else None)
+
     def skip(self, name: str) -> None:
         """Count a view or a piece of metadata that launches no kernel."""
         self.skipped[name] = self.skipped.get(name, 0) + 1
@@ -80,7 +86,7 @@ class WorkloadBuilder:
         try:
             found = matcher(site)
             matches = found if isinstance(found, tuple) else (found,)
-            cases = tuple((self._case(getattr(m, "op", "") or operator, m), m.call_count) for m in matches)
+            cases = tuple((self._case(m.op or operator, m), m.call_count) for m in matches)
         except NotModelledError:
             return UNCOVERED
         touched = {name: size for match in matches for name, size in match.touched_bytes.items()}

@@ -34,7 +34,7 @@ def save_text(workload: Workload) -> str:
         "schema": SCHEMA, "version": SCHEMA_VERSION, "name": workload.name, "step": workload.step,
         "origin": dict(workload.origin), "assumptions": list(workload.assumptions), "skipped": dict(workload.skipped),
         "cases": [case.record() for case in numbers],
-        "buffers": [[buffer.bytes, buffer.kind, buffer.name] for buffer in workload.buffers],
+        "buffers": [_buffer_record(buffer) for buffer in workload.buffers],
         "calls": [_call_record(call, numbers) for call in workload.calls],
     }  # fmt: skip
     return canonical_json(data) + "\n"
@@ -66,6 +66,11 @@ def load_text(text: str, where: str) -> Workload:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, NotModelledError) as error:
         reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise SpecError(f"{where}: {reader.place}: {reason}; capture it again") from None
+
+
+def _buffer_record(buffer: Buffer) -> list[int | str]:
+    kept = [] if buffer.kept_bytes is None else [buffer.kept_bytes]
+    return [buffer.bytes, buffer.kind, buffer.name, *kept]
 
 
 def _call_record(call: Call, numbers: Mapping[Case, int]) -> dict[str, Any]:
@@ -108,8 +113,11 @@ class _Reader:
 
     def _buffer(self, index: int, row: Any) -> Buffer:
         self.place = f"buffer {index}"
-        size, kind, name = row
-        return Buffer(bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name))
+        size, kind, name, *kept = row
+        kept_bytes = _whole(kept[0]) if kept else None
+        return Buffer(
+            bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name), kept_bytes=kept_bytes
+        )  # fmt: skip
 
     def _case(self, index: int, record: Mapping[str, Any]) -> Case:
         """Return the case through its operator, which checks names and values and writes defaults out."""

@@ -35,11 +35,20 @@ def train(
     with stage(subject, "backward"):
         loss.backward()
     recorder.recording = False
-    for name, parameter in named_parameters(model):
-        if parameter.grad is not None:
-            recorder.storages.label(parameter.grad, "gradient", name, over=("activation", "constant"))
+    _label_gradients(recorder, model, (args, kwargs), consumed=optimizer is not None)
     _optimize(recorder, model, subject, optimizer)
     return loss
+
+
+def _label_gradients(recorder: Recorder, model: Any, inputs: Any, *, consumed: bool) -> None:
+    """Name the gradients; those that no optimizer consumes are what the step is for, as are those of inputs."""
+    kind = "gradient" if consumed else "output"
+    for name, parameter in named_parameters(model):
+        if parameter.grad is not None:
+            recorder.storages.label(parameter.grad, kind, name, over=("activation", "constant"))
+    for tensor in tensors_in(inputs):
+        if tensor.is_leaf and tensor.grad is not None:
+            recorder.storages.label(tensor.grad, "output", over=("activation", "constant"))
 
 
 def _optimize(recorder: Recorder, model: Any, subject: str, optimizer: Any) -> None:

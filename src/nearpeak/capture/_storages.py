@@ -54,6 +54,12 @@ class Storages:
         if known and self._builder.buffers[number].kind in over:
             self._builder.relabel(number, kind, name)
 
+    def keep(self, tensor: Any) -> None:
+        """Say that the step returns `tensor`, which may be a part of its storage."""
+        number = self.number(tensor, "output")
+        if self.kind(number) == "output":
+            self._builder.keep(number, described(self.layout(tensor, 0), number).bytes)
+
     def kind(self, number: int) -> str:
         """Return what a storage holds."""
         return self._builder.buffers[number].kind

@@ -168,7 +168,8 @@ class _World:
     def label_outputs(self, output: Any, named: Callable[[], Named] | Named) -> None:
         """Mark the storages that the step returns or leaves behind."""
         for tensor in tensors_in(output):
-            self.recorder.storages.label(tensor, "output", over=("activation", "constant"))
+            self.recorder.storages.label(tensor, "output", over=("activation", "constant", "output"))
+            self.recorder.storages.keep(tensor)
         if callable(named):
             self.label(named)
 

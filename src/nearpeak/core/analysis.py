@@ -1,7 +1,7 @@
 """What the report shows: a workload beside the least time of its parts on each target, all numbers worked out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
@@ -204,8 +204,6 @@ class Analysis:
     """One entry per target."""
     created: str = ""
     """Versions of nearpeak and of the packages that captured it."""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    """Anything else worth printing, by name."""
 
     @property
     def complete(self) -> bool:

@@ -7,7 +7,7 @@ PROVED = "proved"
 MODEL = "model"
 
 ASSUMPTIONS: Mapping[str, str] = {
-    "A1": "tensor values are unknown: no credit for zeros, symmetry or other structure",
+    "A1": "tensor values, masks among them, are unknown: no credit for zeros, symmetry or other structure",
     "A2": "classical algorithms: no Winograd, FFT or Strassen",
     "A3": "the dtype policy says which units may form the products",
     "A4": "inputs start in device memory, not in a cache",
@@ -15,8 +15,9 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A6": "no hardware memory compression",
     "A7": "dense peaks at the highest permitted clock, no structured sparsity",
     "A9": "index values are unknown: a gather is charged one row, not one row per index",
-    "A11": "the products of one operator run on one kind of unit, not on two at once",
+    "A11": "products are formed on one kind of unit at a time, not on two at once",
     "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
+    "A13": "an operator that something later depends on is evaluated on its whole result, not on a part of it",
 }
 """What a bound may rest on, by identifier."""
 

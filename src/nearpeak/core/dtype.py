@@ -38,12 +38,20 @@ class DType:
 
 _ACCURATE_HALF = ("tensor.tf32", "tensor.fp32", "tensor.fp64", "vector.fp32", "vector.fp64")
 _NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURATE_HALF)
-# Eight-bit integers are exact in the half formats, and so are sums of their products as long as K is split.
+# Eight-bit integers are exact in the half formats, and so are sums of their products as long as K is split;
+# four-bit integers are exact in fp8 as well, and twice an fp4 number is an eight-bit integer.
 _EXACT_INT8 = ("tensor.int8", "tensor.fp16", "tensor.bf16", "vector.int8", "vector.fp32")
 _VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
 
 _ROWS = (
-    DType(name="fp64", bits_count=64, matrix_units=("tensor.fp64", "vector.fp64"), vector_units=("vector.fp64",)),
+    DType(
+        name="fp64",
+        bits_count=64,
+        matrix_units=("tensor.fp64", "vector.fp64"),
+        # Fourteen 8-bit products, of residues modulo small numbers, reach fp64 (Ozaki et al. 2025, arXiv:2504.08009).
+        split_units=(("tensor.int8", 14),),
+        vector_units=("vector.fp64",),
+    ),
     DType(
         name="fp32",
         bits_count=32,
@@ -66,13 +74,26 @@ _ROWS = (
     ),
     DType(name="fp8_e4m3", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
     DType(name="fp8_e5m2", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
-    DType(name="fp4_e2m1", bits_count=4, matrix_units=("tensor.fp4", "tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    # Powers of two: scale factors of blocks.
+    DType(name="fp8_e8m0", bits_count=8, vector_units=_VECTOR),
+    DType(
+        name="fp4_e2m1",
+        bits_count=4,
+        matrix_units=("tensor.fp4", "tensor.fp8", "tensor.int8", *_NARROW),
+        vector_units=_VECTOR,
+    ),
     DType(name="int64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="int32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
     DType(name="int16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
     DType(name="int8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
     DType(name="uint8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
-    DType(name="int4", bits_count=4, kind="int", matrix_units=("tensor.int4", *_EXACT_INT8), vector_units=_VECTOR),
+    DType(
+        name="int4",
+        bits_count=4,
+        kind="int",
+        matrix_units=("tensor.int4", "tensor.fp8", *_EXACT_INT8),
+        vector_units=_VECTOR,
+    ),
     DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
     DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),
     DType(name="complex128", bits_count=128, kind="complex", vector_units=("vector.fp64",)),
@@ -84,7 +105,8 @@ DTYPES: Mapping[str, DType] = {row.name: row for row in _ROWS}
 _ALIASES = {
     "float64": "fp64", "double": "fp64", "f64": "fp64", "float32": "fp32", "float": "fp32", "f32": "fp32",
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "fp8": "fp8_e4m3",
-    "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float4_e2m1": "fp4_e2m1", "fp4": "fp4_e2m1",
+    "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float8_e8m0fnu": "fp8_e8m0",
+    "float4_e2m1": "fp4_e2m1", "fp4": "fp4_e2m1",
     "i64": "int64", "long": "int64", "i32": "int32", "int": "int32", "i8": "int8", "u8": "uint8",
 }  # fmt: skip
 

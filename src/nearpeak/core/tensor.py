@@ -28,14 +28,28 @@ class Tensor:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct elements: a dimension with stride 0 counts once.
+        """Number of distinct elements: broadcast ones once, overlapping windows by what they cover.
+
+        Where windows overlap and leave gaps as well, it is a number that is surely reached.
 
         >>> Tensor(shape=(8, 4), dtype="fp32", strides=(0, 1)).distinct
         4
+        >>> Tensor(shape=(3, 4), dtype="fp32", strides=(2, 1)).distinct
+        8
         """
         if self.strides is None or not self.elements:
             return self.elements
-        return prod(n for n, stride in zip(self.shape, self.strides, strict=True) if stride != 0)
+        count, span = 1, 1
+        for stride, extent in sorted(zip(map(abs, self.strides), self.shape, strict=True)):
+            if stride == 0 or extent == 1:
+                continue
+            reach = (extent - 1) * stride + span
+            if stride >= span:
+                count *= extent
+            elif count == span:  # dense so far, and the next window starts within it
+                count = reach
+            span = reach
+        return count
 
     @property
     def bytes(self) -> int:

@@ -21,6 +21,8 @@ class Buffer:
     """One of BUFFER_KINDS; `state` is optimizer state, `constant` can be generated and need not be read."""
     name: str = ""
     """Parameter or input name, where it has one."""
+    kept_bytes: int | None = None
+    """How much of an output is returned when that is less than the whole storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

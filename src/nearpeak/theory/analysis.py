@@ -10,12 +10,13 @@ from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import label_of, work_of
+from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
 from nearpeak.theory.liveness import fit_of, memory_use
 from nearpeak.theory.opportunity import opportunities
 from nearpeak.theory.rates import matrix_rate
-from nearpeak.theory.shares import by_order, module_pattern, shares
+from nearpeak.theory.rows import Part, moved_bytes, parts_of
+from nearpeak.theory.shares import by_order, shares
 from nearpeak.theory.step_bound import bound_of_step, step_work
 
 _WARM = {"cold_inputs": False, "output_credit": True}
@@ -30,7 +31,8 @@ def analysis_of(
         NotModelledError: a target states no rate for a format that the workload uses; target and format are named.
     """
     works = {case: work_of(case) for case in workload.case_counts()}
-    rows = _rows(workload, works)
+    parts = parts_of(workload, works)
+    rows = tuple(part.row for part in parts)
     step = step_work(workload, works)
     memory = memory_use(workload) if workload.buffers else None
     batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
@@ -54,39 +56,9 @@ def analysis_of(
         unfused_bytes=sum((row.read_bytes + row.write_bytes) * row.call_count for row in rows),
         parameter_count=None if parameters is None else int(parameters),
         memory=memory,
-        targets=tuple(_target_analysis(workload, rows, works, step, memory, t, policy, batch_count) for t in targets),
+        targets=tuple(_target_analysis(workload, parts, works, step, memory, t, policy, batch_count) for t in targets),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
     )  # fmt: skip
-
-
-def _rows(workload: Workload, works: dict[Case, Work]) -> tuple[CaseRow, ...]:
-    """Return the distinct cases by phase and module pattern, largest work first."""
-    counts: dict[tuple[Case, str, str], int] = {}
-    first_source: dict[tuple[Case, str, str], str] = {}
-    for call in workload.calls:
-        if call.case is not None:
-            key = (call.case, call.phase, module_pattern(call.module))
-            counts[key] = counts.get(key, 0) + call.call_count
-            first_source.setdefault(key, call.source)
-    rows = [_row(key, works[key[0]], count, first_source[key]) for key, count in counts.items()]
-    return tuple(sorted(rows, key=lambda row: (-row.matrix_flop * row.call_count, -_bytes(row), row.label, row.module)))
-
-
-def _row(key: tuple[Case, str, str], work: Work, count: int, source: str) -> CaseRow:
-    case, phase, module = key
-    return CaseRow(
-        case=case, label=label_of(case), phase=phase, module=module, source=source, call_count=count,
-        matrix_flop=_matrix_flop(work), total_flop=work.total_flop,
-        read_bytes=work.read_bytes, write_bytes=work.write_bytes,
-    )  # fmt: skip
-
-
-def _bytes(row: CaseRow) -> int:
-    return (row.read_bytes + row.write_bytes) * row.call_count
-
-
-def _matrix_flop(work: Work) -> int:
-    return sum(amount for kind, amount in work.flop.items() if kind.startswith("matrix."))
 
 
 def _main_format(rows: Sequence[CaseRow]) -> str:
@@ -95,19 +67,19 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
     for row in rows:
         name = dict(row.case.dtypes).get("dtype", "")
         flop, size = weight.get(name, (0, 0))
-        weight[name] = (flop + row.matrix_flop * row.call_count, size + _bytes(row))
+        weight[name] = (flop + row.matrix_flop * row.call_count, size + moved_bytes(row))
     return max(weight, key=lambda name: weight[name], default="fp32")
 
 
 def _target_analysis(
-    workload: Workload, rows: tuple[CaseRow, ...], works: dict[Case, Work], step: Work, memory: MemoryUse | None,
+    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: Work, memory: MemoryUse | None,
     target: Target, policy: Policy, batch_count: int | None,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
     warm = Policy(dtype=policy.dtype, **_WARM)
-    bounds = {case: work_bound(work, target, policy) for case, work in works.items()}
-    chained = {case: work_bound(work, target, warm).time_s for case, work in works.items()}
-    times = tuple(_time(bounds[row.case]) for row in rows)
+    rows = tuple(part.row for part in parts)
+    times = tuple(_time(work_bound(part.work, target, policy)) for part in parts)
+    chained_s = sum(work_bound(part.work, target, warm).time_s * part.row.call_count for part in parts)
     unfused_s = sum(time.bound_s * row.call_count for row, time in zip(rows, times, strict=True))
     whole = bound_of_step(workload, works, step, target, policy)
     by_operator = shares(
@@ -124,9 +96,9 @@ def _target_analysis(
         bound_s=whole.time_s,
         limiter=whole.limiter,
         terms_s=whole.terms_s,
-        chained_s=max(whole.time_s, sum(chained[row.case] * row.call_count for row in rows)),
+        chained_s=max(whole.time_s, chained_s),
         unfused_s=unfused_s,
-        launch_floor_s=_floor_s(target, rows, works),
+        launch_floor_s=_floor_s(target, parts),
         times=times,
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
@@ -150,7 +122,7 @@ def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:
         return matrix_rate(target, "fp32", policy.dtype)
 
 
-def _floor_s(target: Target, rows: Sequence[CaseRow], works: dict[Case, Work]) -> float | None:
+def _floor_s(target: Target, parts: Sequence[Part]) -> float | None:
     if target.launch_floor_s is None:
         return None
-    return target.launch_floor_s * sum(works[row.case].launch_count * row.call_count for row in rows)
+    return target.launch_floor_s * sum(part.work.launch_count * part.row.call_count for part in parts)

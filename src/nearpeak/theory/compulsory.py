@@ -2,51 +2,80 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
 
 GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
 """Kinds of storage whose content is there before the step."""
-KEPT_KINDS = ("weight", "state", "kv_cache", "output")
+KEPT_KINDS = ("weight", "state", "kv_cache", "input", "output")
 """Kinds of storage whose new content outlives the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compulsory:
-    """The least work of the whole step, for any number of kernels and any fusion."""
-
-    work: Work
-    """Arithmetic without recomputation, and the bytes that must cross the pins."""
-    dead_count: int
-    """Calls whose results nobody uses."""
-
-
-def compulsory(workload: Workload, works: Sequence[Work | None]) -> Compulsory:
-    """Return the least work of the step.
+def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
+    """Return the least work of the step, for any number of kernels and any fusion.
 
     Args:
         works: work of each call, none where no rule covers it.
     """
-    live = _live_calls(workload)
-    arithmetic = NO_WORK
+    live = live_calls(workload)
     totals: dict[int, tuple[Work, int]] = {}
     for call, work, alive in zip(workload.calls, works, live, strict=True):
         if alive and work is not None:
             count = totals[id(work)][1] if id(work) in totals else 0
             totals[id(work)] = (work, count + call.call_count)
-    for work, count in totals.values():
-        arithmetic = arithmetic + _without_bytes(work) * count
+    arithmetic = sum((_without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
-    work = Work(
-        flop=arithmetic.flop,
-        special_count=arithmetic.special_count,
-        read_bytes=reads,
-        write_bytes=writes,
-        launch_count=arithmetic.launch_count,
+    return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes)
+
+
+def touched_work(call: Call, work: Work) -> Work:
+    """Return `work` with no more bytes than the storages that this call touches.
+
+    A case counts each operand; a call may name one storage twice (x times x), or a broadcast row.
+    """
+    reads, writes = _touched_bytes(call.reads), _touched_bytes(call.writes)
+    less_read = bool(call.reads) and reads < work.read_bytes
+    less_written = bool(call.writes) and writes < work.write_bytes
+    if not less_read and not less_written:
+        return work
+    return dataclasses.replace(
+        work,
+        read_bytes=reads if less_read else work.read_bytes,
+        write_bytes=writes if less_written else work.write_bytes,
     )
-    return Compulsory(work=work, dead_count=len(live) - sum(live))
+
+
+def live_calls(workload: Workload) -> list[bool]:
+    """Return for each call whether something that outlives the step depends on it.
+
+    A list of unrelated cases has no storages and is live throughout. A call that names no storage belongs to the
+    one before it, which stands for several cases.
+    """
+    if not workload.buffers:
+        return [True] * len(workload.calls)
+    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in KEPT_KINDS}
+    live = [False] * len(workload.calls)
+    followers: list[int] = []
+    for index in range(len(workload.calls) - 1, -1, -1):
+        call = workload.calls[index]
+        if not call.reads and not call.writes:
+            followers.append(index)
+            continue
+        if any(use.buffer in wanted for use in call.writes):
+            for one in (index, *followers):
+                live[one] = True
+            wanted -= _overwritten(call, workload)
+            wanted.update(use.buffer for use in call.reads)
+        followers = []
+    return live
+
+
+def _overwritten(call: Call, workload: Workload) -> set[int]:
+    """Return the storages that the call fills whole: what stood there before is not wanted for them."""
+    read = {use.buffer for use in call.reads}
+    filled = {use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes}
+    return filled - read
 
 
 def _without_bytes(work: Work) -> Work:
@@ -55,25 +84,8 @@ def _without_bytes(work: Work) -> Work:
     return Work(flop=flop, special_count=work.special_count, launch_count=work.launch_count)
 
 
-def _live_calls(workload: Workload) -> list[bool]:
-    """Return for each call whether something that outlives the step depends on it.
-
-    A list of unrelated cases has no storages and is live throughout; so is a call that writes none.
-    """
-    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in KEPT_KINDS}
-    live = [False] * len(workload.calls)
-    for index in range(len(workload.calls) - 1, -1, -1):
-        call = workload.calls[index]
-        if not call.writes or any(use.buffer in wanted for use in call.writes):
-            live[index] = True
-            wanted.update(use.buffer for use in call.reads)
-    return live
-
-
 def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:
     """Return the bytes that must be read and written, each storage once."""
-    if not workload.buffers:
-        return 0, 0
     reads: dict[int, list[Use]] = {}
     writes: dict[int, list[Use]] = {}
     written: dict[int, int] = {}
@@ -82,7 +94,10 @@ def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, in
             _collect(call, workload, written, reads, writes)
         for use in call.writes:
             written[use.buffer] = written.get(use.buffer, 0) + use.bytes
-    return sum(map(_union_bytes, reads.values())), sum(map(_union_bytes, writes.values()))
+    kept = {number: workload.buffers[number].kept_bytes for number in writes}
+    sizes = {number: union_bytes(uses) for number, uses in writes.items()}
+    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
+    return sum(map(union_bytes, reads.values())), left
 
 
 def _collect(
@@ -98,11 +113,21 @@ def _collect(
             writes.setdefault(use.buffer, []).append(use)
 
 
-def _union_bytes(uses: Iterable[Use]) -> int:
+def _touched_bytes(uses: Sequence[Use]) -> int:
+    """Return the distinct bytes that the uses of one call touch."""
+    if len(uses) == 1:
+        return uses[0].bytes
+    storages: dict[int, list[Use]] = {}
+    for use in uses:
+        storages.setdefault(use.buffer, []).append(use)
+    return sum(union_bytes(own) for own in storages.values())
+
+
+def union_bytes(uses: Iterable[Use]) -> int:
     """Return the bytes of one storage that are surely touched: dense views by their union, others by the largest.
 
     >>> spans = ((0, 4), (2, 6))
-    >>> _union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
+    >>> union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
     6
     """
     dense = sorted({(u.start_bytes, u.stop_bytes) for u in uses if u.bytes == u.stop_bytes - u.start_bytes})

@@ -1,7 +1,5 @@
 """Which execution units may do a piece of work, and how fast the fastest of them is."""
 
-from functools import lru_cache
-
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
@@ -24,32 +22,12 @@ def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = F
     >>> matrix_rate(target_of("h100_sxm"), "bf16", "strict", documented=True)
     ('tensor.bf16', 989400000000000.0)
     """
-    return _matrix_rate(_Key(target), dtype, policy, documented)
+    return _fastest(target, _permitted(target, dtype, policy), f"products of {dtype}", documented)
 
 
 def vector_rate(target: Target, dtype: str) -> tuple[str, float]:
     """Return the fastest vector unit for element-wise arithmetic on `dtype`, and its FLOP/s."""
     return _fastest(target, dict.fromkeys(DTYPES[dtype].vector_units, 1), f"vector work on {dtype}", False)
-
-
-class _Key:
-    """A target as a cache key: by identity, as a target holds mappings."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-
-    def __hash__(self) -> int:
-        return id(self.target)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and other.target is self.target
-
-
-@lru_cache(maxsize=4096)
-def _matrix_rate(key: _Key, dtype: str, policy: str, documented: bool) -> tuple[str, float]:
-    return _fastest(key.target, _permitted(key.target, dtype, policy), f"products of {dtype}", documented)
 
 
 def _permitted(target: Target, dtype: str, policy: str) -> dict[str, int]:

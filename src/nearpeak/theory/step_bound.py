@@ -32,7 +32,7 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: Work, targe
 def step_work(workload: Workload, works: dict[Case, Work]) -> Work:
     """Return the least work of the step; of unrelated cases, that of all of them."""
     if workload.buffers:
-        return compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls]).work
+        return compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls])
     return sum((works[case] * count for case, count in workload.case_counts().items()), NO_WORK)
 
 

@@ -52,7 +52,7 @@ def assumptions_of(target: Target, policy: Policy) -> tuple[str, ...]:
     """Return the identifiers of what the proved terms rest on."""
     found = ["A1", "A2", "A3", *(["A4"] if policy.cold_inputs else [])]
     found += [*(["A5"] if policy.output_credit else []), "A6", "A7", "A9", "A11"]
-    return (*found, "A12") if target.measured else tuple(found)
+    return (*found, *(["A12"] if target.measured else []), "A13")
 
 
 def larger(left: Any, right: Any) -> Any:

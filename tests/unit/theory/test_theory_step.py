@@ -1,11 +1,13 @@
 """Whole steps: dead code, shared storages, lifetimes, module patterns."""
 
+import dataclasses
+
 import pytest
 
 import nearpeak
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Buffer, Call, Use, Workload
-from nearpeak.theory.compulsory import compulsory
+from nearpeak.theory.compulsory import compulsory, live_calls, touched_work
 from nearpeak.theory.liveness import memory_use
 from nearpeak.theory.shares import module_pattern
 
@@ -29,43 +31,64 @@ def call(reads, writes, phase="forward", case=CASE):
 
 def test_intermediates_cost_nothing_and_inputs_count_once():
     step = workload(call([use(0), use(1)], [use(2)]), call([use(2), use(1)], [use(4)]))
-    work = compulsory(step, [Work(read_bytes=200), Work(read_bytes=200)]).work
+    work = compulsory(step, [Work(read_bytes=200), Work(read_bytes=200)])
     assert (work.read_bytes, work.write_bytes) == (200, 100)
 
 
 def test_calls_whose_results_nobody_uses_are_left_out():
     step = workload(call([use(0)], [use(3)]), call([use(1)], [use(4)]))
     found = compulsory(step, [Work(flop={"matrix.bf16": 7}), Work(flop={"matrix.bf16": 5})])
-    assert found.dead_count == 1
-    assert found.work.flop == {"matrix.bf16": 5}
-    assert found.work.read_bytes == 100
+    assert found.flop == {"matrix.bf16": 5}
+    assert found.read_bytes == 100
 
 
 def test_two_halves_of_a_weight_count_as_one_whole():
     step = workload(call([use(0, 50), use(0, 50, 50)], [use(4)]))
-    assert compulsory(step, [Work()]).work.read_bytes == 100
+    assert compulsory(step, [Work()]).read_bytes == 100
 
 
 def test_recomputed_products_are_not_compulsory():
     step = workload(call([use(0)], [use(4)]))
     work = Work(flop={"matrix.bf16": 10}, recompute_flop={"matrix.bf16": 2})
-    assert compulsory(step, [work]).work.flop == {"matrix.bf16": 8}
+    assert compulsory(step, [work]).flop == {"matrix.bf16": 8}
 
 
 def test_a_call_without_a_rule_adds_no_bytes():
     step = workload(call([use(0)], [use(4)], case=None))
-    assert compulsory(step, [None]).work.read_bytes == 0
+    assert compulsory(step, [None]).read_bytes == 0
 
 
 def test_a_cache_is_read_but_for_the_row_that_the_step_wrote():
     calls = (call([use(1, 10)], [use(0, 10)]), call([use(0, 100)], [use(2)]))
-    work = compulsory(workload(*calls, kinds=("kv_cache", "input", "output")), [Work(), Work()]).work
+    work = compulsory(workload(*calls, kinds=("kv_cache", "input", "output")), [Work(), Work()])
     assert work.read_bytes == 10 + 90
+
+
+def test_what_is_overwritten_before_anyone_reads_it_is_dead():
+    step = workload(call([use(0)], [use(4)]), call([use(1)], [use(4)]))
+    assert live_calls(step) == [False, True]
+
+
+def test_a_call_without_storages_belongs_to_the_one_before_it():
+    step = workload(call([use(0)], [use(3)]), call([], []), call([use(1)], [use(4)]), call([], []))
+    assert live_calls(step) == [False, False, True, True]
+
+
+def test_only_the_returned_part_of_an_output_is_written():
+    step = workload(call([use(0)], [use(4)]))
+    last = dataclasses.replace(step.buffers[4], kept_bytes=10)
+    part = dataclasses.replace(step, buffers=(*step.buffers[:4], last))
+    assert (compulsory(step, [Work()]).write_bytes, compulsory(part, [Work()]).write_bytes) == (100, 10)
+
+
+def test_a_storage_named_twice_is_read_once():
+    once = touched_work(call([use(0), use(0)], [use(4)]), Work(read_bytes=200, write_bytes=100))
+    assert (once.read_bytes, once.write_bytes) == (100, 100)
 
 
 def test_generated_constants_need_not_be_read():
     step = workload(call([use(0)], [use(1)]), kinds=("constant", "output"))
-    assert compulsory(step, [Work()]).work.read_bytes == 0
+    assert compulsory(step, [Work()]).read_bytes == 0
 
 
 def test_a_storage_lives_from_first_write_to_last_use():

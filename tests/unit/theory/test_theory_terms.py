@@ -77,7 +77,7 @@ def test_formats_share_the_matrix_units_one_after_the_other():
         ("bf16", "strict", "tensor.bf16"),
         ("fp32", "tf32", "tensor.tf32"),
         ("fp32", "strict", "tensor.fp16 in 3 products"),
-        ("fp64", "strict", "tensor.fp64"),
+        ("fp64", "strict", "tensor.int8 in 14 products"),
         ("fp32", "hard", "tensor.fp8"),
     ],
 )
