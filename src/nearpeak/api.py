@@ -88,8 +88,7 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     if isinstance(cases, Workload):
         return step_bound(cases, device, policy)
     if not isinstance(cases, (CaseTable, Mapping)):
-        records = [one.record() for one in cases]
-        cases = {name: [record.get(name) for record in records] for name in {k: 0 for r in records for k in r}}
+        cases = _columns_of(cases)
     return bound_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, policy)
 
 
@@ -256,6 +255,16 @@ def _is_saved(path: Path) -> bool:
         return is_workload(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON: {error}") from None
+
+
+def _columns_of(cases: Iterable[Case]) -> dict[str, list[Any]]:
+    """Return cases as columns; none at all are refused."""
+    from nearpeak.capture.table_file import rows_to_columns
+
+    records = [one.record() for one in cases]
+    if not records:
+        raise SpecError("bound: no cases are given; give at least one")
+    return rows_to_columns(records)
 
 
 def _target(one: str | Target) -> Target:

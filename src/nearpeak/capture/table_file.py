@@ -94,7 +94,7 @@ def _typed(cells: Any) -> Any:
     """Return whole-number text as int64, other text as it is."""
     try:
         numbers = cells.astype(np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         return cells
     return numbers if (numbers.astype(cells.dtype) == cells).all() else cells
 

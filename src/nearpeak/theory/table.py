@@ -10,14 +10,15 @@ from nearpeak.core.bound import PROVED, Policy
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError
 from nearpeak.ops import OPS
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.theory.terms import larger, roofline_s, terms_of
 
 PIECE_ROWS = 8192
 """Rows per piece: a dozen columns of them fit in a core's own cache."""
-_INT64_LIMIT = 2**63
+_SAFE_PRODUCT = 2.0**54
+"""Product of extents up to which every count stays below 2^63: rules multiply it by less than 512."""
 _TERMS = ("dram", "l2", "matrix", "vector", "special")
 
 
@@ -63,8 +64,22 @@ def _fill(
     columns: Mapping[str, Any], codes: Any, group: CaseGroup, piece: slice, target: Target, policy: Policy
 ) -> None:
     """Write the bounds of one piece of one group into the columns."""
-    work = _work(group, piece)
-    where = piece if group.rows is None else group.rows[piece]
+    axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
+    where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
+    wide = _wide(axes, len(where))
+    if wide is None:
+        _write(columns, codes, piece if group.rows is None else where, _work(group, axes, where), target, policy)
+        return
+    narrow = {name: value if isinstance(value, int) else value[~wide] for name, value in axes.items()}
+    if not wide.all():
+        _write(columns, codes, where[~wide], _work(group, narrow, where[~wide]), target, policy)
+    for index in np.flatnonzero(wide):
+        single = {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
+        _write(columns, codes, where[index], _work(group, single, where[index : index + 1]), target, policy)
+
+
+def _write(columns: Mapping[str, Any], codes: Any, where: Any, work: Work, target: Target, policy: Policy) -> None:
+    """Write the bounds of `work` at the positions `where`."""
     best: Any = None
     code: Any = 0
     for term in terms_of(work, target, policy):
@@ -79,20 +94,36 @@ def _fill(
     codes[where] = code
 
 
-def _work(group: CaseGroup, piece: slice) -> Work:
-    """Return the work of one piece, in exact integers: wide ones where 64 bits could overflow."""
+def _wide(axes: Mapping[str, Any], rows: int) -> Any:
+    """Return which rows could overflow 64 bits, none when no row could.
+
+    Every count of a rule is at most a small multiple of the product of its extents.
+    """
+    product = np.ones(rows)
+    for value in axes.values():
+        product *= np.maximum(value, 1)
+    wide = product > _SAFE_PRODUCT
+    return wide if wide.any() else None
+
+
+def _work(group: CaseGroup, axes: Mapping[str, Any], where: Any) -> Work:
+    """Return the work of rows in exact integers; a row that the rule refuses is named."""
     rule = OPS[group.op].rule(group.phase)
-    axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
     formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
-    largest = {name: value if isinstance(value, int) else int(value.max()) for name, value in axes.items()}
     try:
-        peak = rule(**largest, **formats, **group.attributes)
-    except SpecError:
-        peak = None  # the largest extents need not go together; the rows themselves decide
-    if peak is not None and _widest(peak) >= _INT64_LIMIT:
-        axes = {name: value if isinstance(value, int) else value.astype(object) for name, value in axes.items()}
-    return rule(**axes, **formats, **group.attributes)
+        return rule(**axes, **formats, **group.attributes)
+    except NearpeakError as error:
+        raise _refusal(group, axes, where, error) from None
 
 
-def _widest(work: Work) -> int:
-    return max(*work.flop.values(), work.read_bytes + work.write_bytes, work.special_count)
+def _refusal(group: CaseGroup, axes: Mapping[str, Any], where: Any, whole: NearpeakError) -> NearpeakError:
+    """Return the refusal of the first row that the rule refuses alone."""
+    rule = OPS[group.op].rule(group.phase)
+    formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
+    for index, row in enumerate(where):
+        single = {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
+        try:
+            rule(**single, **formats, **group.attributes)
+        except NearpeakError as error:
+            return type(error)(f"table: row {int(row) + 1}: {error}")
+    return whole

@@ -54,7 +54,29 @@ def test_rows_of_several_operators_keep_their_order():
         ({"op": ["gemm", "gemn"], "dtype": "bf16", "m": 1, "n": 1, "k": 1}, "op 'gemn': not known; did you mean gemm"),
         ({"op": ["gemm"], "dtype": ["bf16"], "m": [1.5], "n": 1, "k": 1}, "row 1, column 'm': 1.5"),
         ({"op": ["gemm"], "dtype": ["bf16"], "m": [1, 2], "n": [1], "k": 1}, "columns differ in length"),
-        ({"op": ["gemm"], "dtype": ["bf16"], "m": [None], "n": 1, "k": 1}, "axis 'm' is blank|axis 'm' is missing"),
+        ({"op": ["gemm"], "dtype": ["bf16"], "m": [None], "n": 1, "k": 1}, "axis 'm' is missing"),
+        ({"op": ["gemm"] * 2, "dtype": "bf16", "m": [1, None], "n": 1, "k": 1}, "row 2: gemm: axis 'm' is blank"),
+        ({"op": "gemm", "dtype": "bf16", "m": "x", "n": 1, "k": 1}, "column 'm': 'x' is not a whole number"),
+        ({"op": "gemm", "dtype": "bf16", "m": [[1]], "n": 1, "k": 1}, "column 'm': has 2 dimensions"),
+        ({"op": "gemm", "dtype": "bf16", "m": [[1], [1, 2]], "n": 1, "k": 1}, "column 'm': its cells are lists"),
+        ({"op": "gemm", "dtype": "bf16", "m": ["9" * 23], "n": 1, "k": 1}, "row 1, column 'm': 9999"),
+        (
+            {"op": "gemm", "dtype": "bf16", "m": np.array([2**63], dtype=np.uint64), "n": 1, "k": 1},
+            "9223372036854775808",
+        ),
+        ({"op": "gemm", "dtype": "bf16", "m": [1], "n": 1, "k": 1, "bais": [True]}, "'bais'.*did you mean 'bias'"),
+        (
+            {
+                "op": ["gemm", "softmax"],
+                "dtype": "bf16",
+                "m": ["1", "2"],
+                "n": 1,
+                "k": 1,
+                "rows": ["", "1"],
+                "columns": 4,
+            },
+            "row 2: softmax has no axis 'm'",
+        ),
     ],
 )
 def test_wrong_cells_are_refused_by_row_and_column(columns, message):
@@ -65,6 +87,23 @@ def test_wrong_cells_are_refused_by_row_and_column(columns, message):
 def test_columns_that_no_operator_knows_are_passed_through_and_named():
     table = nearpeak.case_table({"op": "gemm", "dtype": "bf16", "m": [1], "n": 1, "k": 1, "latency_us": [3.0]})
     assert table.passed_through == ("latency_us",)
+
+
+@pytest.mark.parametrize("m", ["4096", 4096.0, np.int64(4096), [4096], ("4096",), np.array([4096.0])])
+def test_an_extent_may_come_in_any_usual_form(m):
+    table = nearpeak.bound({"op": "gemm", "dtype": "bf16", "m": m, "n": 8, "k": 8}, "h100_sxm")
+    one = nearpeak.bound(nearpeak.case("gemm", m=4096, n=8, k=8, dtype="bf16"), "h100_sxm")
+    assert table.bound_s.tolist() == [one.time_s]
+
+
+def test_a_blank_cell_repeats_the_axis_that_it_stands_for():
+    columns = {"op": "gemm", "dtype": "bf16", "m": 4, "n": 4, "k": 4, "batch": [5, 7], "a_batch": ["", "1"]}
+    assert [dict(case.axes)["a_batch"] for case in nearpeak.case_table(columns).cases()] == [5, 1]
+
+
+def test_no_cases_are_refused():
+    with pytest.raises(SpecError, match="no cases"):
+        nearpeak.bound([], "h100_sxm")
 
 
 def test_blank_cells_take_the_default():

@@ -1,0 +1,143 @@
+"""Cells of a table of cases: columns in any usual form in, whole numbers and choices out, wrong ones named."""
+
+from collections.abc import Mapping
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import SpecError
+
+_BLANK_TEXT = ("", None)
+BLANK = -1
+"""Stands in an integer column where the cell was blank."""
+
+
+def columns_of(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each column as one plain value for all rows, or as a one-dimensional array."""
+    return {name: _column(name, column) for name, column in columns.items()}
+
+
+def row_count(columns: Mapping[str, Any]) -> int:
+    """Return the number of rows, on which all arrays must agree."""
+    lengths = {name: len(column) for name, column in columns.items() if not is_single(column)}
+    if len(set(lengths.values())) > 1:
+        raise SpecError(f"table: columns differ in length: {', '.join(f'{n} {c}' for n, c in lengths.items())}")
+    return next(iter(lengths.values()), 1)
+
+
+def is_single(column: Any) -> bool:
+    """Say whether the column is one value for all rows."""
+    return not isinstance(column, np.ndarray)
+
+
+def is_blank(value: Any) -> bool:
+    """Say whether a cell is empty: no text, none, or not a number.
+
+    >>> is_blank(""), is_blank(float("nan")), is_blank(0)
+    (True, True, False)
+    """
+    return (isinstance(value, float) and isnan(value)) or (not isinstance(value, np.ndarray) and value in _BLANK_TEXT)
+
+
+def grouped(columns: Mapping[str, Any], count: int, rows: Any = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return each combination of the columns' values with the rows that hold it; rows None means all."""
+    values: list[tuple[Any, ...]] = [()]
+    codes: Any = None
+    for column in columns.values():
+        distinct, code = _factorised(column, rows)
+        values = [(*left, right) for left in values for right in distinct]
+        if code is not None:
+            codes = code if codes is None else codes * len(distinct) + code
+    if codes is None:
+        return [(values[0], rows)] if count else []
+    found = []
+    for index, combination in enumerate(values):
+        mask = codes == index
+        if mask.all():
+            return [(combination, rows)]
+        if mask.any():
+            found.append((combination, np.flatnonzero(mask) if rows is None else rows[mask]))
+    return found
+
+
+def extents(op: str, name: str, column: Any, rows: Any) -> Any:
+    """Return an axis as an int or an int64 array, BLANK where a cell is empty; wrong cells are refused by row."""
+    if is_single(column):
+        number = BLANK if is_blank(column) else _whole(column)
+        if number is None:
+            raise SpecError(f"table: column {name!r}: {column!r} is not a whole number of at least 0 ({op})")
+        return number
+    array = column if rows is None else column[rows]
+    if array.dtype.kind in "iu":
+        if array.size and (int(array.min()) < 0 or int(array.max()) > np.iinfo(np.int64).max):
+            _refuse(op, name, array, rows, int(np.argmax((array < 0) | (array > np.iinfo(np.int64).max))))
+        return array if array.dtype == np.int64 else array.astype(np.int64)
+    numbers = [BLANK if is_blank(cell) else _whole(cell) for cell in array.tolist()]
+    if None in numbers:
+        _refuse(op, name, array, rows, numbers.index(None))
+    return np.array(numbers, dtype=np.int64)
+
+
+def first_filled(column: Any, rows: Any) -> int | None:
+    """Return the first of `rows` whose cell holds something; none for numbers and for values given to all rows."""
+    if is_single(column):
+        return None
+    array = column if rows is None else column[rows]
+    if array.dtype.kind not in "OU":
+        return None
+    filled = [index for index, cell in enumerate(array.tolist()) if not is_blank(cell)]
+    return None if not filled else (filled[0] if rows is None else int(rows[filled[0]]))
+
+
+def _column(name: str, column: Any) -> Any:
+    if isinstance(column, (str, int, float, bool)) or column is None:
+        return column
+    if isinstance(column, np.generic):
+        return column.item()
+    try:
+        array = column if isinstance(column, np.ndarray) else np.asarray(column)
+    except ValueError:
+        raise SpecError(
+            f"table: column {name!r}: its cells are lists of different lengths; give single values"
+        ) from None
+    if array.ndim == 1:
+        mixed = array is not column and array.dtype.kind == "U" and not all(isinstance(cell, str) for cell in column)
+        return np.array(list(column), dtype=object) if mixed else array
+    raise SpecError(f"table: column {name!r}: has {array.ndim} dimensions; give one value per row")
+
+
+def _factorised(column: Any, rows: Any) -> tuple[list[Any], Any]:
+    """Return the distinct values of a column and each row's position among them (None when there is one)."""
+    if is_single(column):
+        return [column], None
+    array = column if rows is None else column[rows]
+    distinct: list[Any] = []
+    codes = np.zeros(len(array), dtype=np.int64)
+    left = np.arange(len(array))
+    while len(left):
+        value = array[left[0]]
+        blank = is_blank(value)
+        same = np.array([is_blank(cell) for cell in array[left]]) if blank else array[left] == value
+        codes[left[same]] = len(distinct)
+        distinct.append(None if blank else value)
+        left = left[~same]
+    return distinct, codes if len(distinct) > 1 else None
+
+
+def _whole(cell: Any) -> int | None:
+    """Return the cell as a whole number of at least 0, or none when it is not one."""
+    if isinstance(cell, bool):
+        return None
+    try:
+        number = int(cell)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    exact = not isinstance(cell, float) or cell == number
+    return number if exact and 0 <= number < 2**63 else None
+
+
+def _refuse(op: str, name: str, array: Any, rows: Any, index: int) -> None:
+    row = index if rows is None else int(rows[index])
+    shown = array[index]
+    raise SpecError(f"table: row {row + 1}, column {name!r}: {shown!s} is not a whole number from 0 to 2^63 - 1 ({op})")
