@@ -45,6 +45,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if "--debug" in sys.argv:
+            raise
+        _leave(f"{error.filename or 'file'}: {error.strerror or error}", 2)
     except _UsageError as error:
         _refuse_usage(error)
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ KV = typer.Option(None, "--kv", help="Cached positions of a decode step.")
 DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
 EVAL = typer.Option(False, "--eval", help="Problem files: modules in evaluation mode instead of training mode.")
 SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable.")
-TIMEOUT = typer.Option(600.0, "--timeout", help="Seconds that capturing may take.")
+TIMEOUT = typer.Option(600.0, "--timeout", min=0.1, help="Seconds that capturing may take.")
 MEMORY = typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")
 
 
@@ -71,15 +72,24 @@ def bytes_of(text: str) -> int:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all, and say so."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
+        part = Path(folder) / path.name
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     sys.stderr.write(f"wrote {path}\n")
 
 
 def on_terminal() -> bool:
     """Say whether people read the output."""
     return sys.stdout.isatty()
+
+
+def check_writable(path: Path | None) -> None:
+    """Refuse a path that cannot become a file, before any work is done for it."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SpecError(f"{path}: its folder does not exist")
+    if path is not None and path.is_dir():
+        raise SpecError(f"{path}: is a folder; name a file")
 
 
 def coloured() -> bool:

@@ -44,7 +44,7 @@ def analyze(
     With --against, MODEL may itself be a saved report.
     """
     for path in (html, markdown, save):
-        _check_folder(path)
+        shared.check_writable(path)
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=json)
         return
@@ -121,8 +121,3 @@ def _load(path: Path) -> "Analysis":
     if not path.exists():
         raise SpecError(f"{path}: not found")
     return from_json(path.read_text(encoding="utf-8"))
-
-
-def _check_folder(path: Path | None) -> None:
-    if path is not None and not path.resolve().parent.is_dir():
-        raise SpecError(f"{path}: its folder does not exist")

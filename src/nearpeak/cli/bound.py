@@ -33,6 +33,7 @@ def bound(
     can be piped in, e.g. from 'nearpeak capture'.
     """
     devices = shared.targets_of(target, edits)
+    shared.check_writable(out)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
     if words:
@@ -57,6 +58,8 @@ def _case(words: list[str]) -> "Case":
         name, sign, value = word.partition("=")
         if not sign:
             raise SpecError(f"bound: {word!r} is not AXIS=EXTENT; e.g. m=4096")
+        if name in arguments:
+            raise SpecError(f"bound: {name} is given twice; give it once")
         arguments[name] = _value(value)
     phase = arguments.pop("phase", "forward")
     return OPS[words[0]].case(str(phase), **arguments)

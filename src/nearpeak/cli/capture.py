@@ -32,6 +32,7 @@ def capture(
 
     Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
     """
+    shared.check_writable(out)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
         shapes=input_shape, timeout_s=timeout, memory=memory,
