@@ -33,13 +33,13 @@ def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     comparable; the reason is said. Cases that both have are comparable even where the steps are not.
     """
     reason = _step_reason(baseline, candidate)
-    names = dict.fromkeys(target.target for analysis in (baseline, candidate) for target in analysis.targets)
+    pairs = _pairs([one.target for one in baseline.targets], [one.target for one in candidate.targets])
     return Comparison(
         baseline=baseline.name,
         candidate=candidate.name,
         reason=reason,
         changes=() if reason else tuple(_work_changes(baseline, candidate)),
-        targets=tuple(_target(name, baseline, candidate, reason) for name in names),
+        targets=tuple(_target(pair, baseline, candidate, reason) for pair in pairs),
     )
 
 
@@ -74,6 +74,8 @@ def _target_reason(baseline: Analysis, candidate: Analysis, left: TargetAnalysis
     """Return why bounds on one target are not comparable, of steps and cases alike."""
     if baseline.policy != candidate.policy:
         return f"other policy: {_policy(baseline)} against {_policy(candidate)}"
+    if left.target != right.target:  # a what-if edit: that the roofs differ is the question
+        return ""
     for name in ("matrix_flop_per_s", "dram_bytes_per_s"):
         rates = (getattr(left, name), getattr(right, name))
         # Where the main formats differ, so do the units; that is a change of the workload, not of the target.
@@ -96,9 +98,28 @@ def _work_changes(baseline: Analysis, candidate: Analysis) -> Iterable[Change]:
             yield _change(name, "B", getattr(baseline.memory, name), getattr(candidate.memory, name))
 
 
-def _target(name: str, baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
-    sides = [next((one for one in analysis.targets if one.target == name), None) for analysis in (baseline, candidate)]
-    left, right = sides
+def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
+    """Return which targets to compare: those of one name, then a device with its what-if edit (after a plus).
+
+    >>> _pairs(["t4", "l4"], ["l4", 't4+dram.bandwidth="1 TB/s"'])
+    [('t4', 't4+dram.bandwidth="1 TB/s"'), ('l4', 'l4')]
+    """
+    rest = [name for name in right if name not in left]
+    found = []
+    for name in left:
+        edited = [one for one in rest if one.partition("+")[0] == name.partition("+")[0]]
+        other = name if name in right or len(edited) != 1 else edited[0]
+        rest = [one for one in rest if one != other]
+        found.append((name, other))
+    return found + [(name, name) for name in rest]
+
+
+def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
+    left, right = (
+        next((one for one in analysis.targets if one.target == name), None)
+        for analysis, name in zip((baseline, candidate), pair, strict=True)
+    )
+    name = pair[0] if pair[0] == pair[1] else f"{pair[0]} → {pair[1]}"
     if left is None or right is None:
         reason = f"only in the {'baseline' if right is None else 'candidate'}"
         return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())

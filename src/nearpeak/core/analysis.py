@@ -189,9 +189,9 @@ class Analysis:
     skipped_count: int
     """Views and metadata, which launch no kernel."""
     matrix_flop: int
-    """FLOP of the step that matrix units can do."""
+    """FLOP of the step that matrix units can do; what is dead or only repeated is left out."""
     total_flop: int
-    """All FLOP of the step."""
+    """All FLOP of the step, without what is dead or only repeated."""
     fused_bytes: int
     """Bytes that any program of the step must read or write, before the cache credit."""
     unfused_bytes: int

@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Sequence
 
-from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, MemoryUse, TargetAnalysis
+from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
@@ -12,7 +12,7 @@ from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
-from nearpeak.theory.liveness import fit_of, memory_use
+from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.theory.opportunity import opportunities
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
@@ -34,7 +34,7 @@ def analysis_of(
     parts = parts_of(workload, works)
     rows = tuple(part.row for part in parts)
     step = step_work(workload, works)
-    memory = memory_use(workload) if workload.buffers else None
+    occupancy = occupancy_of(workload) if workload.buffers else None
     batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
     parameters = workload.origin.get("parameters")
     return Analysis(
@@ -50,13 +50,15 @@ def analysis_of(
         covered_count=sum(call.call_count for call in workload.calls if call.case is not None),
         uncovered=workload.uncovered_counts(),
         skipped_count=sum(workload.skipped.values()),
-        matrix_flop=sum(row.matrix_flop * row.call_count for row in rows),
-        total_flop=sum(row.total_flop * row.call_count for row in rows),
+        matrix_flop=sum(flop for kind, flop in step.flop.items() if kind.startswith("matrix.")),
+        total_flop=step.total_flop,
         fused_bytes=step.read_bytes + step.write_bytes,
         unfused_bytes=sum((row.read_bytes + row.write_bytes) * row.call_count for row in rows),
         parameter_count=None if parameters is None else int(parameters),
-        memory=memory,
-        targets=tuple(_target_analysis(workload, parts, works, step, memory, t, policy, batch_count) for t in targets),
+        memory=occupancy.use if occupancy else None,
+        targets=tuple(
+            _target_analysis(workload, parts, works, step, occupancy, target, policy, batch_count) for target in targets
+        ),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
     )  # fmt: skip
 
@@ -72,7 +74,7 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 
 def _target_analysis(
-    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: Work, memory: MemoryUse | None,
+    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: Work, occupancy: Occupancy | None,
     target: Target, policy: Policy, batch_count: int | None,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
@@ -104,7 +106,7 @@ def _target_analysis(
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
         opportunities=opportunities(rows, times, target, policy),
-        fit=fit_of(memory, target, batch_count),
+        fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         unverified=tuple(key for key in target.unverified if not key.startswith("partition.")),
     )

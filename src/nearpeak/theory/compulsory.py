@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
+from nearpeak.theory.recompute import repeated_calls
 
 GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
 """Kinds of storage whose content is there before the step."""
@@ -20,8 +21,8 @@ def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
     """
     live = live_calls(workload)
     totals: dict[int, tuple[Work, int]] = {}
-    for call, work, alive in zip(workload.calls, works, live, strict=True):
-        if alive and work is not None:
+    for call, work, alive, again in zip(workload.calls, works, live, repeated_calls(workload), strict=True):
+        if alive and work is not None and not again:
             count = totals[id(work)][1] if id(work) in totals else 0
             totals[id(work)] = (work, count + call.call_count)
     arithmetic = sum((_without_bytes(work) * count for work, count in totals.values()), NO_WORK)

@@ -1,6 +1,7 @@
 """Device memory of a step: what must exist when, storage by storage."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
 from nearpeak.core.analysis import Fit, MemoryUse
@@ -8,10 +9,21 @@ from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 
 _PERSISTENT = ("weight", "state", "kv_cache", "input")
-_PER_BATCH = ("kv_cache", "input")
 
 
-def memory_use(workload: Workload) -> MemoryUse:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupancy:
+    """What a step holds in memory, call by call."""
+
+    use: MemoryUse
+    """Sums and peaks."""
+    fixed_bytes: tuple[int, ...]
+    """Bytes during each call that do not grow with the batch: weights, optimizer state, gradients of weights."""
+    growing_bytes: tuple[int, ...]
+    """Bytes during each call that grow with it: inputs, caches, intermediate results."""
+
+
+def occupancy_of(workload: Workload) -> Occupancy:
     """Return the least memory of the step as captured: a storage lives from its first write to its last use.
 
     Weights, optimizer state, caches and inputs live throughout; gradients of parameters are those storages that
@@ -19,36 +31,37 @@ def memory_use(workload: Workload) -> MemoryUse:
     """
     gradients = _parameter_gradients(workload)
     by_kind = {kind: _kind_bytes(workload, kind) for kind in _PERSISTENT}
-    timeline = _timeline(workload, frozenset())
-    passing = _timeline(workload, gradients)
-    fixed = sum(by_kind.values())
-    return MemoryUse(
+    everything, passing = _timeline(workload, frozenset()), _timeline(workload, gradients)
+    held = by_kind["weight"] + by_kind["state"]
+    carried = by_kind["kv_cache"] + by_kind["input"]
+    use = MemoryUse(
         weight_bytes=by_kind["weight"],
         gradient_bytes=sum(workload.buffers[number].bytes for number in gradients),
         state_bytes=by_kind["state"],
         kv_cache_bytes=by_kind["kv_cache"],
         input_bytes=by_kind["input"],
         activation_peak_bytes=max(passing, default=0),
-        peak_bytes=fixed + max(timeline, default=0),
+        peak_bytes=held + carried + max(everything, default=0),
     )
+    fixed = tuple(held + both - own for both, own in zip(everything, passing, strict=True))
+    return Occupancy(use=use, fixed_bytes=fixed, growing_bytes=tuple(carried + own for own in passing))
 
 
-def fit_of(memory: MemoryUse | None, target: Target, batch_count: int | None) -> Fit:
-    """Return whether the step fits `target`, and the largest batch that would.
-
-    Weights, their gradients and optimizer state do not grow with the batch; everything else is taken as
-    proportional to it.
-    """
+def fit_of(occupancy: Occupancy | None, target: Target, batch_count: int | None) -> Fit:
+    """Return whether the step fits `target`, and the largest batch that would at every call of it."""
     capacity = target.dram.capacity_bytes
-    if capacity is None or memory is None:
+    if capacity is None or occupancy is None:
         return Fit(fits=None, capacity_bytes=capacity, largest_batch_count=None)
-    fits = memory.peak_bytes <= capacity
-    if batch_count is None:
-        return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=None)
-    fixed = memory.weight_bytes + memory.state_bytes + memory.gradient_bytes
-    growing = max(memory.peak_bytes - fixed, memory.activation_peak_bytes + memory.input_bytes + memory.kv_cache_bytes)
-    largest = (capacity - fixed) * batch_count // growing if growing > 0 and capacity > fixed else 0
-    return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=max(0, largest))
+    largest = None if batch_count is None else _largest_batch(occupancy, capacity, batch_count)
+    fits = occupancy.use.peak_bytes <= capacity
+    return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=largest)
+
+
+def _largest_batch(occupancy: Occupancy, capacity: int, batch_count: int) -> int | None:
+    """Return the largest batch; none when nothing grows with it."""
+    pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
+    limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
+    return max(0, min(limits)) if limits else None
 
 
 def _kind_bytes(workload: Workload, kind: str) -> int:

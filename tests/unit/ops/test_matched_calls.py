@@ -77,8 +77,8 @@ def test_forward_and_backward_are_matched_to_their_cases(op, line):
         found[match.phase, match.op or name] = OPS[match.op or name].case(match.phase, **match.arguments)
     wanted = OPS[op].case(**{**line, "indices": False} if op == "max_pool" else line)
     assert stated(found["forward", op]) == stated(wanted)
-    known = OPS[op].signatures["backward"].names()
-    asked = {"grad_bias": line.get("bias", False)} if "grad_bias" in known else {}
+    known, defaults = OPS[op].signatures["backward"].names(), OPS[op].signatures["backward"].defaults
+    asked = {"grad_bias": line.get("bias", False)} if defaults.get("grad_bias") is False else {}
     gradient = OPS[op].case("backward", **{k: v for k, v in line.items() if k in known}, **asked)
     assert stated(found["backward", op]) == stated(gradient)
 

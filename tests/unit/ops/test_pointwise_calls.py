@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.ops import work_of
 
 X, MASK, INDEX = (4, 8), "bool", "index"
 
@@ -73,7 +74,7 @@ FORWARD = [
         "interpolate",
         {"planes": 6, "h": 4, "ow": 10, "mode": "linear"},
     ),
-    (lambda x: torch._foreach_mul([x, x.t(), x[:1]], 2.0), (X,), "elementwise", {"function": "mul", "elements": 32}),
+    (lambda x: torch._foreach_mul([x, x.t(), x[:1]], 2.0), (X,), "elementwise", {"function": "mul", "elements": 72}),
 ]  # fmt: skip
 
 
@@ -127,11 +128,51 @@ def test_a_fused_optimizer_is_one_case_over_all_parameters(optimizer, op):
     assert [call.case.record()["parameters"] for call in steps] == [32]
 
 
-def test_tensors_of_a_list_call_with_equal_cases_are_counted_together():
-    calls = cases(lambda x: torch._foreach_mul([x, x.t(), x[:1]], 2.0), X)
-    assert [(call.case.record()["elements"], call.call_count) for call in calls] == [(32, 2), (8, 1)]
+def launches(calls):
+    return sum(call.call_count * work_of(call.case).launch_count for call in calls)
+
+
+def test_a_call_on_a_list_of_tensors_is_one_kernel_over_all_their_elements():
+    calls = cases(lambda x, y: torch._foreach_mul([x, x.t(), y], [y, y[:, :1], x]), X, (8, 4))
+    (call,) = cases(lambda x, y: torch._foreach_add([x, x, y], [x, y, x]), X, X)
+    (record,) = (call.case.record() for call in calls[:1])
+    assert launches(calls) == launches([call]) == 1
+    assert (record["elements"], record["a"], record["b"]) == (96, 96, 32 + 8 + 32)
+
+
+def test_norms_of_a_list_of_tensors_are_one_kernel_with_exact_bytes():
+    (call,) = cases(lambda x, y: torch._foreach_norm([x, y]), X, (5,))
+    work = work_of(call.case)
+    assert (launches([call]), work.read_bytes, work.write_bytes) == (1, 4 * (32 + 5), 4 * 2)
+    assert work.flop == {"vector.fp32": 2 * (2 * 18 - 1)}
+
+
+def test_copying_lists_is_one_kernel_per_combination_of_formats():
+    calls = cases(lambda x, y: torch._foreach_copy_([x, y, y.half()], [y, x, x]), X, X)
+    listed = [call for call in calls if "_foreach_copy_" in call.operator]
+    assert [(call.case.op, call.case.record()["elements"]) for call in listed] == [("copy", 64), ("cast", 32)]
 
 
 def test_unknown_indices_touch_one_row_in_the_case_and_in_the_storage_alike():
     (call,) = cases(lambda x, i: F.embedding(i, x), X, INDEX)
     assert sorted(use.bytes for use in call.reads) == [3 * 8, 8 * 4]
+
+
+def test_copies_of_slices_read_the_rows_that_they_keep():
+    rows = ((torch.ops.aten.slice_copy.Tensor, (0, 0, 1)), (torch.ops.aten.select_copy.int, (0, 2)))
+    for operator, options in rows:
+        (call,) = cases(lambda x, run=operator, given=options: run(x, *given), X)
+        assert [use.bytes for use in call.reads] == [8 * 4]
+        assert call.case.record()["read"] == 8
+
+
+def test_a_strided_copy_reads_what_its_view_can_meet():
+    (call,) = cases(lambda x: torch.as_strided_copy(x, (3, 4), (0, 2)), X)
+    assert [use.bytes for use in call.reads] == [4 * 4]
+
+
+def test_class_weights_of_a_loss_are_read_for_one_class_at_least():
+    index = torch.zeros(4, dtype=torch.int64)
+    calls = cases(lambda x, w: F.nll_loss(x, index, weight=w), X, (8,))
+    (call,) = [call for call in calls if call.case.op == "nll_loss"]
+    assert sorted(use.bytes for use in call.reads) == [1 * 4, 4 * 4, 4 * 8]

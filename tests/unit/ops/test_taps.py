@@ -1,5 +1,7 @@
 """Taps of sliding windows against counting every position."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,5 +51,31 @@ def test_kernel_larger_than_the_padded_input_gives_no_output():
 
 
 def test_stride_zero_is_refused():
-    with pytest.raises(SpecError, match="stride 0"):
+    with pytest.raises(SpecError, match="sw=0"):
         windows((8, 3, 0, 1, None, 1))
+
+
+def test_columns_of_narrow_and_wide_kernels_equal_single_rows():
+    random = np.random.default_rng(2)
+    table = np.stack([random.integers(low, high, 600) for low, high in
+                      ((0, 90), (0, 60), (1, 9), (1, 6), (0, 9), (1, 5))])  # fmt: skip
+    table[2, ::7] = random.integers(30, 60, len(table[2, ::7]))
+    together = taps(*table)
+    for index, row in enumerate(table.T):
+        alone = taps(*(int(x) for x in row))
+        for name in ("pair_count", "touched_count", "live_output_count", "live_tap_count"):
+            assert int(getattr(together, name)[index]) == getattr(alone, name), (name, row)
+
+
+def test_columns_of_wide_integers_stay_exact():
+    row = (np.array([2**45, 3], dtype=object), 3, 1, 1, None, 1)
+    found = windows(row, row)
+    assert list(found.pair_count) == [(3 * 2**45 - 2) ** 2, 49]
+
+
+def test_fifty_thousand_different_rows_take_no_noticeable_time():
+    random = np.random.default_rng(0)
+    rows = [random.integers(low, high, 50_000) for low, high in ((8, 512), (1, 8), (1, 3), (0, 3))]
+    start = time.perf_counter()
+    windows((rows[0], rows[1], rows[2], rows[3], None, 1), (rows[0], rows[1], 1, rows[3], None, 1))
+    assert time.perf_counter() - start < 0.5

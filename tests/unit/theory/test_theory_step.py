@@ -8,7 +8,8 @@ import nearpeak
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Buffer, Call, Use, Workload
 from nearpeak.theory.compulsory import compulsory, live_calls, touched_work
-from nearpeak.theory.liveness import memory_use
+from nearpeak.theory.liveness import occupancy_of
+from nearpeak.theory.recompute import repeated_calls
 from nearpeak.theory.shares import module_pattern
 
 KINDS = ("weight", "input", "activation", "activation", "output")
@@ -81,6 +82,15 @@ def test_only_the_returned_part_of_an_output_is_written():
     assert (compulsory(step, [Work()]).write_bytes, compulsory(part, [Work()]).write_bytes) == (100, 10)
 
 
+def test_what_checkpointing_computes_again_counts_once():
+    forward = (call([use(0), use(1)], [use(2)]), call([use(2)], [use(3)]))
+    again = (call([use(0), use(1)], [use(5)], "backward"), call([use(5)], [use(6)], "backward"))
+    last = call([use(3), use(6)], [use(4)], "backward")
+    step = workload(*forward, *again, last, kinds=(*KINDS, "activation", "activation"))
+    assert repeated_calls(step) == [False, False, True, True, False]
+    assert compulsory(step, [Work(flop={"matrix.bf16": 1})] * 5).flop == {"matrix.bf16": 3}
+
+
 def test_a_storage_named_twice_is_read_once():
     once = touched_work(call([use(0), use(0)], [use(4)]), Work(read_bytes=200, write_bytes=100))
     assert (once.read_bytes, once.write_bytes) == (100, 100)
@@ -93,14 +103,14 @@ def test_generated_constants_need_not_be_read():
 
 def test_a_storage_lives_from_first_write_to_last_use():
     calls = (call([use(1)], [use(2)]), call([use(2)], [use(3)]), call([use(3)], [use(4)]))
-    memory = memory_use(workload(*calls))
+    memory = occupancy_of(workload(*calls)).use
     assert memory.activation_peak_bytes == 200
     assert memory.peak_bytes == 200 + 200
 
 
 def test_gradients_are_what_the_backward_pass_hands_to_the_optimizer():
     calls = (call([use(1)], [use(2)], "backward"), call([use(2)], [use(0)], "optimizer"))
-    assert memory_use(workload(*calls, kinds=("weight", "input", "activation"))).gradient_bytes == 100
+    assert occupancy_of(workload(*calls, kinds=("weight", "input", "activation"))).use.gradient_bytes == 100
 
 
 @pytest.mark.parametrize(
