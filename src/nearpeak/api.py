@@ -92,7 +92,7 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     return bound_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, policy)
 
 
-def analyze(workload: Workload, targets: Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
+def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
     """Return the least time of the workload and of its parts on each target, and what limits them.
 
     >>> from nearpeak.core.workload import Call
@@ -102,6 +102,9 @@ def analyze(workload: Workload, targets: Sequence[str | Target], policy: Policy 
     """
     from nearpeak.theory.analysis import analysis_of
 
+    if not isinstance(workload, Workload):
+        raise SpecError(f"analyze: takes a Workload, got {type(workload).__name__}; nearpeak.capture makes one")
+    targets = [targets] if isinstance(targets, (str, Target)) else list(targets)
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
     return analysis_of(workload, [_target(one) for one in targets], policy, version=_version())
@@ -137,10 +140,11 @@ def capture(
     if step not in STEPS:
         raise SpecError(f"step {step!r}: is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
     for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv)):
-        if value is not None and value < 1:
-            raise SpecError(f"{name}={value}: must be at least 1")
+        _check_count(name, value)
     if callable(source):
         return _callable(source, inputs, step, training, dtype)
+    if inputs is not None:
+        raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
     options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
 
@@ -174,6 +178,11 @@ def measured(
     filled = tuple(dataclasses.replace(time, measured_s=times[row.case]) for row, time in paired)
     new = dataclasses.replace(here, times=filled)
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def _check_count(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, int) and value >= 1):
+        raise SpecError(f"{name}={value!r}: must be a whole number of at least 1")
 
 
 def _captured(
@@ -259,6 +268,8 @@ def _is_saved(path: Path) -> bool:
 
 def _columns_of(cases: Iterable[Case]) -> dict[str, list[Any]]:
     """Return cases as columns; none at all are refused."""
+    if not isinstance(cases, Iterable):
+        raise SpecError(f"bound: takes cases, a table or a workload, got {type(cases).__name__}")
     from nearpeak.capture.table_file import rows_to_columns
 
     records = [one.record() for one in cases]
@@ -268,7 +279,11 @@ def _columns_of(cases: Iterable[Case]) -> dict[str, list[Any]]:
 
 
 def _target(one: str | Target) -> Target:
-    return target(one) if isinstance(one, str) else one
+    if isinstance(one, str):
+        return target(one)
+    if isinstance(one, Target):
+        return one
+    raise SpecError(f"target: {one!r} is neither a name nor a Target; give e.g. 'h200_sxm'")
 
 
 def _version() -> str:

@@ -89,7 +89,7 @@ def _recurrent() -> Any:
         def forward(ctx: Any, name: str, states: int, options: Any, x: Any, *tensors: Any) -> Any:
             out = getattr(ops, name)(x, list(tensors[:states]), list(tensors[states:]), *options)
             ctx.save_for_backward(x, out[0], *tensors)
-            ctx.name, ctx.states, ctx.options = name, states, options
+            ctx.name, ctx.states, ctx.options = name, states, (*options, ctx.needs_input_grad[3])
             ctx.set_materialize_grads(False)
             return tuple(out)
 
@@ -99,7 +99,8 @@ def _recurrent() -> Any:
             given = [grad for grad in grads if grad is not None]
             backward = getattr(ops, f"{ctx.name}_backward")
             hx, params = tensors[: ctx.states], tensors[ctx.states :]
-            return (None, None, None, *backward(given, x, hx, params, out, *ctx.options))
+            found = backward(given, x, hx, params, out, *ctx.options)
+            return (None, None, None, *([] if ctx.options[-1] else [None]), *found)
 
     return Recurrent.apply
 
@@ -135,7 +136,7 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     return {
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
         "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
-        "rnn_tanh.input": recurrent("rnn"), "rnn_relu.input": recurrent("rnn"),
+        "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),
     }  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def run_isolated(
         CaptureError: the child ran out of time or memory, or ended without an answer.
         NearpeakError: what the function itself raised.
     """
-    subject = str(arguments.get("path", arguments.get("name", function)))
+    subject = next((str(arguments[key]) for key in ("path", "name_or_config", "name") if key in arguments), function)
     request = (function, dict(arguments), float(timeout_s), int(memory_bytes), list(sys.path), subject)
     verdict, payload, output = _server(tuple(preload)).ask(request)
     if verdict == "result":

@@ -10,7 +10,8 @@ _FREE = frozenset({
     "_unsafe_view", "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
     "lift", "lift_fresh", "lift_fresh_copy", "detach", "alias", "_local_scalar_dense", "resize_", "set_",
     "record_stream", "is_pinned", "is_same_size", "equal", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
-    "as_strided_", "squeeze_", "unsqueeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "detach_",
+    "as_strided_", "squeeze_", "unsqueeze_", "t_", "transpose_", "_linalg_check_errors",
+    "swapaxes_", "swapdims_", "detach_",
 })  # fmt: skip
 """Launch no kernel although their schema does not call them views; a scalar's value is a synchronisation."""
 

@@ -6,8 +6,10 @@ from typing import Any
 
 _RNN_OPTIONS = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
 _RNN_BACKWARD = (
-    f"(Tensor[] grads, Tensor input, Tensor[] hx, Tensor[] params, Tensor output, {_RNN_OPTIONS}) -> Tensor[]"
+    f"(Tensor[] grads, Tensor input, Tensor[] hx, Tensor[] params, Tensor output, {_RNN_OPTIONS}, "
+    "bool input_requires_grad) -> Tensor[]"
 )
+_RNN_FORWARD = f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]"
 _SCHEMAS = {
     "attention": "(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, "
     "float? scale) -> Tensor",
@@ -16,12 +18,8 @@ _SCHEMAS = {
     "rms_norm": "(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
     "rms_norm_backward": "(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, "
     "bool[] output_mask) -> Tensor[]",
-    "lstm": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
-    "gru": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
-    "rnn": f"(Tensor input, Tensor[] hx, Tensor[] params, {_RNN_OPTIONS}) -> Tensor[]",
-    "lstm_backward": _RNN_BACKWARD,
-    "gru_backward": _RNN_BACKWARD,
-    "rnn_backward": _RNN_BACKWARD,
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _RNN_FORWARD),
+    **dict.fromkeys(("lstm_backward", "gru_backward", "rnn_tanh_backward", "rnn_relu_backward"), _RNN_BACKWARD),
 }
 
 
@@ -92,5 +90,6 @@ def _recurrent_shape(
     return [output, *(_like(state) for state in hx)]
 
 
-def _recurrent_backward_shape(_grads: Any, x: Any, hx: list[Any], params: list[Any], *_: Any) -> list[Any]:
-    return [_like(tensor) for tensor in (x, *hx, *params)]
+def _recurrent_backward_shape(_grads: Any, x: Any, hx: list[Any], params: list[Any], *options: Any) -> list[Any]:
+    input_requires_grad = options[-1]
+    return [_like(tensor) for tensor in (*([x] if input_requires_grad else []), *hx, *params)]

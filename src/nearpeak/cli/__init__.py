@@ -35,7 +35,9 @@ def main() -> None:
     """Run the command line and leave with the documented exit code."""
     words = [word for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
     try:
-        sys.exit(application()(words, standalone_mode=False) or 0)
+        code = application()(words, standalone_mode=False) or 0
+        sys.stdout.flush()  # a full disk shows here, not when Python ends
+        sys.exit(code)
     except NearpeakError as error:
         if "--debug" in sys.argv:
             raise

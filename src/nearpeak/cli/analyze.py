@@ -35,6 +35,7 @@ def analyze(
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
+    text: bool = shared.TEXT,
     timeout: float = shared.TIMEOUT,
     memory: str = shared.MEMORY,
 ) -> None:
@@ -46,7 +47,7 @@ def analyze(
     for path in (html, markdown, save):
         shared.check_writable(path)
     if against is not None and _is_report(Path(model)):
-        _print_comparison(against, _load(Path(model)), json=json)
+        _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return
     targets = shared.targets_of(target, edits)
     bounds = shared.policy_of(policy, no_credit)
@@ -62,9 +63,9 @@ def analyze(
         if path is not None:
             shared.write_whole(path, _rendered(analysis, name))
     if against is not None:
-        _print_comparison(against, analysis, json=json)
+        _print_comparison(against, analysis, json=_as_json(json, text))
     else:
-        sys.stdout.write(_rendered(analysis, "json") if json or not shared.on_terminal() else _coloured(analysis))
+        sys.stdout.write(_rendered(analysis, "json") if _as_json(json, text) else _for_people(analysis))
 
 
 def register(app: typer.Typer) -> None:
@@ -90,7 +91,14 @@ def _rendered(analysis: "Analysis", name: str) -> str:
     return render(analysis, name).rstrip("\n") + "\n"
 
 
-def _coloured(analysis: "Analysis") -> str:
+def _as_json(json: bool, text: bool) -> bool:
+    """Say whether to print JSON: as asked for, else where no person reads."""
+    if json and text:
+        raise SpecError("--json and --text: exclude each other; give one")
+    return json or not (text or shared.on_terminal())
+
+
+def _for_people(analysis: "Analysis") -> str:
     from nearpeak.report import terminal
 
     return (
@@ -104,7 +112,7 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
     from nearpeak.report import comparison
 
     found = compare(_load(baseline), candidate)
-    if json or not shared.on_terminal():
+    if json:
         sys.stdout.write(comparison.to_json(found).rstrip("\n") + "\n")
     else:
         width = shutil.get_terminal_size().columns

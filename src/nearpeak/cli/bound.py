@@ -36,6 +36,8 @@ def bound(
     shared.check_writable(out)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
+    if words and out is not None:
+        raise SpecError("bound: --out writes a table; with one case in words leave it out, or give --cases FILE")
     if words:
         _bound_case(_case(words), devices, policy, no_credit, json=json)
     elif cases is not None or not sys.stdin.isatty():

@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -98,7 +99,12 @@ def _operator_record(operator: "Operator") -> dict[str, Any]:
 def _operator_row(operator: "Operator") -> tuple[str, ...]:
     signature = operator.signatures["forward"]
     axes = " ".join(axis for axis in signature.axes if axis not in signature.defaults)
-    return operator.name, " ".join(operator.signatures), axes, operator.summary
+    return (
+        operator.name,
+        " ".join(operator.signatures),
+        axes,
+        operator.summary.removeprefix("Return the least work of "),
+    )
 
 
 def _print_operator(operator: "Operator") -> None:
@@ -150,7 +156,7 @@ def _print_target(device: "Target") -> None:
     sys.stdout.write("\n".join(out) + "\n")
 
 
-def _print_rows(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _print_rows(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nearpeak.errors import SpecError
+
+DTYPE_POLICIES = ("strict", "tf32", "hard")
 PROVED = "proved"
 MODEL = "model"
 
@@ -71,3 +74,8 @@ class Policy:
     """Whether outputs may stay in the last shared cache."""
     cold_inputs: bool = True
     """Whether inputs start in device memory; if not, as much as the last shared cache holds is not charged."""
+
+    def __post_init__(self) -> None:
+        """Refuse a policy that does not exist."""
+        if self.dtype not in DTYPE_POLICIES:
+            raise SpecError(f"policy: dtype policy {self.dtype!r} is not known; there are {', '.join(DTYPE_POLICIES)}")

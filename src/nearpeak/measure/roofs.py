@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.core.target import Target
+
 REPEAT_S = 1.0
 """Time spent on each way to reach a roof; the best run of all counts."""
 PRODUCT_EXTENTS = (512, 1024, 1536)
@@ -25,13 +27,27 @@ def cpu_roofs() -> Iterator[tuple[str, float]]:
         yield name, measure()
 
 
+def kept_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
+    """Return the better of the measured `roofs` and those `known` of the same machine: a roof is the best ever reached.
+
+    Rates are taken at the value that the device file states.
+    """
+    if known is None or known.title != _title():
+        return roofs
+    units = {"fp32": "vector.fp32", "fp64": "vector.fp64", "bf16": "tensor.bf16"}
+    old = {name: known.peaks[unit].flop_per_s for name, unit in units.items() if unit in known.peaks}
+    old["memory"] = known.dram.bandwidth_bytes_per_s or 0.0
+    better = {name: max(value, old.get(name, 0.0)) for name, value in roofs.items()}
+    return better | {"launch": min(roofs["launch"], known.launch_floor_s or roofs["launch"])}
+
+
 def cpu_target_text(roofs: dict[str, float]) -> str:
     """Return the device file of this CPU with the measured `roofs`."""
     cores = os.cpu_count() or 1
     clock_hz = _clock_hz()
     source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {_libraries()}"
     head = (
-        f'title = "This CPU: {_cpu_name()}, {cores} cores"',
+        f'title = "{_title()}"',
         'vendor = "this machine"',
         'kind = "cpu"',
         f'architecture = "{platform.machine()}"',
@@ -152,6 +168,10 @@ def _cache() -> str:
 
 def _memory_bytes() -> int:
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _title() -> str:
+    return f"This CPU: {_cpu_name()}, {os.cpu_count() or 1} cores"
 
 
 def _cpu_name() -> str:

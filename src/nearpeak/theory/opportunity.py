@@ -7,6 +7,7 @@ from nearpeak.core.bound import Policy
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.theory.rates import matrix_rate
+from nearpeak.units import show
 
 SMALLEST_GAIN_RATIO = 0.01
 """Opportunities below this part of the sum of bounds are left out."""
@@ -45,7 +46,7 @@ def _fused(module: str, phase: str, group: Rows) -> Opportunity:
         title=f"Fuse {names} of {module} into the neighbouring kernels ({phase})",
         where=module,
         gain_s=_total_s(group),
-        evidence=f"{calls} memory-limited calls without products move {size / 1e9:.3g} GB",
+        evidence=f"{_calls(calls)} limited by memory, without products, moving {show(size, 'B')}",
     )
 
 
@@ -81,7 +82,7 @@ def _faster(rows: Rows, name: str, speedup: float) -> list[Opportunity]:
             title=f"Form the products in {name} where accuracy allows",
             where=", ".join(sorted({row.case.op for row, _ in rows})),
             gain_s=gain_s,
-            evidence=f"{calls} calls are limited by products, which {name} does {speedup:.3g} times as fast",
+            evidence=f"{_calls(calls)} limited by products, which {name} forms {speedup:.3g} times as fast",
         )
     ]
 
@@ -99,13 +100,14 @@ def _weights(rows: Rows) -> list[Opportunity]:
     if not wide:
         return []
     size = sum(row.read_bytes * row.call_count for row, _ in wide)
+    calls = sum(row.call_count for row, _ in wide)
     return [
         Opportunity(
             kind="memory",
             title="Store the operands of memory-limited products in half the bits (8-bit weights, larger batch)",
             where="gemm",
             gain_s=_total_s(wide) / 2,
-            evidence=f"{sum(r.call_count for r, _ in wide)} products only wait for {size / 1e9:.3g} GB of operands",
+            evidence=f"{_calls(calls)} of gemm limited by memory, reading {show(size, 'B')} of operands",
         )
     ]
 
@@ -124,9 +126,13 @@ def _launches(rows: Rows, target: Target) -> list[Opportunity]:
             title="Launch fewer kernels: fuse the short ones, or run many samples at once",
             where="whole step",
             gain_s=gain_s,
-            evidence=f"{calls} calls need less than the {floor_s * 1e6:.3g} µs that the smallest kernel takes",
+            evidence=f"{_calls(calls)} below the {show(floor_s, 's')} that the smallest kernel takes",
         )
     ]
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
 
 
 def _format(row: CaseRow) -> str:

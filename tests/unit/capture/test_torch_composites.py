@@ -78,7 +78,7 @@ def test_the_mask_gets_a_gradient_only_when_it_wants_one():
 
 @pytest.mark.parametrize(("layer", "name"), [
     (lambda: nn.LSTM(8, 16, 2, bidirectional=True), "lstm"), (lambda: nn.GRU(8, 16, batch_first=True), "gru"),
-    (lambda: nn.RNN(8, 16), "rnn"), (lambda: nn.LSTM(8, 16, proj_size=4), "lstm"),
+    (lambda: nn.RNN(8, 16), "rnn_tanh"), (lambda: nn.LSTM(8, 16, proj_size=4), "lstm"),
 ])  # fmt: skip
 def test_recurrent_layers_are_not_unrolled(layer, name):
     workload = capture_torch(lambda: _First(layer()), lambda: ((torch.rand(256, 4, 8),), {}), name=name, step="train")

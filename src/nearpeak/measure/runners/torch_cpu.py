@@ -11,7 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.measurement import Measurement
 from nearpeak.core.tensor import Tensor
 from nearpeak.errors import MissingExtraError
-from nearpeak.ops import OPS
+from nearpeak.ops import OPS, work_of
 from nearpeak.targets import CPU
 
 LARGEST_BYTES = 2 * 2**30
@@ -67,7 +67,7 @@ class TorchCpuRunner:
         arguments: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
         forward = {name: value for name, value in arguments.items() if name in operator.signatures["forward"].names()}
         specs = operator.inputs(**forward)
-        if sum(spec.bytes for spec in specs.values()) > LARGEST_BYTES:
+        if sum(spec.bytes for spec in specs.values()) + work_of(case).write_bytes > LARGEST_BYTES:
             raise MemoryError(f"its tensors take more than {LARGEST_BYTES // 2**30} GiB")
         tensors = {name: self._tensor(spec) for name, spec in specs.items()}
         if case.phase == "forward":
