@@ -70,8 +70,8 @@ UNITS, TERMS = "tests/unit/test_units.py", "tests/unit/theory/test_theory_terms.
 MUTANTS = {
     "giga is a million": ("units.py", '"G": 10**9', '"G": 10**6', UNITS),
     "binary is decimal": ("units.py", '"Ki": 2**10', '"Ki": 10**3', UNITS),
-    "FMA is one FLOP": ("ops/gemm.py", "2 * elements * k", "elements * k", GOLDEN),
-    "axes swapped": ("ops/gemm.py", "dtype.bytes(a * m * k)", "dtype.bytes(a * m * n)", GOLDEN),
+    "FMA is one FLOP": ("ops/_arithmetic.py", 'name}": 2 * products', 'name}": products', GOLDEN),
+    "axes swapped": ("ops/gemm.py", "elements, a * m * k)", "elements, a * m * n)", GOLDEN),
     "output not written": ("ops/gemm.py", "write_bytes=out.bytes(elements)", "write_bytes=0", GOLDEN),
     "sum forgets writes": (
         "core/work.py", "self.write_bytes + other.write_bytes", "self.write_bytes", "tests/laws/test_work_laws.py",

@@ -43,7 +43,7 @@ def case(op: str, phase: str = "forward", **arguments: Value) -> Case:
     """Return the case of operator `op` with the given axes, formats and attributes.
 
     >>> case("gemm", m=4, n=4, k=8, dtype="bf16").label()
-    'gemm m=4 n=4 k=8 batch=1 a_batch=1 b_batch=1 layout=nn bf16'
+    'gemm m=4 n=4 k=8 batch=1 a_batch=1 b_batch=1 bias_elements=0 layout=nn bf16'
     """
     return OPS[op].case(phase, **arguments)
 
@@ -72,7 +72,7 @@ def label_of(case: Case) -> str:
     ]  # fmt: skip
     dtypes = dict(case.dtypes)
     first = next(iter(dtypes.values()), "")
-    formats = [f"{name}={value}" for name, value in list(case.dtypes)[1:] if value != first]
+    formats = [f"{name}={value}" for name, value in list(case.dtypes)[1:] if value != (defaults.get(name) or first)]
     choices = [f"{name}={value}" for name, value in case.attributes if value != defaults.get(name)]
     back = "" if case.phase == "forward" else " backward"
     return " ".join(part for part in (f"{case.op}{back}", *axes, *choices, first, *formats) if part)

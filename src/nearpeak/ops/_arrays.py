@@ -1,6 +1,6 @@
 """Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million."""
 
-from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,15 @@ def ceil_div(left: int, right: int) -> int:
     return -(-left // right)
 
 
+def greatest_common_divisor(left: int, right: int) -> int:
+    """Return the largest number that divides both.
+
+    >>> greatest_common_divisor(12, 8)
+    4
+    """
+    return gcd(left, right) if _plain(left, right) else _array(np.gcd(left, right))
+
+
 def where(condition: bool, yes: int, no: int) -> int:
     """Return `yes` where the condition holds, else `no`.
 
@@ -44,18 +53,13 @@ def where(condition: bool, yes: int, no: int) -> int:
     return _array(np.where(condition, yes, no))
 
 
-def per_row(function: Callable[..., int], *columns: int) -> int:
-    """Return `function` of plain integers, evaluated once per distinct row when any column is an array.
+def unless_empty(extent: int, amount: int) -> int:
+    """Return `amount`, or 0 where `extent` is 0: work on nothing costs nothing.
 
-    >>> per_row(lambda a, b: a * b, 3, 4)
-    12
+    >>> unless_empty(3, 8), unless_empty(0, 8)
+    (8, 0)
     """
-    if _plain(*columns):
-        return function(*columns)
-    table = np.stack(np.broadcast_arrays(*columns), axis=-1).astype(np.int64)
-    rows, inverse = np.unique(table.reshape(-1, len(columns)), axis=0, return_inverse=True)
-    values: Any = np.array([function(*(int(x) for x in row)) for row in rows], dtype=np.int64)
-    return _array(values[inverse].reshape(table.shape[:-1]))
+    return where(extent == 0, 0, amount)
 
 
 def _plain(*values: Any) -> bool:

@@ -126,6 +126,8 @@ class Operator:
 
     def rule(self, phase: str) -> Callable[..., Work]:
         """Return the rule of work of `phase`, refused when there is none."""
+        if phase not in ("forward", "backward"):
+            raise SpecError(f"{self.name}: phase {phase!r} is not forward or backward")
         rule = {"forward": self.forward, "backward": self.backward}.get(phase)
         if rule is None:
             raise NotModelledError(f"{self.name}: no rule for phase {phase!r}; it has {', '.join(self.signatures)}")
@@ -146,11 +148,11 @@ class Signature:
     axes: tuple[str, ...]
     """Int parameters."""
     dtypes: tuple[str, ...]
-    """DType parameters; those after the first default to the first."""
+    """DType parameters; those after the first default to the first unless the rule says otherwise."""
     attributes: Mapping[str, type]
     """Str and bool parameters with their type."""
     defaults: Mapping[str, Value | None]
-    """Defaults; a parameter without one is required."""
+    """Defaults, formats by name; a parameter without one is required."""
     same: Mapping[str, str]
     """Axes that default to the extent of another axis."""
 
@@ -163,7 +165,7 @@ class Signature:
             axes=tuple(p.name for p in parameters if p.annotation in (int, int | None)),
             dtypes=tuple(p.name for p in parameters if p.annotation in (DType, DType | None)),
             attributes={p.name: p.annotation for p in parameters if p.annotation in (str, bool)},
-            defaults={p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty},
+            defaults={p.name: _stated(p.default) for p in parameters if p.default is not inspect.Parameter.empty},
             same=same,
         )
 
@@ -203,6 +205,11 @@ class Signature:
         if type(value) is wanted and isinstance(value, (str, bool)):
             return value
         raise SpecError(f"{self.op}: {name}={value!r} is not a {wanted.__name__}")
+
+
+def _stated(default: Any) -> Value | None:
+    value: Value | None = default.name if isinstance(default, DType) else default
+    return value
 
 
 def unknown_axis(op: str, name: str, known: tuple[str, ...]) -> SpecError:

@@ -48,19 +48,25 @@ def onnx_operands(site: OnnxSite) -> tuple[Tensor, ...]:
     )
 
 
-def each(matcher: Matcher) -> Matcher:
-    """Return the matcher of the list operator whose elements `matcher` claims: equal cases are counted together."""
+def together(matcher: Matcher) -> Matcher:
+    """Return the matcher of the list operator whose elements `matcher` claims.
+
+    A list is one kernel over all elements of its tensors, and one per combination of formats where these differ.
+    """
 
     def matched(site: AtenSite) -> tuple[Match, ...]:
-        counts: dict[tuple[Any, ...], int] = {}
+        totals: dict[tuple[Any, ...], dict[str, int]] = {}
         for index in range(len(site.args["self"])):
             found = matcher(_element(site, index))
             assert isinstance(found, Match)
-            key = (found.op, found.phase, tuple(found.arguments.items()))
-            counts[key] = counts.get(key, 0) + 1
+            extents = {name: value for name, value in found.arguments.items() if type(value) is int}
+            others = tuple((name, value) for name, value in found.arguments.items() if name not in extents)
+            total = totals.setdefault((found.op, found.phase, others), dict.fromkeys(extents, 0))
+            for name, extent in extents.items():
+                total[name] = total.get(name, 0) + extent
         return tuple(
-            Match(op=op, phase=phase, arguments=dict(arguments), call_count=count)
-            for (op, phase, arguments), count in counts.items()
+            Match(op=op, phase=phase, arguments={**dict(others), **total})
+            for (op, phase, others), total in totals.items()
         )
 
     return matched

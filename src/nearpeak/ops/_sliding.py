@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ import numpy as np
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.errors import NotModelledError
-from nearpeak.ops._operator import OnnxSite
-from nearpeak.ops._taps import output_extent
+from nearpeak.ops._operator import AtenSite, OnnxSite
+from nearpeak.ops._taps import AXES, Taps, output_extent, windows
 
-AXES = ("d", "h", "w")
 ENDS = {f"p{axis}_end": f"p{axis}" for axis in AXES}
 """Padding at the end is as at the beginning unless said otherwise."""
 
@@ -119,3 +119,52 @@ def strides_of(shape: tuple[int, ...], layout: str) -> tuple[int, ...] | None:
 def partly_touched(name: str, tensor: Tensor, count: int) -> dict[str, int]:
     """Return the touched bytes of an input where they are fewer than all."""
     return {name: dtype_of(tensor.dtype).bytes(count)} if count < tensor.distinct else {}
+
+
+def reach_of(arguments: Mapping[str, Any]) -> Taps:
+    """Return the taps of a matched call; what its arguments leave out stands at its default."""
+    known = {f"s{axis}": arguments.get(f"k{axis}", 1) for axis in AXES} | dict(arguments)
+    rows = [
+        (*(known.get(f"{prefix}{axis}", 1) for prefix in ("", "k", "s")), known.get(f"p{axis}", 0),
+         known.get(f"p{axis}_end"), known.get(f"d{axis}", 1))
+        for axis in AXES
+    ]  # fmt: skip
+    return windows(*rows, ceil=bool(known.get("ceil", False)))
+
+
+def touched(arguments: Mapping[str, Any], x: Tensor, name: str) -> dict[str, int]:
+    """Return the touched bytes of the input of a pooling where they are fewer than all."""
+    planes_count = arguments["batch"] * arguments["channels"]
+    return partly_touched(name, x, planes_count * reach_of(arguments).touched_count)
+
+
+def window_rank(site: AtenSite) -> int:
+    """Return the number of pooled dimensions, which the overload's name states."""
+    return next(count for count in (1, 2, 3) if f"pool{count}d" in site.name)
+
+
+def pooled(site: AtenSite, x: Tensor) -> dict[str, Any]:
+    """Return the arguments that all windowed poolings of ATen share; leading dimensions fold into the batch."""
+    count = window_rank(site)
+    kernel = site.args["kernel_size"]
+    window = named("k", kernel, count) | named("s", site.args["stride"] or kernel, count)
+    padding = named("p", site.args["padding"], count)
+    ceil = {"ceil": bool(site.args["ceil_mode"])}
+    return planes(x, count) | named("", x.shape[-count:], count) | window | padding | ceil
+
+
+def planes(x: Tensor, count: int) -> dict[str, Any]:
+    """Return batch, channels and format of a tensor whose last `count` dimensions are pooled."""
+    return {"batch": prod(x.shape[: -count - 1]), "channels": x.shape[-count - 1], "dtype": x.dtype}
+
+
+def onnx_planes(x: Tensor) -> dict[str, Any]:
+    """Return batch, channels, format and extents of an ONNX tensor [N, C, ...]."""
+    count = len(x.shape) - 2
+    return planes(x, count) | named("", x.shape[2:], count)
+
+
+def onnx_pooled(site: OnnxSite, x: Tensor) -> dict[str, Any]:
+    """Return the arguments that all windowed poolings of ONNX share."""
+    window = onnx_window(site, site.attributes["kernel_shape"])
+    return onnx_planes(x) | window | {"ceil": bool(site.attributes.get("ceil_mode", 0))}

@@ -8,8 +8,8 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
+from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-from nearpeak.ops.nll_loss import unit
 from nearpeak.ops.sgd import by_format
 
 RATE, BETA_1, BETA_2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01

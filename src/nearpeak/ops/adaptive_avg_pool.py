@@ -10,9 +10,9 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arrays import ceil_div, per_row, where
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import ceil_div, greatest_common_divisor, unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops.max_pool import onnx_planes, planes, window_rank
 
 
 def adaptive_avg_pool(
@@ -30,8 +30,8 @@ def adaptive_avg_pool(
     """
     inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
     return Work(
-        flop={"vector.fp32": batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)},
-        read_bytes=dtype.bytes(where(outputs == 0, 0, inputs)),
+        flop={unit(dtype): batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)},
+        read_bytes=dtype.bytes(unless_empty(outputs, inputs)),
         write_bytes=dtype.bytes(outputs),
     )
 
@@ -46,8 +46,8 @@ def _backward(
     inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
     pairs = batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)
     return Work(
-        flop={"vector.fp32": outputs + pairs - where(outputs == 0, 0, inputs)},
-        read_bytes=dtype.bytes(outputs),
+        flop={unit(dtype): unless_empty(inputs, outputs + pairs - unless_empty(outputs, inputs))},
+        read_bytes=dtype.bytes(unless_empty(inputs, outputs)),
         write_bytes=dtype.bytes(inputs),
     )
 
@@ -62,7 +62,14 @@ def _spans(extent: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _pairs(extent: int, parts: int) -> int:
-    return per_row(lambda n, o: sum(stop - first for first, stop in _spans(n, o)), extent, parts)
+    """Return the positions of all windows of one dimension together.
+
+    Neighbouring windows share a position unless their border falls between two, as gcd(extent, parts) - 1 of them do.
+
+    >>> _pairs(7, 3)
+    9
+    """
+    return unless_empty(extent, unless_empty(parts, extent + parts - greatest_common_divisor(extent, parts)))
 
 
 def _windows(arguments: dict[str, Any]) -> list[tuple[tuple[int, ...], Any, int]]:
@@ -106,9 +113,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match adaptive average pooling and its gradient."""
-    x, count, back = site.args["self"], window_rank(site), "grad_output" in site.args
+    x, count, back = site.args["self"], sliding.window_rank(site), "grad_output" in site.args
     parts = site.args["grad_output"].shape[-count:] if back else site.outputs[0].shape[-count:]
-    arguments = planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
+    arguments = sliding.planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
     return (
         Match(arguments=arguments, phase="backward", touched_bytes={"self": 0}) if back else Match(arguments=arguments)
     )
@@ -118,7 +125,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     """Match GlobalAveragePool."""
     x = site.inputs[0]
     assert x is not None
-    return Match(arguments=onnx_planes(x) | sliding.named("o", [1], len(x.shape) - 2))
+    return Match(arguments=sliding.onnx_planes(x) | sliding.named("o", [1], len(x.shape) - 2))
 
 
 _OVERLOADS = (

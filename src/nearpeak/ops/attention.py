@@ -1,5 +1,6 @@
 """Scaled dot-product attention: prefill, decode against a cache, grouped queries, causal or masked."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arrays import minimum, where
+from nearpeak.ops._arrays import minimum, unless_empty, where
+from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
 
@@ -47,16 +49,19 @@ def attention(
     """
     groups = heads if kv_heads is None else kv_heads
     width = dim if v_dim is None else v_dim
-    scores = batch * heads * _live(q, kv, causal=causal)
-    keys = batch * groups * _seen(q, kv, causal=causal)
+    _check(heads, groups, batch * heads * q * kv, mask_elements)
+    outputs = batch * heads * q * width
+    scores = unless_empty(outputs, batch * heads * _live(q, kv, causal=causal))
+    keys = unless_empty(scores, batch * groups * _seen(q, kv, causal=causal))
+    stored = unless_empty(scores, where(mask_elements == 0, q * kv, mask_elements))
     return Work(
         flop={f"matrix.{dtype.name}": 2 * scores * (dim + width)},
-        special_count=scores + batch * heads * q,
-        read_bytes=dtype.bytes(batch * heads * q * dim)
+        special_count=scores + unless_empty(outputs, batch * heads * q),
+        read_bytes=dtype.bytes(unless_empty(scores, batch * heads * q * dim))
         + dtype.bytes(keys * dim)
         + dtype.bytes(keys * width)
-        + _mask_bytes(mask, where(mask_elements == 0, q * kv, mask_elements), dtype),
-        write_bytes=dtype.bytes(batch * heads * q * width),
+        + _mask_bytes(mask, stored, dtype),
+        write_bytes=dtype.bytes(outputs),
     )
 
 
@@ -77,29 +82,37 @@ def _backward(
     """Return the least work of the gradients of Q, K and V.
 
     Counts: five products per live score, of which Q K^T only repeats the forward pass; one exponential per live score.
-    Reads Q, K, V, O and its gradient. The row statistics that implementations keep are not counted, nor is what
-    forming them again would cost.
+    Reads Q, K, V and the output's gradient dO: the row sums of O * dO equal those of P * dP. The row statistics that
+    implementations keep are not counted, nor is what forming them again would cost.
 
     Source: Dao 2023, arXiv:2307.08691, algorithm 2.
     """
     groups = heads if kv_heads is None else kv_heads
     width = dim if v_dim is None else v_dim
-    scores = batch * heads * _live(q, kv, causal=causal)
-    keys = batch * groups * _seen(q, kv, causal=causal)
+    _check(heads, groups, batch * heads * q * kv, mask_elements)
+    read = batch * heads * q * dim
+    written = dtype.bytes(read) + dtype.bytes(batch * groups * kv * dim) + dtype.bytes(batch * groups * kv * width)
+    scores = batch * heads * unless_empty(dim + width, _live(q, kv, causal=causal))
+    keys = unless_empty(scores, batch * groups * _seen(q, kv, causal=causal))
+    stored = unless_empty(scores, where(mask_elements == 0, q * kv, mask_elements))
     unit = f"matrix.{dtype.name}"
     return Work(
         flop={unit: 2 * scores * (3 * dim + 2 * width)},
         recompute_flop={unit: 2 * scores * dim},
         special_count=scores,
-        read_bytes=dtype.bytes(batch * heads * q * dim)
+        read_bytes=dtype.bytes(unless_empty(scores, read))
         + dtype.bytes(keys * dim)
         + dtype.bytes(keys * width)
-        + 2 * dtype.bytes(batch * heads * q * width)
-        + _mask_bytes(mask, where(mask_elements == 0, q * kv, mask_elements), dtype),
-        write_bytes=dtype.bytes(batch * heads * q * dim)
-        + dtype.bytes(batch * groups * kv * dim)
-        + dtype.bytes(batch * groups * kv * width),
+        + dtype.bytes(unless_empty(scores, batch * heads * q * width))
+        + _mask_bytes(mask, stored, dtype),
+        write_bytes=written,
     )
+
+
+def _check(heads: int, kv_heads: int, scores: int, mask_elements: int) -> None:
+    required_at_most("attention", {"heads": heads}, kv_heads=kv_heads)
+    required_multiple("attention", {"kv_heads": kv_heads}, heads=heads)
+    required_at_most("attention", {"batch*heads*q*kv": scores}, mask_elements=mask_elements)
 
 
 def _live(q: int, kv: int, *, causal: bool) -> int:
@@ -212,7 +225,7 @@ def _from_aten(site: AtenSite) -> Match:
         "batch": query.shape[0], "heads": query.shape[1], "kv_heads": groups, "q": query.shape[2], "kv": key.shape[2],
         "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "causal": bool(site.args["is_causal"]),
         "dropout": float(site.args["dropout_p"] or 0.0) > 0, "mask": _mask_kind(mask),
-        "mask_elements": 0 if mask is None else mask.distinct,
+        "mask_elements": 0 if mask is None else min(mask.distinct, prod(query.shape[:3]) * key.shape[2]),
     }  # fmt: skip
     seen = arguments["batch"] * groups * _seen(query.shape[2], key.shape[2], causal=arguments["causal"])
     touched = {
@@ -220,8 +233,11 @@ def _from_aten(site: AtenSite) -> Match:
         for name, tensor in (("key", key), ("value", value))
         if seen * tensor.shape[3] < tensor.distinct
     }
-    back = "grad" in site.args or "grad_out" in site.args
-    return Match(arguments=arguments, phase="backward" if back else "forward", touched_bytes=touched)
+    if "grad" not in site.args and "grad_out" not in site.args:
+        return Match(arguments=arguments, touched_bytes=touched)
+    # The row sums of O * dO can be formed from P and dP, and the row statistics from the scores.
+    formed_again = {name: 0 for name in ("out", "output", "logsumexp") if name in site.args}
+    return Match(arguments=arguments, phase="backward", touched_bytes=touched | formed_again)
 
 
 def _four(tensor: Tensor) -> Tensor:

@@ -9,9 +9,9 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import Taps, windows
-from nearpeak.ops.max_pool import onnx_pooled, pooled, touched
 
 
 def avg_pool(
@@ -40,7 +40,7 @@ def avg_pool(
     reach = _reach((d, kd, sd, pd, pd_end), (h, kh, sh, ph, ph_end), (w, kw, sw, pw, pw_end), ceil=ceil)
     planes = batch * channels
     return Work(
-        flop={"vector.fp32": planes * reach.pair_count},
+        flop={unit(dtype): planes * reach.pair_count},
         read_bytes=dtype.bytes(planes * reach.touched_count),
         write_bytes=dtype.bytes(planes * reach.outputs),
     )
@@ -59,7 +59,7 @@ def _backward(
     reach = _reach((d, kd, sd, pd, pd_end), (h, kh, sh, ph, ph_end), (w, kw, sw, pw, pw_end), ceil=ceil)
     planes = batch * channels
     return Work(
-        flop={"vector.fp32": planes * (reach.live_output_count + reach.pair_count - reach.touched_count)},
+        flop={unit(dtype): planes * (reach.live_output_count + reach.pair_count - reach.touched_count)},
         read_bytes=dtype.bytes(planes * reach.live_output_count),
         write_bytes=dtype.bytes(planes * reach.size),
     )
@@ -126,22 +126,22 @@ def _from_aten(site: AtenSite) -> Match:
         "divisor": int(site.args.get("divisor_override") or 0),
         "count_padding": bool(site.args["count_include_pad"]),
     }
-    arguments = pooled(site, x) | choices
+    arguments = sliding.pooled(site, x) | choices
     if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=arguments, touched_bytes=touched(arguments, x, "self"))
+    return Match(arguments=arguments, touched_bytes=sliding.touched(arguments, x, "self"))
 
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match AveragePool."""
     x = site.inputs[0]
     assert x is not None
-    arguments = onnx_pooled(site, x)
+    arguments = sliding.onnx_pooled(site, x)
     dilations = [arguments.pop(name) for name in ("dd", "dh", "dw") if name in arguments]
     if any(extent != 1 for extent in dilations):
         raise NotModelledError("AveragePool: dilations are not modelled")
     choices = {"count_padding": bool(site.attributes.get("count_include_pad", 0))}
-    return Match(arguments=arguments | choices, touched_bytes=touched(arguments, x, "0"))
+    return Match(arguments=arguments | choices, touched_bytes=sliding.touched(arguments, x, "0"))
 
 
 OPERATOR = Operator(

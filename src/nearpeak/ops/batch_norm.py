@@ -8,8 +8,11 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._normalisation import EPSILON, asked, column, formats, normalised, through, unread, wanted
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops.layer_norm import EPSILON, normalised, through
+from nearpeak.ops._torch_names import torch_dtype
 
 MOMENTUM = 0.1
 """Share of the batch in the running statistics; PyTorch's default."""
@@ -22,6 +25,7 @@ def batch_norm(
     spatial: int,
     dtype: DType,
     param_dtype: DType | None = None,
+    stat_dtype: DType = _STATISTICS,
     train: bool = False,
     affine: bool = True,
     running: bool = True,
@@ -30,9 +34,10 @@ def batch_norm(
 
     Counts: per element 2 FLOP to apply the channel's scale and shift; in training 3 more for sum and sum of squares;
     one reciprocal root per channel. Each element is read once: in training that is a floor, reached when a channel
-    fits on chip. Running statistics are fp32; training reads and writes them. Saved statistics are not counted.
+    fits on chip. Training reads and writes the running statistics. Saved statistics are not counted.
 
     Args:
+        stat_dtype: format of the running statistics.
         train: normalise by the batch's own statistics.
         running: keep running statistics; inference always has them.
 
@@ -42,11 +47,12 @@ def batch_norm(
     112
     """
     elements, kept = batch * channels * spatial, running or not train
-    statistics = 2 * kept * _STATISTICS.bytes(channels)
+    used = unless_empty(elements, channels)
+    statistics = 2 * kept * stat_dtype.bytes(used)
     return Work(
-        flop={"vector.fp32": (5 if train else 2) * elements},
-        special_count=channels,
-        read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(channels) + statistics,
+        flop={unit(dtype): (5 if train else 2) * elements},
+        special_count=used,
+        read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(used) + statistics,
         write_bytes=dtype.bytes(elements) + train * statistics,
     )
 
@@ -57,52 +63,60 @@ def _backward(
     spatial: int,
     dtype: DType,
     param_dtype: DType | None = None,
+    stat_dtype: DType = _STATISTICS,
     train: bool = True,
     affine: bool = True,
-    grad_params: bool = True,
+    grad_input: bool = True,
+    grad_weight: bool = True,
+    grad_bias: bool = True,
 ) -> Work:
-    """Return the least work of the gradients of input, weight and bias.
+    """Return the least work of the gradients of input, weight and bias that are asked for.
 
-    Counts: per element 3 FLOP of sums over the channel and 4 to combine them in training; 1 to scale and 3 for the
-    parameters' gradients where running statistics were used, and then the input is read for the parameters only.
+    Counts: per element 3 FLOP of sums over the channel, which serve the parameters too, and in training 4 to combine
+    them for the input's gradient; where running statistics were used that takes 1, and no sums. A bias's gradient
+    alone is 1 FLOP per element, of the upstream gradient.
+
+    Args:
+        grad_weight: counts only where there is a weight; likewise `grad_bias`.
     """
     elements, size = batch * channels * spatial, (param_dtype or dtype).bytes(channels)
-    parameters = affine and grad_params
-    statistics = 0 if train else (1 + parameters) * _STATISTICS.bytes(channels)
+    weights, biases = affine and grad_weight, affine and grad_bias
+    normal = weights or (train and grad_input)
+    sums = 3 * normal or int(biases)
+    used = unless_empty(elements, channels)
+    statistics = 0 if train else (weights or grad_input) + weights
     return Work(
-        flop={"vector.fp32": (7 if train else 1 + 3 * parameters) * elements},
-        special_count=0 * channels if train else channels,
-        read_bytes=(1 + (train or parameters)) * dtype.bytes(elements) + affine * size + statistics,
-        write_bytes=dtype.bytes(elements) + 2 * parameters * size,
+        flop={unit(dtype): (sums + grad_input * (4 if train else 1)) * elements},
+        special_count=0 * channels if train else (weights or grad_input) * used,
+        read_bytes=((grad_input or weights or biases) + normal) * dtype.bytes(elements)
+        + (affine and grad_input) * (param_dtype or dtype).bytes(used)
+        + statistics * stat_dtype.bytes(used),
+        write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
     )
 
 
-def _inputs(
-    batch: int, channels: int, spatial: int, dtype: str, param_dtype: str, train: bool, affine: bool, running: bool
-) -> dict[str, Tensor]:
-    tensors = {"input": Tensor(shape=(batch, channels, spatial), dtype=dtype)}
-    params = ("weight", "bias") if affine else ()
-    kept = ("running_mean", "running_var") if running or not train else ()
-    tensors |= {name: Tensor(shape=(channels,), dtype=param_dtype) for name in params}
-    return tensors | {name: Tensor(shape=(channels,), dtype="fp32") for name in kept}
-
-
-def _column(arrays: dict[str, Any], name: str, absent: float) -> Any:
-    return arrays[name][:, None] if name in arrays else absent
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    channels, kept = (arguments["channels"],), arguments["running"] or not arguments["train"]
+    shape = (arguments["batch"], *channels, arguments["spatial"])
+    params = ("weight", "bias") if arguments["affine"] else ()
+    stored = dict.fromkeys(params, "param_dtype")
+    stored |= dict.fromkeys(("running_mean", "running_var") if kept else (), "stat_dtype")
+    tensors = {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
+    return tensors | {name: Tensor(shape=channels, dtype=arguments[key]) for name, key in stored.items()}
 
 
 def _normal(arrays: dict[str, Any], *, train: bool) -> tuple[Any, Any]:
     x = arrays["input"]
     if train:
         return normalised(x, axis=(0, 2))
-    factor = 1 / np.sqrt(_column(arrays, "running_var", 1.0) + EPSILON)
-    return (x - _column(arrays, "running_mean", 0.0)) * factor, factor
+    factor = 1 / np.sqrt(column(arrays, "running_var", 1.0) + EPSILON)
+    return (x - column(arrays, "running_mean", 0.0)) * factor, factor
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, train = arrays["input"], arguments["train"]
     normal, _ = _normal(arrays, train=train)
-    output = {"output": normal * _column(arrays, "weight", 1.0) + _column(arrays, "bias", 0.0)}
+    output = {"output": normal * column(arrays, "weight", 1.0) + column(arrays, "bias", 0.0)}
     if not (train and arguments["running"]):
         return output
     fresh = {"running_mean": x.mean(axis=(0, 2)), "running_var": x.var(axis=(0, 2), ddof=1)}
@@ -112,15 +126,16 @@ def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     upstream, train = arrays["grad_output"], arguments["train"]
     normal, factor = _normal(arrays, train=train)
-    inner = upstream * _column(arrays, "weight", 1.0)
+    inner = upstream * column(arrays, "weight", 1.0)
     grads = {"grad_input": through(inner, normal, factor, axis=(0, 2)) if train else inner * factor}
-    if arguments["affine"] and arguments["grad_params"]:
+    if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=(0, 2))
         grads["grad_bias"] = upstream.sum(axis=(0, 2))
-    return grads
+    return asked(grads, arguments)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch
     import torch.nn.functional as F  # noqa: N812
 
     x, names = tensors["input"], ("running_mean", "running_var")
@@ -130,20 +145,27 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         x, kept.get("running_mean"), kept.get("running_var"), *params, arguments["train"], MOMENTUM, EPSILON
     )
     written = kept if arguments["train"] else {}
-    return {"output": output, **{name: value.float() for name, value in written.items()}}
+    stored = torch_dtype(torch, arguments["stat_dtype"])
+    return {"output": output, **{name: value.to(stored) for name, value in written.items()}}
 
 
 def _from_aten(site: AtenSite) -> Match:
     """Match the batch normalisations of ATen, forward and backward."""
-    x, weight = site.args["input"], site.args.get("weight")
+    weight, running = site.args.get("weight"), site.args.get("running_mean")
     back = "grad_out" in site.args or "grad_output" in site.args
-    arguments = _sizes(x, weight) | {"train": _training(site)}
+    train = _training(site)
+    arguments = _sizes(site.args["input"], weight, running) | {"train": train}
     if not back:
-        return Match(arguments=arguments | {"running": site.args.get("running_mean") is not None})
-    asked = {"grad_params": weight is None or any(site.args.get("output_mask", (True, True))[1:])}
-    saved = [name for name in site.args if name.startswith("save_") or name in ("reserve", "reserveSpace")]
-    unread = [*saved, *(("running_mean", "running_var") if arguments["train"] else ())]
-    return Match(arguments=arguments | asked, phase="backward", touched_bytes=dict.fromkeys(unread, 0))
+        return Match(arguments=arguments | {"running": running is not None})
+    grads = wanted(site, weight, weight)
+    weights = grads.get("grad_weight", False)
+    upstream = "grad_out" if "grad_out" in site.args else "grad_output"
+    idle = [name for name in site.args if name.startswith("save_") or name in ("reserve", "reserveSpace")]
+    idle += ["running_mean"] * (train or not weights) + ["running_var"] * (
+        train or not (weights or grads["grad_input"])
+    )
+    touched = unread(grads, upstream, normal=weights or (train and grads["grad_input"]))
+    return Match(arguments=arguments | grads, phase="backward", touched_bytes=dict.fromkeys(idle, 0) | touched)
 
 
 def _training(site: AtenSite) -> bool:
@@ -153,16 +175,14 @@ def _training(site: AtenSite) -> bool:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match BatchNormalization."""
-    x, weight = site.inputs[0], site.inputs[1]
+    x, weight, running = site.inputs[0], site.inputs[1], site.inputs[3]
     assert x is not None
-    return Match(arguments=_sizes(x, weight) | {"train": bool(site.attributes.get("training_mode", 0))})
+    return Match(arguments=_sizes(x, weight, running) | {"train": bool(site.attributes.get("training_mode", 0))})
 
 
-def _sizes(x: Tensor, weight: Tensor | None) -> dict[str, Any]:
-    return {
-        "batch": x.shape[0], "channels": x.shape[1], "spatial": prod(x.shape[2:]), "dtype": x.dtype,
-        "param_dtype": x.dtype if weight is None else weight.dtype, "affine": weight is not None,
-    }  # fmt: skip
+def _sizes(x: Tensor, weight: Tensor | None, running: Tensor | None) -> dict[str, Any]:
+    axes = {"batch": x.shape[0], "channels": x.shape[1], "spatial": prod(x.shape[2:])}
+    return {**axes, **formats(x, weight), **({} if running is None else {"stat_dtype": running.dtype})}
 
 
 _FORWARD = (

@@ -7,9 +7,9 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
-
-_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+from nearpeak.ops._torch_names import torch_dtype
 
 
 def cast(elements: int, dtype: DType, out_dtype: DType | None = None, read: int | None = None) -> Work:
@@ -23,9 +23,9 @@ def cast(elements: int, dtype: DType, out_dtype: DType | None = None, read: int 
     >>> cast(8, DType(name="fp32", bits_count=32), DType(name="bf16", bits_count=16)).write_bytes
     16
     """
-    return Work(
-        read_bytes=dtype.bytes(elements if read is None else read), write_bytes=(out_dtype or dtype).bytes(elements)
-    )
+    source = elements if read is None else read
+    required_at_most("cast", {"elements": elements}, read=source)
+    return Work(read_bytes=dtype.bytes(source), write_bytes=(out_dtype or dtype).bytes(elements))
 
 
 def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -42,7 +42,7 @@ def _torch_call(tensors: dict[str, Any], elements: int, read: int, out_dtype: st
     import torch
 
     x = tensors["x"] if read == elements else tensors["x"].expand(elements // read, read)
-    return {"y": x.to(getattr(torch, _TORCH_NAMES.get(out_dtype, out_dtype)), copy=True).reshape(elements)}
+    return {"y": x.to(torch_dtype(torch, out_dtype), copy=True).reshape(elements)}
 
 
 def _from_aten(site: AtenSite) -> Match:

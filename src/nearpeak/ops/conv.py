@@ -8,8 +8,11 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._checks import required_multiple, required_positive
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops._taps import Taps, windows
+from nearpeak.ops._taps import AXES, Taps, windows
 
 
 def conv(
@@ -40,12 +43,12 @@ def conv(
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
     out = out_dtype or dtype
     elements = batch * out_channels * reach.outputs
-    flop = {f"matrix.{dtype.name}": _flop(batch, in_channels, out_channels, groups, reach)}
+    products = _products(batch, in_channels, out_channels, groups, reach)
     return Work(
-        flop=flop | ({"vector.fp32": elements} if bias else {}),
-        read_bytes=dtype.bytes(batch * in_channels * reach.touched_count)
-        + dtype.bytes(out_channels * (in_channels // groups) * reach.live_tap_count)
-        + (out.bytes(out_channels) if bias else 0),
+        flop=contraction(dtype, products, elements if bias else None),
+        read_bytes=dtype.bytes(unless_empty(products, batch * in_channels * reach.touched_count))
+        + dtype.bytes(unless_empty(products, out_channels * (in_channels // groups) * reach.live_tap_count))
+        + out.bytes(unless_empty(elements, bias * out_channels)),
         write_bytes=out.bytes(elements),
     )
 
@@ -66,14 +69,14 @@ def _backward(
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
     out = out_dtype or dtype
     outputs = batch * out_channels * reach.outputs
+    products = _products(batch, in_channels, out_channels, groups, reach)
     weights = out_channels * (in_channels // groups)
-    products = (grad_input + grad_weight) * _flop(batch, in_channels, out_channels, groups, reach)
-    read_count = reach.outputs if grad_bias else reach.live_output_count
+    read_count = unless_empty((grad_input + grad_weight) * products, batch * out_channels * reach.live_output_count)
     return Work(
-        flop={f"matrix.{dtype.name}": products} | ({"vector.fp32": outputs} if grad_bias else {}),
-        read_bytes=out.bytes(batch * out_channels * read_count)
-        + dtype.bytes(grad_input * weights * reach.live_tap_count)
-        + dtype.bytes(grad_weight * batch * in_channels * reach.touched_count),
+        flop=contraction(dtype, (grad_input + grad_weight) * products, outputs if grad_bias else None),
+        read_bytes=out.bytes(outputs if grad_bias else read_count)
+        + dtype.bytes(unless_empty(products, grad_input * weights * reach.live_tap_count))
+        + dtype.bytes(unless_empty(products, grad_weight * batch * in_channels * reach.touched_count)),
         write_bytes=dtype.bytes(grad_input * batch * in_channels * reach.size)
         + dtype.bytes(grad_weight * weights * reach.taps)
         + dtype.bytes(grad_bias * out_channels),
@@ -81,8 +84,11 @@ def _backward(
     )
 
 
-def _flop(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
-    return 2 * batch * out_channels * (in_channels // groups) * reach.pair_count
+def _products(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
+    """Return the multiply-adds; groups that do not divide the channels are refused."""
+    required_positive("conv", groups=groups)
+    required_multiple("conv", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
+    return batch * out_channels * (in_channels // groups) * reach.pair_count
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -175,15 +181,13 @@ def _arguments(site: AtenSite, weight: Tensor, y: Tensor) -> dict[str, Any]:
 
 def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[str, str]) -> dict[str, int]:
     """Return the touched bytes of input and weight; a gradient that is not asked for leaves its operand unread."""
-    full = OPERATOR.signatures["forward"].case("forward", {k: v for k, v in arguments.items() if k[:5] != "grad_"})
-    axes = dict(full.axes)
-    columns = ("", "k", "s", "p", "p_end", "d")
-    rows = [[axes[f"{c[:1]}{axis}{c[1:]}"] for c in columns] for axis in sliding.AXES]
-    reach = windows(*(tuple(row) for row in rows))  # type: ignore[arg-type]
+    reach = sliding.reach_of({f"s{axis}": 1 for axis in AXES} | arguments)
     need_x, need_weight = arguments.get("grad_weight", True), arguments.get("grad_input", True)
-    return sliding.partly_touched(
-        names[0], x, need_x * axes["batch"] * axes["in_channels"] * reach.touched_count
-    ) | sliding.partly_touched(names[1], weight, need_weight * weight.shape[0] * weight.shape[1] * reach.live_tap_count)
+    planes = need_x * arguments["batch"] * arguments["in_channels"]
+    rows = need_weight * weight.shape[0] * weight.shape[1]
+    return sliding.partly_touched(names[0], x, planes * reach.touched_count) | sliding.partly_touched(
+        names[1], weight, rows * reach.live_tap_count
+    )
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -200,6 +204,16 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments=arguments, touched_bytes=_touched(arguments, x, weight, names=("0", "1")))
 
 
+def _quantised(site: OnnxSite) -> Match:
+    """Match ConvInteger and QLinearConv, whose scales and zero points travel beside input and weight."""
+    linear = site.name == "QLinearConv"
+    places = (0, 3, 8) if linear else (0, 1)
+    operands = tuple(site.inputs[place] if place < len(site.inputs) else None for place in places)
+    found = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
+    touched = {str(places[int(name)]): size for name, size in found.touched_bytes.items()}
+    return Match(arguments=found.arguments, touched_bytes=touched)
+
+
 OPERATOR = Operator(
     forward=conv,
     backward=_backward,
@@ -211,5 +225,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same=sliding.ENDS,
     aten={"aten.convolution.default": _from_aten, "aten.convolution_backward.default": _from_aten},
-    onnx={"Conv": _from_onnx},
+    onnx={"Conv": _from_onnx, "ConvInteger": _quantised, "QLinearConv": _quantised},
 )

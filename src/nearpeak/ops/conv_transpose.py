@@ -8,9 +8,11 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arrays import maximum
+from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arrays import maximum, unless_empty
+from nearpeak.ops._checks import required_multiple, required_positive
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
-from nearpeak.ops._taps import Taps, taps
+from nearpeak.ops._taps import AXES, Taps, check_window, taps
 from nearpeak.ops.conv import grouped
 
 
@@ -43,12 +45,12 @@ def conv_transpose(
     )  # fmt: skip
     out = out_dtype or dtype
     elements = batch * out_channels * reach.size
-    flop = {f"matrix.{dtype.name}": _flop(batch, in_channels, out_channels, groups, reach)}
+    products = _products(batch, in_channels, out_channels, groups, reach)
     return Work(
-        flop=flop | ({"vector.fp32": elements} if bias else {}),
-        read_bytes=dtype.bytes(batch * in_channels * reach.live_output_count)
-        + dtype.bytes(in_channels * (out_channels // groups) * reach.live_tap_count)
-        + (out.bytes(out_channels) if bias else 0),
+        flop=contraction(dtype, products, elements if bias else None),
+        read_bytes=dtype.bytes(unless_empty(products, batch * in_channels * reach.live_output_count))
+        + dtype.bytes(unless_empty(products, in_channels * (out_channels // groups) * reach.live_tap_count))
+        + out.bytes(unless_empty(elements, bias * out_channels)),
         write_bytes=out.bytes(elements),
     )
 
@@ -67,13 +69,14 @@ def _backward(
     )  # fmt: skip
     out = out_dtype or dtype
     outputs = batch * out_channels * reach.size
+    products = _products(batch, in_channels, out_channels, groups, reach)
     weights = in_channels * (out_channels // groups)
-    products = (grad_input + grad_weight) * _flop(batch, in_channels, out_channels, groups, reach)
+    read_count = unless_empty((grad_input + grad_weight) * products, batch * out_channels * reach.touched_count)
     return Work(
-        flop={f"matrix.{dtype.name}": products} | ({"vector.fp32": outputs} if grad_bias else {}),
-        read_bytes=out.bytes(outputs if grad_bias else batch * out_channels * reach.touched_count)
-        + dtype.bytes(grad_input * weights * reach.live_tap_count)
-        + dtype.bytes(grad_weight * batch * in_channels * reach.live_output_count),
+        flop=contraction(dtype, (grad_input + grad_weight) * products, outputs if grad_bias else None),
+        read_bytes=out.bytes(outputs if grad_bias else read_count)
+        + dtype.bytes(unless_empty(products, grad_input * weights * reach.live_tap_count))
+        + dtype.bytes(unless_empty(products, grad_weight * batch * in_channels * reach.live_output_count)),
         write_bytes=dtype.bytes(grad_input * batch * in_channels * reach.outputs)
         + dtype.bytes(grad_weight * weights * reach.taps)
         + dtype.bytes(grad_bias * out_channels),
@@ -84,15 +87,19 @@ def _backward(
 def _reach(*dimensions: tuple[int, int, int, int, int | None, int, int]) -> Taps:
     """Return the taps with the roles of input and output exchanged: `outputs` are inputs here, `size` is the output."""
     product = Taps(**dict.fromkeys(Taps.__slots__, 1))
-    for extent, kernel, stride, padding, end, dilation, extra in dimensions:
+    for axis, (extent, kernel, stride, padding, end, dilation, extra) in zip(AXES, dimensions, strict=True):
+        check_window(axis, kernel, stride, dilation)
         border = padding + (padding if end is None else end)
         size = maximum(0, (extent - 1) * stride - border + dilation * (kernel - 1) + 1 + extra)
         product = product * taps(size, extent, kernel, stride, padding, dilation)
     return product
 
 
-def _flop(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
-    return 2 * batch * in_channels * (out_channels // groups) * reach.pair_count
+def _products(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
+    """Return the multiply-adds; groups that do not divide the channels are refused."""
+    required_positive("conv_transpose", groups=groups)
+    required_multiple("conv_transpose", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
+    return batch * in_channels * (out_channels // groups) * reach.pair_count
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:

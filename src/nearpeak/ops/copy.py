@@ -7,8 +7,9 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
-from nearpeak.ops._sites import each, list_overloads, onnx_operands, tensors_of
+from nearpeak.ops._sites import list_overloads, onnx_operands, tensors_of, together
 from nearpeak.ops.cast import converted
 
 
@@ -25,7 +26,9 @@ def copy(elements: int, dtype: DType, read: int | None = None) -> Work:
     >>> copy(8, DType(name="bf16", bits_count=16), read=6).read_bytes
     12
     """
-    return Work(read_bytes=dtype.bytes(elements if read is None else read), write_bytes=dtype.bytes(elements))
+    source = elements if read is None else read
+    required_at_most("copy", {"elements": elements}, read=source)
+    return Work(read_bytes=dtype.bytes(source), write_bytes=dtype.bytes(elements))
 
 
 def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -45,8 +48,23 @@ def _torch_call(tensors: dict[str, Any], elements: int, read: int, **_: Any) -> 
 
 
 def _from_inputs(site: AtenSite) -> Match:
-    """Match operators whose output holds every element of every input, some perhaps several times."""
-    return _gathered(list(tensors_of(site).values()), site.outputs[0])
+    """Match operators whose output holds elements of the inputs; of a single one, no more than the output has."""
+    inputs, out = tensors_of(site), site.outputs[0]
+    match = _gathered(list(inputs.values()), out)
+    if len(inputs) != 1:
+        return match
+    ((name, x),) = inputs.items()
+    read = min(out.elements, x.distinct)
+    return Match(arguments=match.arguments, touched_bytes={name: dtype_of(x.dtype).bytes(read)})
+
+
+def _strided(site: AtenSite) -> Match:
+    """Match as_strided_copy, whose view may meet an element several times."""
+    x, out = site.args["self"], site.outputs[0]
+    view = Tensor(shape=tuple(site.args["size"]), dtype=x.dtype, strides=tuple(site.args["stride"]))
+    read = min(out.elements, view.distinct)
+    arguments: dict[str, Value] = {"elements": out.elements, "read": read, "dtype": out.dtype}
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(read)})
 
 
 def _gathered(inputs: list[Tensor], out: Tensor) -> Match:
@@ -113,9 +131,8 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 _GATHERED = (
     "clone", "cat", "stack", "roll", "flip", "repeat", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90",
-    "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "reflection_pad1d", "reflection_pad2d",
-    "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "_reshape_copy", "view_copy",
-    "expand_copy", "permute_copy", "transpose_copy", "t_copy", "unsqueeze_copy", "squeeze_copy", "as_strided_copy",
+    "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "_reshape_copy", "view_copy",
+    "expand_copy", "permute_copy", "transpose_copy", "t_copy", "unsqueeze_copy", "squeeze_copy",
     "diag_embed", "_conj_physical", "contiguous",
 )  # fmt: skip
 
@@ -134,6 +151,7 @@ OPERATOR = Operator(
         "aten.split_copy.Tensor": _split,
         "aten.split_with_sizes_copy.default": _split,
         "aten.unbind_copy.int": _split,
+        "aten.as_strided_copy.default": _strided,
         "aten.slice_copy.Tensor": _from_inputs,
         "aten.select_copy.int": _from_inputs,
         "aten.copy_.default": _from_source,
@@ -141,7 +159,7 @@ OPERATOR = Operator(
         "aten.constant_pad_nd.default": _padded,
         **{f"aten.{name}.default": _into_slice for name in ("slice_scatter", "select_scatter", "diagonal_scatter")},
         **{f"aten.{name}.default": _triangle for name in ("tril", "tril_", "triu", "triu_")},
-        **{name: each(_from_source) for name in list_overloads("copy")},
+        **{name: together(_from_source) for name in list_overloads("copy")},
     },
     onnx=dict.fromkeys(
         ("Transpose", "Concat", "Split", "Slice", "Pad", "Tile", "Expand", "DepthToSpace", "SpaceToDepth",

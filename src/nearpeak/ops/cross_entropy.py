@@ -7,11 +7,12 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, unless_empty
+from nearpeak.ops._losses import checked, reduced
 from nearpeak.ops._operator import Numerics, Operator
-from nearpeak.ops.nll_loss import checked, reduced, unit
 
 _INDEX = dtype_of("int64")
-_STATISTIC = dtype_of("fp32")
 
 
 def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -30,26 +31,27 @@ def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean"
     """
     none = checked(reduction) == "none"
     return Work(
-        flop={unit(dtype): rows * (3 * classes - 1) + (0 if none else rows - 1)},
-        special_count=rows * (classes + 1) + (reduction == "mean"),
+        flop={unit(dtype): rows * maximum(3 * classes - 1, 0) + (0 if none else maximum(rows - 1, 0))},
+        special_count=rows * (classes + 1) + unless_empty(rows, int(reduction == "mean")),
         read_bytes=dtype.bytes(rows * classes) + _INDEX.bytes(rows),
         write_bytes=dtype.bytes(rows if none else 1),
     )
 
 
 def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
-    """Return the least work of (exp(x - log-sum) - [class is target]) * g, with one saved fp32 log-sum per row.
+    """Return the least work of (exp(x - log-sum) - [class is target]) * g, from the logits alone.
 
-    Counts: 2 * classes + 1 FLOP per row and classes special evaluations; a mean is one division more.
+    Counts: 2 * classes + 1 FLOP per row and classes special evaluations; a mean is one division more. A saved log-sum
+    is not counted, nor what forming it again would cost.
     """
     none = checked(reduction) == "none"
+    elements, used = rows * classes, unless_empty(classes, rows)
     return Work(
-        flop={unit(dtype): rows * (2 * classes + 1)},
-        special_count=rows * classes + (reduction == "mean"),
-        read_bytes=dtype.bytes(rows * classes) + _INDEX.bytes(rows) + _STATISTIC.bytes(rows)
-        + dtype.bytes(rows if none else 1),
-        write_bytes=dtype.bytes(rows * classes),
-    )  # fmt: skip
+        flop={unit(dtype): used * (2 * classes + 1)},
+        special_count=elements + unless_empty(elements, int(reduction == "mean")),
+        read_bytes=dtype.bytes(elements) + _INDEX.bytes(used) + dtype.bytes(used if none else unless_empty(used, 1)),
+        write_bytes=dtype.bytes(elements),
+    )
 
 
 def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:

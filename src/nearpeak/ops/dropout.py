@@ -7,6 +7,7 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
 _MASK = dtype_of("bool")
@@ -26,7 +27,7 @@ def dropout(elements: int, dtype: DType, mask: bool = True) -> Work:
     24
     """
     return Work(
-        flop={"vector.fp64" if dtype.name == "fp64" else "vector.fp32": elements},
+        flop={unit(dtype): elements},
         read_bytes=dtype.bytes(elements),
         write_bytes=dtype.bytes(elements) + (_MASK.bytes(elements) if mask else 0),
     )
@@ -35,7 +36,7 @@ def dropout(elements: int, dtype: DType, mask: bool = True) -> Work:
 def _backward(elements: int, dtype: DType, mask: bool = True) -> Work:
     """Return the least work of the input's gradient; a mask that was not written is drawn again from its seed."""
     return Work(
-        flop={"vector.fp64" if dtype.name == "fp64" else "vector.fp32": elements},
+        flop={unit(dtype): elements},
         read_bytes=dtype.bytes(elements) + (_MASK.bytes(elements) if mask else 0),
         write_bytes=dtype.bytes(elements),
     )

@@ -1,6 +1,9 @@
 """Functions of one to three operands, element by element, with broadcasting."""
 
-from functools import partial
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial, reduce
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -10,11 +13,14 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arrays import maximum
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, unless_empty, where
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._formula import Formula
 from nearpeak.ops._functions import FUNCTIONS, LISTED, Function, function_of
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
-from nearpeak.ops._sites import each, list_overloads, onnx_operands, overloads, tensors_of
+from nearpeak.ops._sites import list_overloads, onnx_operands, overloads, tensors_of, together
+from nearpeak.ops._torch_names import torch_dtype
 
 
 def elementwise(
@@ -50,6 +56,7 @@ def elementwise(
     """
     row = function_of(function)
     sizes = _sizes(row, elements if a is None else a, b, c)
+    required_at_most("elementwise", {"elements": elements}, **sizes)
     formats = {"a": a_dtype or dtype, "b": b_dtype or dtype, "c": c_dtype or dtype}
     return _work(
         (row.forward,),
@@ -84,20 +91,64 @@ def _backward(
     row = function_of(function)
     sizes = _sizes(row, elements if a is None else a, b, c)
     formats = {"a": a_dtype or dtype, "b": b_dtype or dtype, "c": c_dtype or dtype}
-    wanted = _wanted(row, {name: size for name, size in sizes.items() if formats[name].kind == "float"})
+    stored = {name: (size, formats[name]) for name, size in sizes.items()}
+    upstream = (elements if grad is None else grad, out_dtype or dtype)
+    floating = {name: size for name, size in sizes.items() if formats[name].kind == "float"}
+    shares = [
+        _share(row, wanted, where(rows, elements, 0), dtype, stored, upstream)
+        for wanted, rows in _combinations(row, floating)
+    ]
+    return reduce(_either, shares, Work())
+
+
+def _share(
+    row: Function,
+    wanted: str,
+    elements: int,
+    dtype: DType,
+    stored: Mapping[str, tuple[int, DType]],
+    upstream: tuple[int, DType],
+) -> Work:
+    """Return the work of the gradients of the operands `wanted`, on the rows that have elements left."""
     rules = row.gradient_formulas(wanted)
     used = frozenset[str]().union(*(rule.operands for rule in rules))
-    out = out_dtype or dtype
-    read = sum(formats[name].bytes(size) for name, size in sizes.items() if name in used)
+    grad, out = upstream
+    read = sum(format_.bytes(size) for name, (size, format_) in stored.items() if name in used)
     read += out.bytes(elements) if "y" in used else 0
     return _work(
         rules,
         elements,
         dtype,
-        read_bytes=read + out.bytes(elements if grad is None else grad),
-        write_bytes=sum(formats[name].bytes(sizes[name]) for name in wanted),
-        sums=sum(maximum(elements - sizes[name], 0) for name in wanted),
+        read_bytes=unless_empty(elements, read + out.bytes(grad)) if wanted else 0 * elements,
+        write_bytes=unless_empty(elements, sum(stored[name][1].bytes(stored[name][0]) for name in wanted)),
+        sums=sum(maximum(elements - stored[name][0], 0) for name in wanted),
     )
+
+
+def _either(left: Work, right: Work) -> Work:
+    """Return the work of rows of which each has either that of `left` or that of `right`."""
+    both = left + right
+    return replace(both, launch_count=1)
+
+
+def _combinations(row: Function, sizes: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
+    """Give each choice of operands whose gradients are asked for, with the rows it holds for.
+
+    Rows of a table differ in which operands are scalars, and gradients together cost less than each alone.
+    """
+    for wanted in dict.fromkeys(_wanted(row, chosen) for chosen in _present(sizes)):
+        rows: Any = True
+        for name, size in sizes.items():
+            if _wanted(row, {name: 1}):
+                rows = rows & ((size != 0) == (name in wanted))
+        if np.any(rows):
+            yield wanted, rows
+
+
+def _present(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Give each choice of operands that are tensors."""
+    for flags in product((0, 1), repeat=len(sizes)):
+        yield dict(zip(sizes, flags, strict=True))
 
 
 def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
@@ -112,7 +163,7 @@ def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
 def _wanted(row: Function, sizes: dict[str, int]) -> str:
     """Return the operands whose gradients are asked for: those with elements and a formula."""
     rules = dict(zip("abc", row.gradients, strict=False))
-    return "".join(name for name, size in sizes.items() if rules.get(name, not rules) and np.any(size))
+    return "".join(name for name, size in sizes.items() if rules.get(name, not rules) and size)
 
 
 def _work(
@@ -120,9 +171,8 @@ def _work(
 ) -> Work:
     factor = {"float": 1, "complex": 2}.get(dtype.kind, 0)
     flop = factor * sum(rule.flop_count for rule in rules) * elements + sums
-    unit = "vector.fp64" if dtype.name in ("fp64", "complex128") else "vector.fp32"
     return Work(
-        flop={unit: flop} if factor and (len(rules) > 1 or any(rule.flop_count for rule in rules)) else {},
+        flop={unit(dtype): flop} if factor and (len(rules) > 1 or any(rule.flop_count for rule in rules)) else {},
         special_count=factor * sum(rule.special_count for rule in rules) * elements,
         read_bytes=read_bytes,
         write_bytes=write_bytes,
@@ -188,8 +238,7 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
     operands = operands[:1] if row.name == "cube" else operands
     y = _torch_function(row, torch)(*operands, **row.options)
     y = y.reshape(-1) if y.numel() == elements else y.reshape(-1).repeat(elements // y.numel())
-    wanted = getattr(torch, {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}.get(
-        arguments["out_dtype"], arguments["out_dtype"]))  # fmt: skip
+    wanted = torch_dtype(torch, arguments["out_dtype"])
     return {"y": y if y.dtype == wanted else y.to(wanted)}
 
 
@@ -225,7 +274,7 @@ def _match(name: str, tensors: list[Tensor], out: Tensor) -> Match:
     arguments["dtype"] = out.dtype if kind != "bool" or not tensors else tensors[0].dtype
     for operand, tensor, index in zip(row.operand_names, tensors, range(3), strict=False):
         again = tensor.buffer >= 0 and tensor in tensors[:index]
-        arguments |= {operand: 0 if again else tensor.distinct, f"{operand}_dtype": tensor.dtype}
+        arguments |= {operand: 0 if again else min(tensor.distinct, out.elements), f"{operand}_dtype": tensor.dtype}
     return Match(arguments=arguments)
 
 
@@ -276,7 +325,7 @@ def _claims() -> dict[str, Matcher]:
     for row in FUNCTIONS.values():
         matcher = _gated if row.name == "glu" else partial(_from_aten, row.name)
         claims |= dict.fromkeys(overloads(row.name, *row.aten), matcher)
-        claims |= dict.fromkeys(list_overloads(*LISTED.intersection({row.name, *row.aten})), each(matcher))
+        claims |= dict.fromkeys(list_overloads(*LISTED.intersection({row.name, *row.aten})), together(matcher))
         gradients = [f"aten.{name}.{end}" for name in row.backward for end in ("default", "grad_input")]
         claims |= dict.fromkeys(gradients, partial(_gradient, row.name))
     return claims

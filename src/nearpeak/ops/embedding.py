@@ -7,9 +7,9 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arrays import minimum
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, minimum, unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-from nearpeak.ops.nll_loss import unit
 
 
 def embedding(
@@ -36,10 +36,10 @@ def embedding(
     >>> embedding(8, 4, 100, DType(name="bf16", bits_count=16), touched_rows=5).read_bytes
     104
     """
-    del vocab
+    touched = minimum(maximum(touched_rows, 1), minimum(vocab, tokens))
     index_bytes = dtype_of(index_dtype).bytes(tokens if indices is None else indices)
     return Work(
-        read_bytes=dtype.bytes(minimum(touched_rows, tokens) * dim) + index_bytes,
+        read_bytes=dtype.bytes(touched * dim) + unless_empty(dim, index_bytes),
         write_bytes=dtype.bytes(tokens * dim),
     )
 
@@ -52,10 +52,11 @@ def _backward(
     Counts: at least tokens - min(vocab, tokens) additions of rows, whatever the indices are.
     """
     index_bytes = dtype_of(index_dtype).bytes(tokens if indices is None else indices)
+    written = vocab * dim
     return Work(
-        flop={unit(dtype): (tokens - minimum(vocab, tokens)) * dim},
-        read_bytes=dtype.bytes(tokens * dim) + index_bytes,
-        write_bytes=dtype.bytes(vocab * dim),
+        flop={unit(dtype): unless_empty(written, (tokens - minimum(vocab, tokens)) * dim)},
+        read_bytes=unless_empty(written, dtype.bytes(tokens * dim) + index_bytes),
+        write_bytes=dtype.bytes(written),
     )
 
 
@@ -86,7 +87,7 @@ def _from_aten(site: AtenSite) -> Match:
     """Match embedding; the indices are not known."""
     weight, index = site.args["weight"], site.args["indices"]
     vocab, dim = weight.shape
-    touched = min(1, index.elements)
+    touched = min(1, index.elements, vocab)
     return Match(
         arguments={
             "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": weight.dtype,

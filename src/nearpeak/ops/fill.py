@@ -8,9 +8,8 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops._sites import each, list_overloads
-
-_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+from nearpeak.ops._sites import list_overloads, together
+from nearpeak.ops._torch_names import torch_dtype
 
 
 def fill(elements: int, dtype: DType) -> Work:
@@ -37,7 +36,7 @@ def _torch_call(tensors: dict[str, Any], elements: int, dtype: str) -> dict[str,
     import torch
 
     del tensors
-    return {"y": torch.ones(elements, dtype=getattr(torch, _TORCH_NAMES.get(dtype, dtype)))}
+    return {"y": torch.ones(elements, dtype=torch_dtype(torch, dtype))}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -67,7 +66,7 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     aten={
         **{f"aten.{name}.{overload}": _from_aten for name in _NAMES for overload in _OVERLOADS},
-        **{name: each(_from_aten) for name in list_overloads("zero")},
+        **{name: together(_from_aten) for name in list_overloads("zero")},
     },
     onnx={"ConstantOfShape": _from_onnx, "Range": _from_onnx, "EyeLike": _from_onnx},
 )

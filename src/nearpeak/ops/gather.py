@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arrays import minimum
+from nearpeak.ops._arrays import maximum, minimum, unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 
 
@@ -36,10 +36,10 @@ def gather(
     >>> gather(8, 4, 100, DType(name="bf16", bits_count=16)).read_bytes
     72
     """
-    del table_rows
+    touched = minimum(maximum(touched_rows, 1), minimum(table_rows, rows))
     index_bytes = dtype_of(index_dtype).bytes(rows if indices is None else indices)
     return Work(
-        read_bytes=dtype.bytes(minimum(touched_rows, rows) * width) + index_bytes,
+        read_bytes=dtype.bytes(touched * width) + unless_empty(width, index_bytes),
         write_bytes=dtype.bytes(rows * width),
     )
 
@@ -70,10 +70,11 @@ def matched(
     table: Tensor, rows: int, width: int, touched_rows: int, index: list[Tensor], name: str = "self"
 ) -> Match:  # fmt: skip
     """Return the case of picking `rows` rows of `width` elements from `table`, of which `touched_rows` are distinct."""
-    touched = min(touched_rows, rows)
+    table_rows = table.elements // width if width else 0
+    touched = min(max(touched_rows, 1), rows, table_rows)
     return Match(
         arguments={
-            "rows": rows, "width": width, "table_rows": table.elements // width if width else 0,
+            "rows": rows, "width": width, "table_rows": table_rows,
             "touched_rows": touched_rows, "dtype": table.dtype, "indices": sum(i.distinct for i in index),
             "index_dtype": index[0].dtype if index else "int64",
         },

@@ -1,5 +1,6 @@
 """Matrix product, batched or not, with optional bias and activation."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,11 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.errors import SpecError
+from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arrays import unless_empty, where
+from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 
 
 def gemm(
@@ -18,17 +23,20 @@ def gemm(
     batch: int = 1,
     a_batch: int | None = None,
     b_batch: int | None = None,
+    bias_elements: int = 0,
     out_dtype: DType | None = None,
     bias: bool = False,
     layout: str = "nn",
 ) -> Work:
     """Return the least work of Y[batch,m,n] = A[a_batch,m,k] B[b_batch,k,n] (+ bias[n]).
 
-    Counts: 2 * batch * m * n * k FLOP; the bias adds one vector FLOP per output element.
+    Counts: 2 * batch * m * n * k FLOP, four times that for complex numbers; the bias adds one vector FLOP per output
+    element. Products of integers wider than 8 bits count as vector work, which is a model: no matrix unit forms them.
 
     Args:
         a_batch: distinct matrices A; fewer than `batch` when A is broadcast.
         b_batch: distinct matrices B; fewer than `batch` when B is broadcast.
+        bias_elements: distinct elements of the bias, where there is one; 0 stands for n.
         layout: `n` (row-major) or `t` (transposed) for A and B; it changes the kernel, not the work.
 
     Source: definition of the matrix product; an FMA is 2 FLOP.
@@ -40,21 +48,34 @@ def gemm(
     elements = batch * m * n
     a = batch if a_batch is None else a_batch
     b = batch if b_batch is None else b_batch
+    required_at_most("gemm", {"batch": batch}, a_batch=a, b_batch=b)
+    required_at_most("gemm", {"batch*m*n": elements}, bias_elements=bias * bias_elements)
+    added = bias * where(bias_elements == 0, n, bias_elements)
     return Work(
-        flop={f"matrix.{dtype.name}": 2 * elements * k} | ({"vector.fp32": elements} if bias else {}),
-        read_bytes=dtype.bytes(a * m * k) + dtype.bytes(b * k * n) + (out.bytes(n) if bias else 0),
+        flop=contraction(dtype, elements * k, elements if bias else None),
+        read_bytes=dtype.bytes(unless_empty(elements, a * m * k))
+        + dtype.bytes(unless_empty(elements, b * k * n))
+        + out.bytes(unless_empty(elements, added)),
         write_bytes=out.bytes(elements),
     )
 
 
-def _inputs(
-    m: int, n: int, k: int, dtype: str, batch: int, a_batch: int, b_batch: int, out_dtype: str, bias: bool, layout: str
-) -> dict[str, Tensor]:
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    m, n, k, dtype = (arguments[name] for name in ("m", "n", "k", "dtype"))
     tensors = {
-        "a": Tensor(shape=(a_batch, m, k), dtype=dtype),
-        "b": Tensor(shape=(b_batch, k, n), dtype=dtype),
+        "a": Tensor(shape=(arguments["a_batch"], m, k), dtype=dtype),
+        "b": Tensor(shape=(arguments["b_batch"], k, n), dtype=dtype),
     }
-    return tensors | ({"bias": Tensor(shape=(n,), dtype=out_dtype)} if bias else {})
+    return tensors | ({"bias": _stored_bias(**arguments)} if arguments["bias"] else {})
+
+
+def _stored_bias(m: int, n: int, batch: int, bias_elements: int, out_dtype: str, **_: Any) -> Tensor:
+    """Return a bias with that many elements that broadcasts over the result."""
+    wanted = bias_elements or n
+    for shape in ((n,), (m, n), (batch, m, n), (batch, 1, n), (m, 1), (batch, m, 1), (1,)):
+        if prod(shape) == wanted:
+            return Tensor(shape=shape, dtype=out_dtype)
+    raise SpecError(f"gemm: no bias over [{batch}, {m}, {n}] has {wanted} elements; give 0 for one per column")
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -73,17 +94,78 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     a, b, batch = tensors["a"], tensors["b"], arguments["batch"]
     a = a if len(a) == batch else a.repeat_interleave(batch // len(a), 0)
     b = b if len(b) == batch else b.repeat_interleave(batch // len(b), 0)
-    if batch == 1 and arguments["bias"]:
+    if batch == 1 and arguments["bias"] and tensors["bias"].dim() < 3:
         return {"y": torch.addmm(tensors["bias"], a[0], b[0])[None]}
     y = torch.mm(a[0], b[0])[None] if batch == 1 else torch.bmm(a, b)
     return {"y": y + tensors["bias"] if arguments["bias"] else y}
 
 
 def _from_aten(site: AtenSite) -> Match:
-    """Match mm, addmm, bmm and baddbmm."""
+    """Match mm, bmm, and with a bias addmm and baddbmm."""
     a = site.args.get("mat1", site.args.get("batch1", site.args["self"]))
     b = site.args["mat2"] if "mat2" in site.args else site.args["batch2"]
-    return _match(a, b, site.outputs[0], bias="mat1" in site.args or "batch1" in site.args)
+    return _scaled(site, _match(a, b, _out(site), bias=_bias(site)))
+
+
+def _from_vectors(site: AtenSite) -> Match:
+    """Match mv, addmv, dot and vdot; a vector times the transposed matrix, so that the bias has one element each."""
+    matrix = site.args.get("mat", site.args["self"])
+    vector = next(site.args[name] for name in ("vec", "tensor", "other") if name in site.args)
+    b = _transposed(matrix) if len(matrix.shape) > 1 else _as_matrix(matrix, row=False)
+    return _scaled(site, _match(_as_matrix(vector, row=True), b, _out(site), bias=_bias(site)))
+
+
+def _summed(site: AtenSite) -> Match:
+    """Match addbmm: the products of the batch are added up, which is one product with a longer sum."""
+    a, b, out = site.args["batch1"], site.args["batch2"], _out(site)
+    sizes = {"m": a.shape[1], "n": b.shape[2], "k": a.shape[0] * a.shape[2], "dtype": a.dtype, "out_dtype": out.dtype}
+    return _scaled(site, Match(arguments={**sizes, **_bias_arguments(_bias(site), out, b.shape[2])}))
+
+
+def _outer(site: AtenSite) -> Match:
+    """Match outer products: each element is one product, plus one sum for addr."""
+    left, right = (site.args[name] for name in (("vec1", "vec2") if "vec1" in site.args else ("self", "vec2")))
+    out, bias = _out(site), _bias(site)
+    operands = (left, right) if bias is None else (bias, left, right)
+    sizes = {name: min(tensor.distinct, out.elements) for name, tensor in zip("abc", operands, strict=False)}
+    function = "mul" if bias is None else "addcmul"
+    arguments = {"elements": out.elements, "dtype": out.dtype, "function": function, **sizes}
+    return _scaled(site, Match(arguments=arguments, op="elementwise"))
+
+
+_FACTORS = ("mat1", "mat2", "batch1", "batch2", "mat", "vec", "vec1", "vec2")
+"""Names of what is multiplied in beta * self + alpha * product."""
+
+
+def _out(site: AtenSite) -> Tensor:
+    out: Tensor = site.outputs[0] if site.outputs else site.args.get("out", site.args["self"])
+    return out
+
+
+def _bias(site: AtenSite) -> Tensor | None:
+    """Return the tensor that is added; with beta = 0 it is ignored, and products without a bias have no beta."""
+    return site.args["self"] if site.args.get("beta", 0) != 0 else None
+
+
+def _scaled(site: AtenSite, product: Match) -> Match:
+    """Return the case of beta * self + alpha * product: a factor of 0 leaves its operands unread."""
+    if "beta" not in site.args:
+        return product
+    out, bias = _out(site), _bias(site)
+    ignored = {"self": 0} if bias is None else {}
+    if site.args.get("alpha", 1) != 0:
+        return Match(arguments=product.arguments, op=product.op, touched_bytes=ignored)
+    ignored |= {name: 0 for name in _FACTORS if name in site.args}
+    arguments: dict[str, Value] = {"elements": out.elements, "dtype": out.dtype}
+    if bias is None:
+        return Match(arguments=arguments, op="fill", touched_bytes=ignored)
+    return Match(arguments=arguments | {"read": min(bias.distinct, out.elements)}, op="copy", touched_bytes=ignored)
+
+
+def _quantised(site: OnnxSite) -> Match:
+    """Match QLinearMatMul, whose operands alternate with their scales and zero points."""
+    bare = (site.inputs[0], site.inputs[3])
+    return _from_onnx(OnnxSite(name="MatMul", inputs=bare, outputs=site.outputs, attributes=site.attributes))
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -94,28 +176,36 @@ def _from_onnx(site: OnnxSite) -> Match:
     if site.name == "Gemm":
         a = _transposed(a) if site.attributes.get("transA", 0) else a
         b = _transposed(b) if site.attributes.get("transB", 0) else b
-        return _match(a, b, site.outputs[0], bias=len(site.inputs) > 2 and site.inputs[2] is not None)
-    return _match(_as_matrix(a, row=True), _as_matrix(b, row=False), site.outputs[0], bias=False)
+        return _match(a, b, site.outputs[0], bias=site.inputs[2] if len(site.inputs) > 2 else None)
+    return _match(_as_matrix(a, row=True), _as_matrix(b, row=False), site.outputs[0], bias=None)
 
 
-def _match(a: Tensor, b: Tensor, out: Tensor, *, bias: bool) -> Match:
+def _match(a: Tensor, b: Tensor, out: Tensor, *, bias: Tensor | None) -> Match:
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    matrix = m * n if m * n else 1
-    batch = out.elements // matrix
+    batch = out.elements // (m * n) if m * n else prod(out.shape[:-2])
     a_batch, b_batch = _distinct(a, m * k, batch), _distinct(b, k * n, batch)
     if b_batch == 1 and a_batch == batch:
         m, batch, a_batch = m * batch, 1, 1
     return Match(
         arguments={
             "m": m, "n": n, "k": k, "batch": batch, "a_batch": a_batch, "b_batch": b_batch,
-            "dtype": a.dtype, "out_dtype": out.dtype, "bias": bias, "layout": _layout(a) + _layout(b),
+            "dtype": a.dtype, "out_dtype": out.dtype, **_bias_arguments(bias, out, n),
+            "layout": _layout(a) + _layout(b),
         }
     )  # fmt: skip
 
 
+def _bias_arguments(bias: Tensor | None, out: Tensor, n: int) -> dict[str, Value]:
+    """Return whether there is a bias and how many elements it has, 0 standing for one per column."""
+    if bias is None:
+        return {"bias": False}
+    count = min(bias.distinct, out.elements)
+    return {"bias": True, "bias_elements": 0 if count == n else count}
+
+
 def _distinct(tensor: Tensor, matrix: int, batch: int) -> int:
     """Return how many distinct matrices the tensor holds, at most `batch`."""
-    return max(1, min(batch, tensor.distinct // matrix)) if matrix else 1
+    return min(batch, max(1, tensor.distinct // matrix)) if matrix else batch
 
 
 def _layout(tensor: Tensor) -> str:
@@ -135,6 +225,18 @@ def _as_matrix(tensor: Tensor, *, row: bool) -> Tensor:
     return Tensor(shape=shape, dtype=tensor.dtype, buffer=tensor.buffer)
 
 
+def _claims() -> dict[str, Any]:
+    """Return the claims: plain, in place, with the result given and with its format given."""
+    groups = {
+        _from_aten: ("mm", "addmm", "bmm", "baddbmm", "_int_mm", "_addmm_activation"),
+        _from_vectors: ("mv", "addmv", "dot", "vdot"),
+        _outer: ("ger", "outer", "addr"),
+        _summed: ("addbmm",),
+    }
+    ends = (".default", ".out", ".dtype", ".dtype_out", "_.default")
+    return {f"aten.{name}{end}": matcher for matcher, names in groups.items() for name in names for end in ends}
+
+
 OPERATOR = Operator(
     forward=gemm,
     source="definition of the matrix product",
@@ -143,6 +245,6 @@ OPERATOR = Operator(
     reference=_reference,
     torch_call=_torch_call,
     same={"a_batch": "batch", "b_batch": "batch"},
-    aten={f"aten.{name}.default": _from_aten for name in ("mm", "addmm", "bmm", "baddbmm")},
-    onnx={"Gemm": _from_onnx, "MatMul": _from_onnx},
+    aten=_claims(),
+    onnx={"Gemm": _from_onnx, "MatMul": _from_onnx, "MatMulInteger": _from_onnx, "QLinearMatMul": _quantised},
 )

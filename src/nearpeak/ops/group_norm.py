@@ -6,8 +6,11 @@ from typing import Any
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._checks import required_multiple, required_positive
+from nearpeak.ops._normalisation import EPSILON, asked, column, formats, normalised, through, unread, wanted
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops.layer_norm import EPSILON, normalised, through
 
 
 def group_norm(
@@ -29,11 +32,12 @@ def group_norm(
     >>> group_norm(1, 4, 8, 2, DType(name="bf16", bits_count=16)).read_bytes
     80
     """
+    _check(groups, channels)
     elements = batch * channels * spatial
     return Work(
-        flop={"vector.fp32": 5 * elements},
-        special_count=batch * groups,
-        read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(channels),
+        flop={unit(dtype): 5 * elements},
+        special_count=unless_empty(elements, batch * groups),
+        read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(unless_empty(elements, channels)),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -46,18 +50,34 @@ def _backward(
     dtype: DType,
     param_dtype: DType | None = None,
     affine: bool = True,
-    grad_params: bool = True,
+    grad_input: bool = True,
+    grad_weight: bool = True,
+    grad_bias: bool = True,
 ) -> Work:
-    """Return the least work of the gradients of input, weight and bias.
+    """Return the least work of the gradients of input, weight and bias that are asked for.
 
-    Counts: per element 3 FLOP of sums over each channel, which serve the parameters too, and 4 to combine them.
+    Counts: per element 3 FLOP of sums over each channel, which serve the parameters too, and 4 to combine them for
+    the input's gradient. A bias's gradient alone is 1 FLOP per element, of the upstream gradient.
+
+    Args:
+        grad_weight: counts only where there is a weight; likewise `grad_bias`.
     """
+    _check(groups, channels)
     elements, size = batch * channels * spatial, (param_dtype or dtype).bytes(channels)
+    weights, biases = affine and grad_weight, affine and grad_bias
+    normal = grad_input or weights
+    sums = 3 * normal or int(biases)
     return Work(
-        flop={"vector.fp32": 7 * elements},
-        read_bytes=2 * dtype.bytes(elements) + affine * size,
-        write_bytes=dtype.bytes(elements) + 2 * (affine and grad_params) * size,
+        flop={unit(dtype): (sums + 4 * grad_input) * elements},
+        read_bytes=((normal or biases) + normal) * dtype.bytes(elements)
+        + (affine and grad_input) * unless_empty(elements, size),
+        write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
     )
+
+
+def _check(groups: int, channels: int) -> None:
+    required_positive("group_norm", groups=groups)
+    required_multiple("group_norm", {"groups": groups}, channels=channels)
 
 
 def _inputs(
@@ -72,25 +92,21 @@ def _split(array: Any, groups: int) -> Any:
     return array.reshape(len(array), groups, -1)
 
 
-def _column(arrays: dict[str, Any], name: str, absent: float) -> Any:
-    return arrays[name][:, None] if name in arrays else absent
-
-
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x = arrays["input"]
     normal, _ = normalised(_split(x, arguments["groups"]), axis=-1)
-    return {"output": normal.reshape(x.shape) * _column(arrays, "weight", 1.0) + _column(arrays, "bias", 0.0)}
+    return {"output": normal.reshape(x.shape) * column(arrays, "weight", 1.0) + column(arrays, "bias", 0.0)}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, upstream, groups = arrays["input"], arrays["grad_output"], arguments["groups"]
     normal, factor = normalised(_split(x, groups), axis=-1)
-    inner = _split(upstream * _column(arrays, "weight", 1.0), groups)
+    inner = _split(upstream * column(arrays, "weight", 1.0), groups)
     grads = {"grad_input": through(inner, normal, factor, axis=-1).reshape(x.shape)}
-    if arguments["affine"] and arguments["grad_params"]:
+    if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal.reshape(x.shape)).sum(axis=(0, 2))
         grads["grad_bias"] = upstream.sum(axis=(0, 2))
-    return grads
+    return asked(grads, arguments)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -105,12 +121,14 @@ def _from_aten(site: AtenSite) -> Match:
     x, weight = site.args["input"], site.args["weight"]
     arguments = {
         "batch": site.args["N"], "channels": site.args["C"], "spatial": site.args["HxW"], "groups": site.args["group"],
-        **_formats(x, weight),
+        **formats(x, weight),
     }  # fmt: skip
     if "grad_out" not in site.args:
         return Match(arguments=arguments)
-    asked = {"grad_params": weight is None or any(site.args["output_mask"][1:])}
-    return Match(arguments=arguments | asked, phase="backward", touched_bytes={"mean": 0, "rstd": 0})
+    grads = wanted(site, weight, weight)
+    normal = grads["grad_input"] or grads.get("grad_weight", False)
+    touched = {"mean": 0, "rstd": 0, **unread(grads, "grad_out", normal=normal)}
+    return Match(arguments=arguments | grads, phase="backward", touched_bytes=touched)
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -119,12 +137,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     assert x is not None
     groups = x.shape[1] if site.name == "InstanceNormalization" else site.attributes["num_groups"]
     axes = {"batch": x.shape[0], "channels": x.shape[1], "spatial": prod(x.shape[2:]), "groups": groups}
-    return Match(arguments=axes | _formats(x, weight))
-
-
-def _formats(x: Tensor, weight: Tensor | None) -> dict[str, Any]:
-    params = x.dtype if weight is None else weight.dtype
-    return {"dtype": x.dtype, "param_dtype": params, "affine": weight is not None}
+    return Match(arguments=axes | formats(x, weight))
 
 
 OPERATOR = Operator(

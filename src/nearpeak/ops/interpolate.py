@@ -1,7 +1,8 @@
-"""Planes brought to another size: nearest, linear and cubic interpolation."""
+"""Lines, planes and volumes brought to another size: nearest, linear and cubic interpolation."""
 
 from collections.abc import Mapping
-from math import floor
+from itertools import permutations
+from math import floor, prod
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops._arrays import maximum, minimum, where
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
-from nearpeak.ops.nll_loss import unit
 
 _FLOP: Mapping[str, int] = {"nearest": 0, "linear": 3, "cubic": 7}
 """FLOP of one value between its neighbours along one dimension: a + t * (b - a), or four products and three sums."""
@@ -20,8 +21,10 @@ _CUBIC = -0.75
 """Keys' parameter as PyTorch and ONNX set it."""
 
 
-def interpolate(planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, mode: str = "nearest") -> Work:
-    """Return the least work of resizing planes of h x w to oh x ow.
+def interpolate(
+    planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, d: int = 1, od: int = 1, mode: str = "nearest"
+) -> Work:
+    """Return the least work of resizing planes of d x h x w to od x oh x ow.
 
     Counts: linear 3 FLOP per value and dimension that changes, cubic 7, one dimension after the other in the cheaper
     order; how corners are aligned changes weights only. When the plane shrinks, at least one row and column of the
@@ -35,25 +38,28 @@ def interpolate(planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int 
     >>> interpolate(1, 4, 8, DType(name="fp32", bits_count=32), h=4, oh=8, mode="linear").flop
     {'vector.fp32': 288}
     """
-    flop = planes * _values(h, w, oh, ow) * _cost(mode)
+    flop = planes * _values((d, od), (h, oh), (w, ow)) * _cost(mode)
     return Work(
         flop={unit(dtype): flop} if _cost(mode) else {},
-        read_bytes=dtype.bytes(planes * minimum(h, oh) * minimum(w, ow)),
-        write_bytes=dtype.bytes(planes * oh * ow),
+        read_bytes=dtype.bytes(planes * minimum(d, od) * minimum(h, oh) * minimum(w, ow)),
+        write_bytes=dtype.bytes(planes * od * oh * ow),
     )
 
 
-def _backward(planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, mode: str = "nearest") -> Work:
+def _backward(
+    planes: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, d: int = 1, od: int = 1, mode: str = "nearest"
+) -> Work:
     """Return the least work of the input's gradient: the transposed interpolation.
 
     Counts: as forward; nearest one FLOP for every output beyond the first of an input.
     """
-    sums = planes * maximum(oh * ow - minimum(h, oh) * minimum(w, ow), 0)
-    flop = planes * _values(h, w, oh, ow) * _cost(mode) if _cost(mode) else sums
+    inputs = planes * d * h * w
+    sums = planes * maximum(od * oh * ow - minimum(d, od) * minimum(h, oh) * minimum(w, ow), 0)
+    flop = planes * _values((d, od), (h, oh), (w, ow)) * _cost(mode) if _cost(mode) else sums
     return Work(
-        flop={unit(dtype): flop},
-        read_bytes=dtype.bytes(planes * oh * ow),
-        write_bytes=dtype.bytes(planes * h * w),
+        flop={unit(dtype): unless_empty(inputs, flop)},
+        read_bytes=dtype.bytes(unless_empty(inputs, planes * od * oh * ow)),
+        write_bytes=dtype.bytes(inputs),
     )
 
 
@@ -63,15 +69,35 @@ def _cost(mode: str) -> int:
     return _FLOP[mode]
 
 
-def _values(h: int, w: int, oh: int, ow: int) -> int:
-    """Return the values interpolated along one dimension, then the other, in the cheaper order."""
-    rows_first = where(oh == h, 0, oh * minimum(w, ow)) + where(ow == w, 0, oh * ow)
-    columns_first = where(ow == w, 0, minimum(h, oh) * ow) + where(oh == h, 0, oh * ow)
-    return minimum(rows_first, columns_first)
+def _values(*sizes: tuple[int, int]) -> int:
+    """Return the values interpolated along one dimension after the other, in the cheapest order.
+
+    >>> _values((4, 8), (4, 2))
+    24
+    """
+    found = []
+    for order in permutations(sizes):
+        total = 0
+        for step, (size, wanted) in enumerate(order):
+            values = prod([*(out for _, out in order[: step + 1]), *(minimum(*pair) for pair in order[step + 1 :])])
+            total = total + where(size == wanted, 0, values)
+        found.append(total)
+    return _cheapest(found)
 
 
-def _inputs(planes: int, h: int, w: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(1, planes, h, w), dtype=dtype)}
+def _inputs(planes: int, d: int, h: int, w: int, od: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(1, planes, *((d,) if _is_volume(d, od) else ()), h, w), dtype=dtype)}
+
+
+def _cheapest(counts: list[int]) -> int:
+    least = counts[0]
+    for count in counts[1:]:
+        least = minimum(least, count)
+    return least
+
+
+def _is_volume(d: int, od: int) -> bool:
+    return (d, od) != (1, 1)
 
 
 def _weights(size: int, wanted: int, mode: str) -> Any:
@@ -98,36 +124,49 @@ def _cubic(distance: float) -> float:
     return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
 
 
-def _reference(arrays: dict[str, Any], h: int, w: int, oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
-    return {"y": _weights(h, oh, mode) @ arrays["x"] @ _weights(w, ow, mode).T}
+def _resized(x: Any, arguments: dict[str, Any], *, back: bool) -> Any:
+    """Return x with each dimension multiplied by its matrix of weights, or by its transposed."""
+    for axis, name in (("w", -1), ("h", -2), ("d", -3)):
+        if axis == "d" and not _is_volume(arguments["d"], arguments["od"]):
+            continue
+        matrix = _weights(arguments[axis], arguments[f"o{axis}"], arguments["mode"])
+        x = np.moveaxis(np.moveaxis(x, name, -1) @ (matrix if back else matrix.T), -1, name)
+    return x
 
 
-def _backward_reference(
-    arrays: dict[str, Any], h: int, w: int, oh: int, ow: int, mode: str, **_: Any
-) -> dict[str, Any]:  # fmt: skip
-    return {"grad_x": _weights(h, oh, mode).T @ arrays["grad_y"] @ _weights(w, ow, mode)}
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    return {"y": _resized(arrays["x"], arguments, back=False)}
 
 
-def _torch_call(tensors: dict[str, Any], oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    return {"grad_x": _resized(arrays["grad_y"], arguments, back=True)}
+
+
+def _torch_call(tensors: dict[str, Any], od: int, oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    volume = len(tensors["x"].shape) == 5
+    name = {"linear": "trilinear" if volume else "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    size = (od, oh, ow) if volume else (oh, ow)
     corners = None if mode == "nearest" else False
-    return {"y": torch.nn.functional.interpolate(tensors["x"], size=(oh, ow), mode=name, align_corners=corners)}
+    return {"y": torch.nn.functional.interpolate(tensors["x"], size=size, mode=name, align_corners=corners)}
 
 
 def _match(shape: tuple[int, ...], wanted: tuple[int, ...], dtype: str, mode: str) -> dict[str, Value]:
-    """Return the arguments for a tensor [batch, channels, (height,) width]; other ranks have no rule."""
-    if len(shape) not in (3, 4) or shape[:2] != wanted[:2]:
-        raise NotModelledError(f"interpolate: no rule from {shape} to {wanted}; one or two dimensions change")
-    sizes = {"h": shape[2], "oh": wanted[2]} if len(shape) == 4 else {}
-    return {"planes": shape[0] * shape[1], "w": shape[-1], "ow": wanted[-1], "dtype": dtype, "mode": mode, **sizes}
+    """Return the arguments for a tensor [batch, channels, ((depth,) height,) width]; other ranks have no rule."""
+    if len(shape) not in (3, 4, 5) or shape[:2] != wanted[:2]:
+        raise NotModelledError(f"interpolate: no rule from {shape} to {wanted}; one to three dimensions change")
+    axes = ("d", "h", "w")[5 - len(shape) :]
+    sizes: dict[str, Value] = dict(zip(axes, shape[2:], strict=True))
+    sizes |= {f"o{axis}": size for axis, size in zip(axes, wanted[2:], strict=True)}
+    return {"planes": shape[0] * shape[1], "dtype": dtype, "mode": mode, **sizes}
 
 
 _MODES = {
     "upsample_nearest1d": "nearest", "upsample_nearest2d": "nearest", "_upsample_nearest_exact1d": "nearest",
     "_upsample_nearest_exact2d": "nearest", "upsample_linear1d": "linear", "upsample_bilinear2d": "linear",
-    "upsample_bicubic2d": "cubic",
+    "upsample_bicubic2d": "cubic", "upsample_nearest3d": "nearest", "_upsample_nearest_exact3d": "nearest",
+    "upsample_trilinear3d": "linear", "_upsample_bilinear2d_aa": "linear", "_upsample_bicubic2d_aa": "cubic",
 }  # fmt: skip
 
 
@@ -163,7 +202,7 @@ OPERATOR = Operator(
     forward=interpolate,
     backward=_backward,
     source="Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them",
-    numerics=Numerics(kind="normalisation", reduction="h w"),
+    numerics=Numerics(kind="normalisation", reduction="d h w"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -3,15 +3,13 @@
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._normalisation import EPSILON, asked, normalised, sizes, through, unread, wanted
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-
-EPSILON = 1e-5
-"""Added to the variance; PyTorch's default."""
 
 
 def layer_norm(
@@ -33,9 +31,9 @@ def layer_norm(
     """
     elements, vectors = rows * hidden, affine + (affine and bias)
     return Work(
-        flop={"vector.fp32": (5 + vectors) * elements},
-        special_count=rows,
-        read_bytes=dtype.bytes(elements) + vectors * (param_dtype or dtype).bytes(hidden),
+        flop={unit(dtype): (5 + vectors) * elements},
+        special_count=unless_empty(hidden, rows),
+        read_bytes=dtype.bytes(elements) + vectors * (param_dtype or dtype).bytes(unless_empty(rows, hidden)),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -47,20 +45,27 @@ def _backward(
     param_dtype: DType | None = None,
     affine: bool = True,
     bias: bool = True,
-    grad_params: bool = True,
+    grad_input: bool = True,
+    grad_weight: bool = True,
+    grad_bias: bool = True,
 ) -> Work:
-    """Return the least work of the gradients of input, weight and bias.
+    """Return the least work of the gradients of input, weight and bias that are asked for.
 
-    Counts: per element 3 FLOP of sums over the row, 4 to combine them; 1 for the weight; 4 for the weight's gradient
-    and 1 for the bias's. Saved statistics are not counted.
+    Counts: per element 3 FLOP of sums over the row and 4 to combine them for the input's gradient, 1 more for the
+    weight; 4 for the weight's gradient and 1 for the bias's, which needs the upstream gradient alone. Saved statistics
+    are not counted.
+
+    Args:
+        grad_weight: counts only where there is a weight; likewise `grad_bias`.
     """
-    elements, vectors = rows * hidden, affine + (affine and bias)
-    parameters = (affine and 4) + (affine and bias) if grad_params else 0
-    size = (param_dtype or dtype).bytes(hidden)
+    elements, size = rows * hidden, (param_dtype or dtype).bytes(hidden)
+    weights, biases = affine and grad_weight, affine and bias and grad_bias
+    flop = grad_input * (7 + affine) + 4 * weights + biases
+    operands = (grad_input or weights or biases) + (grad_input or weights)
     return Work(
-        flop={"vector.fp32": (7 + affine + parameters) * elements},
-        read_bytes=2 * dtype.bytes(elements) + affine * size,
-        write_bytes=dtype.bytes(elements) + (vectors if grad_params else 0) * size,
+        flop={unit(dtype): flop * elements},
+        read_bytes=operands * dtype.bytes(elements) + (affine and grad_input) * unless_empty(rows, size),
+        write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
     )
 
 
@@ -75,27 +80,14 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"output": normal * arrays.get("weight", 1.0) + arrays.get("bias", 0.0)}
 
 
-def normalised(x: Any, axis: int | tuple[int, ...]) -> tuple[Any, Any]:
-    """Return x with mean 0 and variance 1 over `axis`, and the factor that scaled it."""
-    centred = x - x.mean(axis=axis, keepdims=True)
-    factor = 1 / np.sqrt((centred**2).mean(axis=axis, keepdims=True) + EPSILON)
-    return centred * factor, factor
-
-
-def through(upstream: Any, normal: Any, factor: Any, axis: int | tuple[int, ...]) -> Any:
-    """Return the gradient of the input of `normalised` from that of its output."""
-    mean = upstream.mean(axis=axis, keepdims=True)
-    return factor * (upstream - mean - normal * (upstream * normal).mean(axis=axis, keepdims=True))
-
-
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     upstream = arrays["grad_output"]
     normal, factor = normalised(arrays["input"], axis=-1)
     grads = {"grad_input": through(upstream * arrays.get("weight", 1.0), normal, factor, axis=-1)}
-    if arguments["grad_params"] and arguments["affine"]:
+    if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=0)
         grads |= {"grad_bias": upstream.sum(axis=0)} if arguments["bias"] else {}
-    return grads
+    return asked(grads, arguments)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -111,8 +103,10 @@ def _from_aten(site: AtenSite) -> Match:
     arguments = sizes(x, prod(site.args["normalized_shape"]), weight) | {"bias": bias is not None}
     if "grad_out" not in site.args:
         return Match(arguments=arguments)
-    asked = {"grad_params": weight is None or any(site.args["output_mask"][1:])}
-    return Match(arguments=arguments | asked, phase="backward", touched_bytes={"mean": 0, "rstd": 0, "bias": 0})
+    grads = wanted(site, weight, bias)
+    normal = grads["grad_input"] or grads.get("grad_weight", False)
+    touched = {"mean": 0, "rstd": 0, "bias": 0, **unread(grads, "grad_out", normal=normal)}
+    return Match(arguments=arguments | grads, phase="backward", touched_bytes=touched)
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -121,14 +115,6 @@ def _from_onnx(site: OnnxSite) -> Match:
     assert x is not None
     bias = len(site.inputs) > 2 and site.inputs[2] is not None
     return Match(arguments=sizes(x, prod(x.shape[site.attributes.get("axis", -1) :]), weight) | {"bias": bias})
-
-
-def sizes(x: Tensor, hidden: int, weight: Tensor | None) -> dict[str, Any]:
-    """Return the arguments that all row-wise normalisations share."""
-    return {
-        "rows": x.elements // hidden if hidden else 0, "hidden": hidden, "dtype": x.dtype,
-        "param_dtype": x.dtype if weight is None else weight.dtype, "affine": weight is not None,
-    }  # fmt: skip
 
 
 OPERATOR = Operator(

@@ -10,6 +10,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import Taps, windows
 
@@ -45,7 +47,7 @@ def max_pool(
     planes = batch * channels
     outputs = planes * reach.outputs
     return Work(
-        flop={"vector.fp32": planes * (reach.pair_count - reach.live_output_count)},
+        flop={unit(dtype): planes * (reach.pair_count - reach.live_output_count)},
         read_bytes=dtype.bytes(planes * reach.touched_count),
         write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
     )
@@ -61,11 +63,12 @@ def _backward(
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw), ceil=ceil
     )  # fmt: skip
-    outputs = batch * channels * reach.outputs
+    inputs = batch * channels * reach.size
+    outputs = unless_empty(inputs, batch * channels * reach.outputs)
     return Work(
-        flop={"vector.fp32": outputs},
+        flop={unit(dtype): outputs},
         read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
-        write_bytes=dtype.bytes(batch * channels * reach.size),
+        write_bytes=dtype.bytes(inputs),
     )
 
 
@@ -127,43 +130,11 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 def _from_aten(site: AtenSite) -> Match:
     """Match max pooling and its gradient; whether the indices are used is not visible here, so they are left out."""
     x = site.args["self"]
-    dilation = sliding.named("d", site.args["dilation"], window_rank(site))
-    arguments = pooled(site, x) | dilation
+    dilation = sliding.named("d", site.args["dilation"], sliding.window_rank(site))
+    arguments = sliding.pooled(site, x) | dilation
     if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=arguments, touched_bytes=touched(arguments, x, "self"))
-
-
-def window_rank(site: AtenSite) -> int:
-    """Return the number of pooled dimensions, which the overload's name states."""
-    return next(count for count in (1, 2, 3) if f"pool{count}d" in site.name)
-
-
-def pooled(site: AtenSite, x: Tensor) -> dict[str, Any]:
-    """Return the arguments that all windowed poolings of ATen share; leading dimensions fold into the batch."""
-    count = window_rank(site)
-    kernel = site.args["kernel_size"]
-    window = sliding.named("k", kernel, count) | sliding.named("s", site.args["stride"] or kernel, count)
-    padding = sliding.named("p", site.args["padding"], count)
-    ceil = {"ceil": bool(site.args["ceil_mode"])}
-    return planes(x, count) | sliding.named("", x.shape[-count:], count) | window | padding | ceil
-
-
-def planes(x: Tensor, count: int) -> dict[str, Any]:
-    """Return batch, channels and format of a tensor whose last `count` dimensions are pooled."""
-    return {"batch": prod(x.shape[: -count - 1]), "channels": x.shape[-count - 1], "dtype": x.dtype}
-
-
-def touched(arguments: dict[str, Any], x: Tensor, name: str) -> dict[str, int]:
-    """Return the touched bytes of the input where they are fewer than all."""
-    known = {"sd": arguments.get("kd", 1), "sh": arguments.get("kh", 1)} | arguments
-    rows = []
-    for axis in sliding.AXES:
-        size, kernel, stride = (known.get(f"{prefix}{axis}", 1) for prefix in ("", "k", "s"))
-        padding = known.get(f"p{axis}", 0)
-        rows.append((size, kernel, stride, padding, known.get(f"p{axis}_end"), known.get(f"d{axis}", 1)))
-    reach = windows(*rows, ceil=bool(known.get("ceil", False)))
-    return sliding.partly_touched(name, x, known["batch"] * known["channels"] * reach.touched_count)
+    return Match(arguments=arguments, touched_bytes=sliding.touched(arguments, x, "self"))
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -172,21 +143,9 @@ def _from_onnx(site: OnnxSite) -> Match:
     assert x is not None
     if site.name == "GlobalMaxPool":
         whole = sliding.named("k", x.shape[2:], len(x.shape) - 2)
-        return Match(arguments=onnx_planes(x) | whole)
-    arguments = onnx_pooled(site, x) | {"indices": len(site.outputs) > 1}
-    return Match(arguments=arguments, touched_bytes=touched(arguments, x, "0"))
-
-
-def onnx_planes(x: Tensor) -> dict[str, Any]:
-    """Return batch, channels, format and extents of an ONNX tensor [N, C, ...]."""
-    count = len(x.shape) - 2
-    return planes(x, count) | sliding.named("", x.shape[2:], count)
-
-
-def onnx_pooled(site: OnnxSite, x: Tensor) -> dict[str, Any]:
-    """Return the arguments that all windowed poolings of ONNX share."""
-    window = sliding.onnx_window(site, site.attributes["kernel_shape"])
-    return onnx_planes(x) | window | {"ceil": bool(site.attributes.get("ceil_mode", 0))}
+        return Match(arguments=sliding.onnx_planes(x) | whole)
+    arguments = sliding.onnx_pooled(site, x) | {"indices": len(site.outputs) > 1}
+    return Match(arguments=arguments, touched_bytes=sliding.touched(arguments, x, "0"))
 
 
 OPERATOR = Operator(

@@ -7,12 +7,12 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import SpecError
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._losses import REDUCTIONS, checked, reduced
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
 _INDEX = dtype_of("int64")
-REDUCTIONS = ("none", "mean", "sum")
-"""In the order of PyTorch's numbers 0, 1, 2."""
 
 
 def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -33,7 +33,7 @@ def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> 
     none = checked(reduction) == "none"
     return Work(
         flop={unit(dtype): rows},
-        special_count=1 if reduction == "mean" else 0,
+        special_count=unless_empty(rows, 1 if reduction == "mean" else 0),
         read_bytes=dtype.bytes(rows) + _INDEX.bytes(rows),
         write_bytes=dtype.bytes(rows if none else 1),
     )
@@ -41,34 +41,18 @@ def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> 
 
 def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
     """Return the least work of the gradient, which is zero but for one element per row; all of it is written."""
-    none = checked(reduction) == "none"
+    none, elements = checked(reduction) == "none", rows * classes
     return Work(
-        flop={unit(dtype): rows if none else 1},
-        special_count=1 if reduction == "mean" else 0,
-        read_bytes=_INDEX.bytes(rows) + dtype.bytes(rows if none else 1),
-        write_bytes=dtype.bytes(rows * classes),
+        flop={unit(dtype): unless_empty(elements, rows if none else 1)},
+        special_count=unless_empty(elements, 1 if reduction == "mean" else 0),
+        read_bytes=_INDEX.bytes(unless_empty(elements, rows))
+        + dtype.bytes(unless_empty(elements, rows if none else 1)),
+        write_bytes=dtype.bytes(elements),
     )
-
-
-def checked(reduction: str) -> str:
-    """Return `reduction`, refused when it is not known."""
-    if reduction not in REDUCTIONS:
-        raise SpecError(f"loss: reduction={reduction!r} is not known; there are {', '.join(REDUCTIONS)}")
-    return reduction
-
-
-def unit(dtype: DType) -> str:
-    """Return the kind of vector FLOP that arithmetic on `dtype` counts as."""
-    return "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
 
 
 def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
     return {"x": Tensor(shape=(rows, classes), dtype=dtype), "target": Tensor(shape=(rows,), dtype="int64")}
-
-
-def reduced(losses: Any, reduction: str) -> Any:
-    """Return NumPy losses as `reduction` says."""
-    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
 
 def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
@@ -90,16 +74,21 @@ def _torch_call(tensors: dict[str, Any], reduction: str, **_: Any) -> dict[str, 
 
 
 def _from_aten(site: AtenSite) -> Match:
-    """Match nll_loss and its two-dimensional twin, and their gradients; class weights are not counted."""
+    """Match nll_loss and its two-dimensional twin, and their gradients.
+
+    Which class weights are read is data, at least one; their arithmetic is not counted.
+    """
     x, target = site.args["self"], site.args["target"]
     rows = target.elements
     classes = x.elements // rows if rows else 0
     arguments = {
         "rows": rows, "classes": classes, "dtype": x.dtype, "reduction": REDUCTIONS[site.args["reduction"]],
     }  # fmt: skip
+    size = dtype_of(x.dtype)
+    weight = {"weight": size.bytes(min(1, rows))} if site.args.get("weight") is not None else {}
     if "backward" in site.name:
-        return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(rows)})
+        return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0, **weight})
+    return Match(arguments=arguments, touched_bytes={"self": size.bytes(rows), **weight})
 
 
 OPERATOR = Operator(

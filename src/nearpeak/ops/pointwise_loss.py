@@ -9,9 +9,11 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._formula import formula
+from nearpeak.ops._losses import REDUCTIONS, checked, reduced
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-from nearpeak.ops.nll_loss import REDUCTIONS, checked, reduced, unit
 from nearpeak.registry import unknown_name
 
 _SMOOTH = "where(abs(a - b) < 1, 0.5 * (a - b) * (a - b), abs(a - b) - 0.5)"
@@ -46,7 +48,7 @@ def pointwise_loss(elements: int, dtype: DType, function: str = "mse", reduction
     {'vector.fp32': 24}
     """
     rule = formula(_loss(function)[0])
-    sums = {"none": 0, "sum": elements - 1, "mean": elements}[checked(reduction)]
+    sums = {"none": 0, "sum": maximum(elements - 1, 0), "mean": elements}[checked(reduction)]
     return Work(
         flop={unit(dtype): rule.flop_count * elements + sums},
         special_count=rule.special_count * elements,
@@ -58,7 +60,7 @@ def pointwise_loss(elements: int, dtype: DType, function: str = "mse", reduction
 def _backward(elements: int, dtype: DType, function: str = "mse", reduction: str = "mean") -> Work:
     """Return the least work of the prediction's gradient; constant factors fold into the upstream gradient."""
     rule = formula(_loss(function)[1])
-    upstream = elements if checked(reduction) == "none" else 1
+    upstream = elements if checked(reduction) == "none" else unless_empty(elements, 1)
     return Work(
         flop={unit(dtype): rule.flop_count * elements},
         special_count=rule.special_count * elements,

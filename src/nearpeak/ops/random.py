@@ -7,9 +7,9 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-
-_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+from nearpeak.ops._torch_names import torch_dtype
 
 
 def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0) -> Work:
@@ -28,7 +28,7 @@ def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0
     16
     """
     del function
-    return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(elements))
+    return Work(read_bytes=dtype.bytes(unless_empty(elements, read)), write_bytes=dtype.bytes(elements))
 
 
 def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -43,7 +43,7 @@ def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any
 def _torch_call(tensors: dict[str, Any], elements: int, dtype: str, function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    y = torch.empty(elements, dtype=getattr(torch, _TORCH_NAMES.get(dtype, dtype)))
+    y = torch.empty(elements, dtype=torch_dtype(torch, dtype))
     if "parameter" in tensors or function == "bernoulli":
         return {"y": y.bernoulli_(1.0)}
     return {"y": y.normal_(1.0, 0.0) if function == "normal" else y.uniform_(1.0, 1.0)}

@@ -10,9 +10,10 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
-from nearpeak.ops._arrays import maximum, where
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
-from nearpeak.ops._sites import each, list_overloads
+from nearpeak.ops._sites import list_overloads
 from nearpeak.registry import unknown_name
 
 _INDEX = dtype_of("int64")
@@ -67,6 +68,10 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "argmin": _row(_COMPARED, lambda x: x.argmin(-1), lambda _, x: x.argmin(-1), outputs=("int64",)),
     "max_index": _row(_COMPARED, lambda x: (x.max(-1), x.argmax(-1)), lambda _, x: tuple(x.max(-1)), outputs=_BOTH),
     "min_index": _row(_COMPARED, lambda x: (x.min(-1), x.argmin(-1)), lambda _, x: tuple(x.min(-1)), outputs=_BOTH),
+    "min_max": _row(
+        lambda n: n + n // 2 - 2 + n % 2, lambda x: (x.min(-1), x.max(-1)), lambda _, x: tuple(x.aminmax(dim=-1)),
+        outputs=("", ""),
+    ),
     "any": _row(lambda _: 0, lambda x: x.any(-1) * 1, lambda _, x: x.any(-1), outputs=("bool",)),
     "all": _row(lambda _: 0, lambda x: x.all(-1) * 1, lambda _, x: x.all(-1), outputs=("bool",)),
     "norm": _row(
@@ -112,14 +117,15 @@ def reduce(
     ({'vector.fp32': 16}, 4)
     """
     row = reduction_of(function)
-    unit = "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
     some = maximum(reduced, 1)
     real, full = dtype.kind == "float", outputs * reduced
     formats = [dtype_of(name) if name else out_dtype or dtype for name in row.outputs]
     return Work(
-        flop={unit: outputs * row.flop(some)} if real and function not in ("any", "all") else {},
-        special_count=outputs * row.special(some) if real else 0 * outputs,
-        read_bytes=dtype.bytes(where(read == 0, full, read)),
+        flop={unit(dtype): unless_empty(full, outputs * row.flop(some))}
+        if real and function not in ("any", "all")
+        else {},
+        special_count=unless_empty(full, outputs * row.special(some)) if real else 0 * outputs,
+        read_bytes=dtype.bytes(unless_empty(outputs, where(read == 0, full, read))),
         write_bytes=sum(out.bytes(outputs) for out in formats),
     )
 
@@ -163,19 +169,45 @@ def _from_aten(function: str) -> Matcher:
 
 
 def _norm(site: AtenSite) -> Match:
-    """Match vector norms by their order; only 1, 2 and infinity have a rule."""
+    """Match vector norms by their order."""
+    return _match(site.args["self"], site.outputs[0] if site.outputs else site.args["self"], _norm_of(site))
+
+
+def _norm_of(site: AtenSite) -> str:
+    """Return the function that is the norm of a call's order; only 1, 2 and infinity have a rule."""
     order = site.args.get("ord", site.args.get("p", 2))
     order = 2 if order is None else order
     if order not in (1, 2, float("inf")):
         raise NotModelledError(f"reduce: no rule for the norm of order {order}; there are 1, 2 and inf")
-    function = {1: "norm_1", 2: "norm"}.get(order, "max")
-    return _match(site.args["self"], site.outputs[0] if site.outputs else site.args["self"], function)
+    return {1: "norm_1", 2: "norm"}.get(order, "max")
 
 
-def _list_norm(site: AtenSite) -> Match:
-    """Match one tensor of a list of norms, whose result is a single number."""
-    single = Tensor(shape=(), dtype=site.args["self"].dtype)
-    return _norm(AtenSite(name=site.name, args={"p": site.args.get("ord", 2), **site.args}, outputs=(single,)))
+def _trace(site: AtenSite) -> Match:
+    """Match trace, the sum of a matrix' diagonal; nothing else is read."""
+    x = site.args["self"]
+    count = min(x.shape)
+    arguments: dict[str, Value] = {"outputs": 1, "reduced": count, "dtype": x.dtype, "out_dtype": site.outputs[0].dtype}
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(count)})
+
+
+def _list_norm(site: AtenSite) -> tuple[Match, ...]:
+    """Match the norms of a list of tensors, one kernel per format.
+
+    The case has rows of the mean length, rounded down: bytes are exact, FLOP at most two per tensor too few.
+    """
+    function = _norm_of(site)
+    by_format: dict[str, list[Tensor]] = {}
+    for x in site.args["self"]:
+        by_format.setdefault(x.dtype, []).append(x)
+    return tuple(
+        Match(
+            arguments={
+                "outputs": len(tensors), "reduced": sum(x.elements for x in tensors) // len(tensors), "dtype": dtype,
+                "function": function, "read": sum(x.distinct for x in tensors),
+            }
+        )
+        for dtype, tensors in by_format.items()
+    )  # fmt: skip
 
 
 def _from_onnx(function: str) -> Callable[[OnnxSite], Match]:
@@ -205,6 +237,7 @@ _ATEN = {
     "std": ("std.correction", "std.dim", "std.default"),
     "var_mean": ("var_mean.correction",),
     "std_mean": ("std_mean.correction",),
+    "min_max": ("aminmax.default",),
     "logsumexp": ("logsumexp.default",),
 }
 _ONNX = {
@@ -223,7 +256,8 @@ OPERATOR = Operator(
     aten={
         **{f"aten.{name}": _from_aten(function) for function, names in _ATEN.items() for name in names},
         **dict.fromkeys(("aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim"), _norm),
-        **{name: each(_list_norm) for name in list_overloads("norm")},
+        "aten.trace.default": _trace,
+        **dict.fromkeys(list_overloads("norm"), _list_norm),
     },
     onnx={name: _from_onnx(function) for function, name in _ONNX.items()},
 )

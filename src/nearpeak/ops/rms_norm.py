@@ -8,8 +8,10 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._normalisation import asked, sizes, unread, wanted
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-from nearpeak.ops.layer_norm import sizes
 
 EPSILON = 1e-6
 """Added to the mean square; the value of the Llama family."""
@@ -28,9 +30,9 @@ def rms_norm(rows: int, hidden: int, dtype: DType, param_dtype: DType | None = N
     """
     elements = rows * hidden
     return Work(
-        flop={"vector.fp32": (3 + affine) * elements},
-        special_count=rows,
-        read_bytes=dtype.bytes(elements) + affine * (param_dtype or dtype).bytes(hidden),
+        flop={unit(dtype): (3 + affine) * elements},
+        special_count=unless_empty(hidden, rows),
+        read_bytes=dtype.bytes(elements) + affine * (param_dtype or dtype).bytes(unless_empty(rows, hidden)),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -41,17 +43,24 @@ def _backward(
     dtype: DType,
     param_dtype: DType | None = None,
     affine: bool = True,
-    grad_params: bool = True,
+    grad_input: bool = True,
+    grad_weight: bool = True,
 ) -> Work:
-    """Return the least work of the gradients of input and weight.
+    """Return the least work of the gradients of input and weight that are asked for.
 
-    Counts: per element 2 FLOP for the sum over the row, 3 to combine; 1 for the weight; 3 for the weight's gradient.
+    Counts: per element 2 FLOP for the sum over the row and 3 to combine for the input's gradient, 1 more for the
+    weight; 3 for the weight's gradient.
+
+    Args:
+        grad_weight: counts only where there is a weight.
     """
     elements, size = rows * hidden, (param_dtype or dtype).bytes(hidden)
+    weights = affine and grad_weight
     return Work(
-        flop={"vector.fp32": (5 + affine + 3 * (affine and grad_params)) * elements},
-        read_bytes=2 * dtype.bytes(elements) + affine * size,
-        write_bytes=dtype.bytes(elements) + (affine and grad_params) * size,
+        flop={unit(dtype): (grad_input * (5 + affine) + 3 * weights) * elements},
+        read_bytes=2 * (grad_input or weights) * dtype.bytes(elements)
+        + (affine and grad_input) * unless_empty(rows, size),
+        write_bytes=grad_input * dtype.bytes(elements) + weights * size,
     )
 
 
@@ -73,9 +82,9 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     upstream, factor = arrays["grad_output"], _factor(arrays["input"])
     normal, inner = arrays["input"] * factor, upstream * arrays.get("weight", 1.0)
     grads = {"grad_input": factor * (inner - normal * (inner * normal).mean(axis=-1, keepdims=True))}
-    if arguments["affine"] and arguments["grad_params"]:
+    if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=0)
-    return grads
+    return asked(grads, arguments)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -90,8 +99,9 @@ def _from_aten(site: AtenSite) -> Match:
     arguments = sizes(site.args["input"], hidden, site.args["weight"])
     if "grad_out" not in site.args:
         return Match(arguments=arguments)
-    asked = {"grad_params": site.args["weight"] is None or bool(site.args["output_mask"][1])}
-    return Match(arguments=arguments | asked, phase="backward", touched_bytes={"rstd": 0})
+    grads = wanted(site, site.args["weight"], None)
+    touched = {"rstd": 0, **unread(grads, "grad_out", normal=any(grads.values()))}
+    return Match(arguments=arguments | grads, phase="backward", touched_bytes=touched)
 
 
 def _from_onnx(site: OnnxSite) -> Match:

@@ -1,36 +1,52 @@
-"""Running sums and products."""
+"""Running sums, products, extrema and log-sum-exps."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import along
+from nearpeak.registry import unknown_name
+
+_INDEX = dtype_of("int64")
+_EXTREMA: Mapping[str, Any] = {"max": np.maximum, "min": np.minimum}
+_SCANS: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "logsumexp": np.logaddexp, **_EXTREMA}
 
 
 def scan(rows: int, length: int, dtype: DType, function: str = "sum", out_dtype: DType | None = None) -> Work:
-    """Return the least work of y[row,i] = x[row,0] + … + x[row,i], or of the product.
+    """Return the least work of y[row,i] = x[row,0] + … + x[row,i], or of the product, maximum and so on.
 
-    Counts: length - 1 FLOP per row; integers none.
+    Counts: length - 1 FLOP per row; integers none. Extrema come with their positions as int64; logsumexp takes an
+    exponential per element and a logarithm per result beyond the first.
 
     Args:
-        function: sum or prod.
+        function: sum, prod, max, min or logsumexp.
 
     Source: definition.
 
     >>> scan(2, 8, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 14}
     """
-    unit = "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
+    positions = _INDEX.bytes(rows * length) if scan_of(function) in _EXTREMA else 0
     return Work(
-        flop={unit: rows * maximum(length - 1, 0)} if dtype.kind == "float" else {},
+        flop={unit(dtype): rows * maximum(length - 1, 0)} if dtype.kind == "float" else {},
+        special_count=rows * maximum(2 * length - 1, 0) if function == "logsumexp" else 0,
         read_bytes=dtype.bytes(rows * length),
-        write_bytes=(out_dtype or dtype).bytes(rows * length),
+        write_bytes=(out_dtype or dtype).bytes(rows * length) + positions,
     )
+
+
+def scan_of(name: str) -> str:
+    """Return `name`, refused when it is no known scan."""
+    if name not in _SCANS:
+        raise unknown_name("scan", name, tuple(_SCANS))
+    return name
 
 
 def _inputs(rows: int, length: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -38,13 +54,22 @@ def _inputs(rows: int, length: int, dtype: str, **_: Any) -> dict[str, Tensor]:
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    return {"y": (np.cumsum if function == "sum" else np.cumprod)(arrays["x"], axis=-1)}
+    x = arrays["x"]
+    y = _SCANS[function].accumulate(x, axis=-1)
+    if function not in _EXTREMA:
+        return {"y": y}
+    # Of equal elements the last one counts, as in PyTorch.
+    places = np.where(x == y, np.arange(x.shape[-1]), 0)
+    return {"y": y, "indices": np.maximum.accumulate(places, axis=-1)}
 
 
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    return {"y": (torch.cumsum if function == "sum" else torch.cumprod)(tensors["x"], -1)}
+    if function in _EXTREMA:
+        return dict(zip(("y", "indices"), getattr(torch, f"cum{function}")(tensors["x"], -1), strict=True))
+    name = {"logsumexp": "logcumsumexp"}.get(function, f"cum{function}")
+    return {"y": getattr(torch, name)(tensors["x"], -1)}
 
 
 def _match(x: Tensor, out: Tensor, dimension: int, function: str) -> Match:
@@ -54,16 +79,18 @@ def _match(x: Tensor, out: Tensor, dimension: int, function: str) -> Match:
 
 
 def _from_aten(site: AtenSite) -> Match:
-    """Match cumsum and cumprod."""
-    function = "prod" if "cumprod" in site.name else "sum"
+    """Match the cumulative operators."""
+    name = site.name.split(".")[1].strip("_")
+    function = "logsumexp" if name == "logcumsumexp" else name.removeprefix("cum")
     return _match(site.args["self"], site.outputs[0], site.args["dim"], function)
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match CumSum, whose second input is the axis."""
+    """Match CumSum and CumProd, whose second input is the axis."""
     x = site.inputs[0]
     assert x is not None
-    return _match(x, site.outputs[0], int(site.constants.get(1, (0,))[0]), "sum")
+    axis = int(site.constants.get(1, (0,))[0])
+    return _match(x, site.outputs[0], axis, site.name.removeprefix("Cum").lower())
 
 
 OPERATOR = Operator(
@@ -73,6 +100,9 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
-    aten={f"aten.{name}{end}": _from_aten for name in ("cumsum", "cumprod") for end in (".default", "_.default")},
-    onnx={"CumSum": _from_onnx},
+    aten={
+        f"aten.{name}.default": _from_aten
+        for name in ("cumsum", "cumsum_", "cumprod", "cumprod_", "cummax", "cummin", "logcumsumexp", "_logcumsumexp")
+    },
+    onnx={"CumSum": _from_onnx, "CumProd": _from_onnx},
 )

@@ -7,10 +7,10 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arrays import maximum, minimum
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, minimum, unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops.gather import indexed
-from nearpeak.ops.nll_loss import unit
 
 
 def scatter(
@@ -28,7 +28,8 @@ def scatter(
     """Return the least work of table[index[row]] = source[row] (or += source[row]), each row of `width` elements.
 
     Counts: one FLOP per element added. Which rows are written is data, between 1 and min(table_rows, rows); a bound
-    takes the lower end unless the indices are known (assumption A9). Rows that are overwritten need not be read.
+    takes the lower end unless the indices are known (assumption A9). Rows that are overwritten need not be read: a new
+    table takes each of its rows from the source or from the old table, whatever the indices are.
 
     Args:
         touched_rows: distinct rows that the indices name.
@@ -42,15 +43,22 @@ def scatter(
     >>> scatter(8, 4, 100, DType(name="bf16", bits_count=16), touched_rows=8, in_place=True).write_bytes
     64
     """
-    touched = minimum(minimum(touched_rows, rows), table_rows)
-    sources = 0 if scalar else width * (rows if accumulate else touched)
-    replaced = minimum(rows, table_rows)
-    kept = touched * accumulate if in_place else table_rows - (0 if accumulate else replaced)
+    touched = minimum(maximum(touched_rows, 1), minimum(rows, table_rows))
+    added = unless_empty(table_rows, rows)
+    if accumulate:
+        sources, kept = added, touched if in_place else table_rows
+    elif in_place:
+        sources, kept = touched, 0
+    else:
+        # From the source where it is read at all, the most rows where it is one number.
+        sources = touched
+        kept = table_rows - (minimum(rows, table_rows) if scalar else touched)
+    index_bytes = dtype_of(index_dtype).bytes(rows if indices is None else indices)
     return Work(
-        flop={unit(dtype): rows * width} if accumulate and dtype.kind == "float" else {},
-        read_bytes=dtype.bytes(sources)
-        + dtype.bytes(maximum(kept, 0) * width)
-        + dtype_of(index_dtype).bytes(rows if indices is None else indices),
+        flop={unit(dtype): added * width} if accumulate and dtype.kind == "float" else {},
+        read_bytes=dtype.bytes((0 if scalar else sources) * width)
+        + dtype.bytes(kept * width)
+        + unless_empty(width * table_rows, index_bytes),
         write_bytes=dtype.bytes((touched if in_place else table_rows) * width),
     )
 

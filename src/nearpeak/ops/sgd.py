@@ -6,8 +6,8 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
+from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-from nearpeak.ops.nll_loss import unit
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.01
 """Learning rate, momentum and weight decay of reference and PyTorch call."""

@@ -7,10 +7,11 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._sites import along
-
-_TORCH_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+from nearpeak.ops._torch_names import torch_dtype
 
 
 def softmax(rows: int, columns: int, dtype: DType, log: bool = False, out_dtype: DType | None = None) -> Work:
@@ -29,8 +30,8 @@ def softmax(rows: int, columns: int, dtype: DType, log: bool = False, out_dtype:
     """
     del log
     return Work(
-        flop={_unit(dtype): rows * (4 * columns - 2)},
-        special_count=rows * (columns + 1),
+        flop={unit(dtype): unless_empty(columns, rows * (4 * columns - 2))},
+        special_count=unless_empty(columns, rows * (columns + 1)),
         read_bytes=dtype.bytes(rows * columns),
         write_bytes=(out_dtype or dtype).bytes(rows * columns),
     )
@@ -44,15 +45,11 @@ def _backward(rows: int, columns: int, dtype: DType, log: bool = False, out_dtyp
     """
     elements, out = rows * columns, out_dtype or dtype
     return Work(
-        flop={_unit(dtype): rows * ((3 if log else 4) * columns - 1)},
+        flop={unit(dtype): unless_empty(columns, rows * ((3 if log else 4) * columns - 1))},
         special_count=elements if log else 0 * elements,
         read_bytes=2 * out.bytes(elements),
         write_bytes=dtype.bytes(elements),
     )
-
-
-def _unit(dtype: DType) -> str:
-    return "vector.fp64" if dtype.name == "fp64" else "vector.fp32"
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -76,7 +73,7 @@ def _torch_call(tensors: dict[str, Any], log: bool, dtype: str, out_dtype: str, 
     import torch
 
     call = torch.log_softmax if log else torch.softmax
-    return {"y": call(tensors["x"], -1, dtype=None if out_dtype == dtype else getattr(torch, _TORCH_NAMES[out_dtype]))}
+    return {"y": call(tensors["x"], -1, dtype=None if out_dtype == dtype else torch_dtype(torch, out_dtype))}
 
 
 def _from_aten(site: AtenSite) -> Match:

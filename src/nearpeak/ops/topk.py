@@ -7,6 +7,8 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._sites import along
 
@@ -26,8 +28,11 @@ def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
     >>> topk(2, 8, DType(name="fp32", bits_count=32), k=2).write_bytes
     48
     """
-    written = rows * (columns if k is None else k)
-    return Work(read_bytes=dtype.bytes(rows * columns), write_bytes=dtype.bytes(written) + _INDEX.bytes(written))
+    kept = columns if k is None else k
+    required_at_most("topk", {"columns": columns}, k=kept)
+    written = rows * kept
+    read = unless_empty(written, rows * columns)
+    return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + _INDEX.bytes(written))
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:

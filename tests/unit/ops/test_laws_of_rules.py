@@ -15,6 +15,8 @@ from nearpeak.ops import OPS, case, work_of
 CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 PHASES = [(op, phase) for op in OPS for phase in OPS[op].signatures]
 EXTENTS = st.sampled_from((0, 0, 1, 2, 3, 7, 64))
+READ_TO_FIND_NOTHING = ("masked_select", "nonzero", "unique")
+"""How much these write is data: they read everything to find that it is nothing."""
 FIELDS = ("special_count", "read_bytes", "write_bytes")
 
 
@@ -54,7 +56,7 @@ def test_no_count_is_negative_and_nothing_written_costs_nothing(op, phase, data)
         return
     found = counts(work)
     assert min(*found.values(), *work.flop.values(), *work.recompute_flop.values(), 0) == 0, found
-    if found["write_bytes"] == 0:
+    if found["write_bytes"] == 0 and op not in READ_TO_FIND_NOTHING:
         assert set(found.values()) == {0}, found
 
 

@@ -11,10 +11,12 @@ def tensor(*shape, dtype="fp32", strides=None):
     return Tensor(shape=shape, dtype=dtype, strides=strides)
 
 
-def matched(name, out, **args):
+def matched(name, outputs, /, **args):
     """The match of a call and its case."""
     op, matcher = aten_matchers()[f"aten.{name}"]
-    match = matcher(AtenSite(name=f"aten.{name}", args=args, outputs=out if isinstance(out, tuple) else (out,)))
+    match = matcher(
+        AtenSite(name=f"aten.{name}", args=args, outputs=outputs if isinstance(outputs, tuple) else (outputs,))
+    )
     return match, OPS[match.op or op].case(match.phase, **match.arguments)
 
 

@@ -1,0 +1,39 @@
+"""What arithmetic on a format counts as: kinds of vector FLOP, and products that are no plain matrix products."""
+
+from collections.abc import Mapping
+
+from nearpeak.core.dtype import DType
+
+_PARTS: Mapping[str, str] = {"complex64": "fp32", "complex128": "fp64"}
+"""Format of the real and of the imaginary part."""
+
+
+def unit(dtype: DType) -> str:
+    """Return the kind of vector FLOP that arithmetic on `dtype` counts as.
+
+    >>> unit(DType(name="bf16", bits_count=16))
+    'vector.fp32'
+    """
+    return "vector.fp64" if dtype.name in ("fp64", "complex128") else "vector.fp32"
+
+
+def contraction(dtype: DType, products: int, sums: int | None = None) -> dict[str, int]:
+    """Return the FLOP of `products` multiply-adds and of `sums` single additions, by kind.
+
+    A complex product is four real ones. Wide integers have no matrix unit anywhere, so their products count as vector
+    work, which is a model and never part of a proved bound.
+
+    >>> contraction(DType(name="bf16", bits_count=16), 8, 3)
+    {'matrix.bf16': 16, 'vector.fp32': 3}
+    >>> contraction(DType(name="complex64", bits_count=64, kind="complex"), 8)
+    {'matrix.fp32': 64}
+    """
+    flop = {f"matrix.{dtype.name}": 2 * products}
+    if dtype.kind == "complex":
+        flop = {f"matrix.{_PARTS[dtype.name]}": 8 * products}
+    elif dtype.kind == "bool" or (dtype.kind == "int" and dtype.bits_count > 8):
+        flop = {unit(dtype): 2 * products}
+    if sums is None:
+        return flop
+    added = sums * (2 if dtype.kind == "complex" else 1)
+    return flop | {unit(dtype): flop.get(unit(dtype), 0) + added}

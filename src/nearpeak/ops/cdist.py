@@ -1,0 +1,131 @@
+"""Distances of every pair of two sets of points."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+
+ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf")}
+"""Norms that have a rule."""
+
+
+@free_when_empty
+def cdist(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> Work:
+    """Return the least work of y[batch,i,j] = norm of a[batch,i] - b[batch,j] over k coordinates.
+
+    Counts: Euclidean 2 * k FLOP per pair, those of the product A B^T, and one root; the squares that are added to it
+    are not counted, as forming the differences instead needs no squares of the points. Other norms 3k - 1 per pair:
+    difference, magnitude and sum or maximum.
+
+    Args:
+        norm: 1, 2 or inf.
+
+    Source: definition; |a - b|² = |a|² + |b|² - 2ab.
+
+    >>> cdist(1, 4, 5, 8, DType(name="fp32", bits_count=32)).flop["matrix.fp32"]
+    320
+    """
+    pairs = batch * m * n
+    euclidean = checked(norm) == "2"
+    return Work(
+        flop={f"matrix.{dtype.name}": 2 * pairs * k} if euclidean else {unit(dtype): pairs * maximum(3 * k - 1, 0)},
+        special_count=pairs if euclidean else 0,
+        read_bytes=dtype.bytes(batch * (m + n) * k),
+        write_bytes=dtype.bytes(pairs),
+    )
+
+
+@free_when_empty
+def _backward(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> Work:
+    """Return the least work of the gradient of the first set, from that of the distances and the distances.
+
+    Counts: Euclidean one division per pair and 2 * k FLOP, those of the product of the quotients with B; norm 1 4 FLOP
+    per pair and coordinate; the maximum norm bytes only.
+    """
+    pairs = batch * m * n
+    euclidean, first = checked(norm) == "2", norm == "1"
+    return Work(
+        flop={f"matrix.{dtype.name}": 2 * pairs * k} if euclidean else {unit(dtype): 4 * pairs * k * first},
+        special_count=pairs if euclidean else 0,
+        read_bytes=dtype.bytes(batch * (m + n) * k) + dtype.bytes(pairs if first else 2 * pairs),
+        write_bytes=dtype.bytes(batch * m * k),
+    )
+
+
+def checked(norm: str) -> str:
+    """Return `norm`, refused when it is not known."""
+    if norm not in ORDERS:
+        raise SpecError(f"cdist: norm={norm!r} is not known; there are {', '.join(ORDERS)}")
+    return norm
+
+
+def _inputs(batch: int, m: int, n: int, k: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"a": Tensor(shape=(batch, m, k), dtype=dtype), "b": Tensor(shape=(batch, n, k), dtype=dtype)}
+
+
+def _differences(arrays: dict[str, Any]) -> Any:
+    return arrays["a"][:, :, None] - arrays["b"][:, None]
+
+
+def _reference(arrays: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
+    return {"y": np.linalg.norm(_differences(arrays), ORDERS[norm], axis=-1)}
+
+
+def _backward_reference(arrays: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
+    between, upstream = _differences(arrays), arrays["grad_y"][..., None]
+    if norm == "1":
+        return {"grad_a": (upstream * np.sign(between)).sum(axis=2)}
+    distance = np.linalg.norm(between, ORDERS[norm], axis=-1, keepdims=True)
+    slope = between / distance if norm == "2" else np.sign(between) * (np.abs(between) == distance)
+    return {"grad_a": (upstream * slope).sum(axis=2)}
+
+
+def _torch_call(tensors: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    # The expanded form loses half the digits where points are close.
+    exact = "donot_use_mm_for_euclid_dist"
+    return {"y": torch.cdist(tensors["a"], tensors["b"], ORDERS[norm], compute_mode=exact)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match the distances and the gradient of the first set."""
+    a, b, order = site.args["x1"], site.args["x2"], site.args["p"]
+    norm = next((name for name, value in ORDERS.items() if value == order), "")
+    if not norm:
+        raise NotModelledError(f"cdist: no rule for the norm of order {order}; there are {', '.join(ORDERS)}")
+    (m, k), n = a.shape[-2:], b.shape[-2]
+    arguments: dict[str, Value] = {
+        "batch": max(a.elements // max(1, m * k), b.elements // max(1, n * k)), "m": m, "n": n, "k": k,
+        "dtype": a.dtype, "norm": norm,
+    }  # fmt: skip
+    if "grad" not in site.args:
+        return Match(arguments=arguments)
+    return Match(arguments=arguments, phase="backward", touched_bytes={"cdist": 0} if norm == "1" else {})
+
+
+OPERATOR = Operator(
+    forward=cdist,
+    backward=_backward,
+    source="definition; |a - b|² = |a|² + |b|² - 2ab",
+    numerics=Numerics(kind="normalisation", reduction="k"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={
+        "aten._cdist_forward.default": _from_aten,
+        "aten._euclidean_dist.default": lambda site: _from_aten(
+            AtenSite(name=site.name, args={**site.args, "p": 2.0}, outputs=site.outputs)
+        ),
+        "aten._cdist_backward.default": _from_aten,
+    },
+)

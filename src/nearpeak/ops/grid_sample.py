@@ -1,0 +1,197 @@
+"""Images and volumes sampled at given positions."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+
+MODES = ("linear", "nearest")
+"""In the order of PyTorch's numbers 0, 1."""
+
+
+@free_when_empty
+def grid_sample(
+    batch: int,
+    channels: int,
+    w: int,
+    ow: int,
+    dtype: DType,
+    h: int = 1,
+    oh: int = 1,
+    d: int = 1,
+    od: int = 1,
+    touched: int = 0,
+    mode: str = "linear",
+    volume: bool = False,
+) -> Work:
+    """Return the least work of y[batch,channel,point] = x[batch,channel] at the position grid[batch,point].
+
+    Counts: linear 2 * taps - 1 FLOP per channel and point with 4 taps, or 8 in a volume, and one per tap and point for
+    the product of its weights; nearest none. Where the points lie is data; a bound reads nothing of x unless the grid
+    is known, as all points may lie outside (assumption A9).
+
+    Args:
+        touched: distinct pixels that some point meets, per image of the batch.
+        mode: linear or nearest.
+        volume: three dimensions d, h, w instead of h, w.
+
+    Source: Jaderberg et al. 2015, arXiv:1506.02025, section 3.3.
+
+    >>> grid_sample(1, 3, 8, 4, DType(name="fp32", bits_count=32), h=8, oh=4).flop
+    {'vector.fp32': 400}
+    """
+    points, taps = batch * od * oh * ow, _taps(mode, volume=volume)
+    return Work(
+        flop={unit(dtype): points * (channels * (2 * taps - 1) + taps)} if taps else {},
+        read_bytes=dtype.bytes(points * (3 if volume else 2) + batch * channels * touched),
+        write_bytes=dtype.bytes(points * channels),
+    )
+
+
+@free_when_empty
+def _backward(
+    batch: int,
+    channels: int,
+    w: int,
+    ow: int,
+    dtype: DType,
+    h: int = 1,
+    oh: int = 1,
+    d: int = 1,
+    od: int = 1,
+    touched: int = 0,
+    mode: str = "linear",
+    volume: bool = False,
+    grad_input: bool = True,
+    grad_grid: bool = True,
+) -> Work:
+    """Return the least work of the gradients of image and grid.
+
+    Counts: linear 2 FLOP per tap, channel and point for each gradient; joining the taps of a point is not counted.
+    """
+    points, taps, coordinates = batch * od * oh * ow, _taps(mode, volume=volume), 3 if volume else 2
+    return Work(
+        flop={unit(dtype): 2 * (grad_input + grad_grid) * taps * points * channels} if taps else {},
+        read_bytes=dtype.bytes(points * (channels + coordinates) + batch * channels * touched * grad_grid),
+        write_bytes=dtype.bytes(grad_input * batch * channels * d * h * w + grad_grid * points * coordinates),
+    )
+
+
+def _taps(mode: str, *, volume: bool) -> int:
+    if mode not in MODES:
+        raise SpecError(f"grid_sample: mode={mode!r} is not known; there are {', '.join(MODES)}")
+    return (8 if volume else 4) if mode == "linear" else 0
+
+
+def _extents(arguments: dict[str, Any], prefix: str = "") -> tuple[int, ...]:
+    return tuple(arguments[prefix + axis] for axis in ("dhw" if arguments["volume"] else "hw"))
+
+
+def _inputs(batch: int, channels: int, dtype: str, **arguments: Any) -> dict[str, Tensor]:
+    sizes, points = _extents(arguments), _extents(arguments, "o")
+    return {
+        "x": Tensor(shape=(batch, channels, *sizes), dtype=dtype),
+        "grid": Tensor(shape=(batch, *points, len(sizes)), dtype=dtype),
+    }
+
+
+def _meetings(arrays: dict[str, Any], arguments: dict[str, Any]) -> Any:
+    """Give per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
+
+    Coordinates -1 and 1 are the outer edges of the image; outside of it everything is zero.
+    """
+    sizes, grid = _extents(arguments), arrays["grid"]
+    places = [((grid[..., i] + 1) * size - 1) / 2 for i, size in enumerate(sizes[::-1])][::-1]
+    linear = arguments["mode"] == "linear"
+    images = np.arange(len(grid)).reshape(-1, *(1 for _ in sizes))
+    for tap in product((0, 1) if linear else (0,), repeat=len(sizes)):
+        index = [(np.floor(p) if linear else np.rint(p)).astype(int) + t for p, t in zip(places, tap, strict=True)]
+        parts = [1 - np.abs(p - i) if linear else np.ones_like(p) for p, i in zip(places, index, strict=True)]
+        inside = np.all([(i >= 0) & (i < size) for i, size in zip(index, sizes, strict=True)], axis=0)
+        clipped = tuple(np.clip(i, 0, size - 1) for i, size in zip(index, sizes, strict=True))
+        signs = [(1 if t else -1) * size / 2 for t, size in zip(tap, sizes, strict=True)]
+        slopes = [
+            sign * inside * np.prod([q for j, q in enumerate(parts) if j != i], axis=0) for i, sign in enumerate(signs)
+        ]
+        yield (images, slice(None), *clipped), inside * np.prod(parts, axis=0), slopes
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    total: Any = 0.0
+    for index, weight, _ in _meetings(arrays, arguments):
+        total = total + arrays["x"][index] * weight[..., None]
+    return {"y": np.moveaxis(total, -1, 1)}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    upstream = np.moveaxis(arrays["grad_y"], 1, -1)
+    grad_x, grad_grid = np.zeros_like(arrays["x"]), np.zeros_like(arrays["grid"])
+    for index, weight, slopes in _meetings(arrays, arguments):
+        np.add.at(grad_x, index, upstream * weight[..., None])
+        met = (upstream * arrays["x"][index]).sum(axis=-1)
+        for place, slope in enumerate(slopes[::-1]):
+            grad_grid[..., place] += met * slope * (arguments["mode"] == "linear")
+    return {"grad_x": grad_x, "grad_grid": grad_grid}
+
+
+def _torch_call(tensors: dict[str, Any], mode: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    name = {"linear": "bilinear"}.get(mode, mode)
+    return {"y": torch.nn.functional.grid_sample(tensors["x"], tensors["grid"], mode=name, align_corners=False)}
+
+
+def _arguments(x: Tensor, grid: Tensor, mode: str) -> dict[str, Value]:
+    volume = len(x.shape) == 5
+    axes = "dhw" if volume else "hw"
+    sizes = dict(zip(axes, x.shape[2:], strict=True))
+    points = {f"o{axis}": size for axis, size in zip(axes, grid.shape[1:-1], strict=True)}
+    return {"batch": x.shape[0], "channels": x.shape[1], **sizes, **points, "dtype": x.dtype,
+            "mode": mode, "volume": volume}  # fmt: skip
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match the samplers of two and three dimensions and their gradients; where the points lie is not known."""
+    number = site.args["interpolation_mode"]
+    if number >= len(MODES):
+        raise NotModelledError(f"grid_sample: no rule for interpolation mode {number}; there are {', '.join(MODES)}")
+    arguments = _arguments(site.args["input"], site.args["grid"], MODES[number])
+    if "grad_output" not in site.args:
+        return Match(arguments=arguments, touched_bytes={"input": 0})
+    wanted = dict(zip(("grad_input", "grad_grid"), map(bool, site.args["output_mask"]), strict=True))
+    return Match(arguments=arguments | wanted, phase="backward", touched_bytes={"input": 0})
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match GridSample."""
+    x, grid = site.inputs[:2]
+    assert x is not None
+    assert grid is not None
+    mode = str(site.attributes.get("mode", "linear")).removeprefix("bi")
+    if mode not in MODES:
+        raise NotModelledError(f"grid_sample: no rule for mode {mode}; there are {', '.join(MODES)}")
+    return Match(arguments=_arguments(x, grid, mode), touched_bytes={"0": 0})
+
+
+OPERATOR = Operator(
+    forward=grid_sample,
+    backward=_backward,
+    source="Jaderberg et al. 2015, arXiv:1506.02025, section 3.3",
+    numerics=Numerics(kind="normalisation", reduction="h w d", ulp_count=64.0),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={
+        f"aten.grid_sampler_{rank}{phase}.default": _from_aten for rank in ("2d", "3d") for phase in ("", "_backward")
+    },
+    onnx={"GridSample": _from_onnx},
+)

@@ -1,0 +1,79 @@
+"""How many values fall into each bin: histc and bincount."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._sites import claimed
+
+_REACH = 4.0
+"""Reference and PyTorch call count floats between minus and plus this much; the work does not depend on it."""
+
+
+@free_when_empty
+def histogram(elements: int, bins: int, dtype: DType, out_dtype: DType | None = None, weighted: bool = False) -> Work:
+    """Return the least work of y[bin] = number (or summed weight) of the values that fall into the bin.
+
+    Counts: bytes only; finding the bin is comparison and conversion, counting is integer arithmetic, and how many
+    weights meet in a bin depends on the data.
+
+    Args:
+        dtype: floats fall into bins of equal width, integers name their bin.
+        weighted: each value adds its weight, in the format of the result, instead of 1.
+
+    Source: definition.
+
+    >>> histogram(1024, 8, DType(name="int64", bits_count=64, kind="int")).read_bytes
+    8192
+    """
+    out = out_dtype or dtype
+    return Work(
+        read_bytes=dtype.bytes(elements) + (out.bytes(elements) if weighted else 0), write_bytes=out.bytes(bins)
+    )
+
+
+def _inputs(elements: int, dtype: str, out_dtype: str, weighted: bool, **_: Any) -> dict[str, Tensor]:
+    tensors = {"x": Tensor(shape=(elements,), dtype=dtype)}
+    return tensors | ({"weights": Tensor(shape=(elements,), dtype=out_dtype)} if weighted else {})
+
+
+def _reference(arrays: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
+    x = arrays["x"]
+    if x.dtype.kind in "iu":
+        return {"y": np.bincount(x, weights=arrays.get("weights"), minlength=bins)}
+    return {"y": np.histogram(x, bins=bins, range=(-_REACH, _REACH))[0]}
+
+
+def _torch_call(tensors: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
+    import torch
+
+    x = tensors["x"]
+    if x.is_floating_point():
+        return {"y": torch.histc(x, bins=bins, min=-_REACH, max=_REACH)}
+    return {"y": torch.bincount(x, tensors.get("weights"), minlength=bins)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match histc and bincount; how many bins bincount writes beyond the least is data."""
+    x, out = site.args["self"], site.outputs[0]
+    arguments = {
+        "elements": x.elements, "bins": out.elements, "dtype": x.dtype, "out_dtype": out.dtype,
+        "weighted": site.args.get("weights") is not None,
+    }  # fmt: skip
+    return Match(arguments=arguments)
+
+
+OPERATOR = Operator(
+    forward=histogram,
+    source="definition",
+    numerics=Numerics(kind="normalisation", reduction="elements"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    aten=claimed(("aten.histc.default", "aten.bincount.default"), _from_aten),
+)

@@ -1,0 +1,78 @@
+"""Categories drawn by weight."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+
+
+@free_when_empty
+def multinomial(rows: int, categories: int, samples: int, dtype: DType, index_dtype: str = "int64") -> Work:
+    """Return the least work of drawing `samples` categories per row of weights.
+
+    Counts: bytes only; several algorithms of unlike cost are in use, and random bits are made on chip. Reference and
+    PyTorch call leave only the heaviest category of each row, so that they can be compared.
+
+    Args:
+        index_dtype: format of the results.
+
+    Source: definition.
+
+    >>> multinomial(2, 100, 1, DType(name="fp32", bits_count=32)).write_bytes
+    16
+    """
+    return Work(read_bytes=dtype.bytes(rows * categories), write_bytes=dtype_of(index_dtype).bytes(rows * samples))
+
+
+def _inputs(rows: int, categories: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"weights": Tensor(shape=(rows, categories), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], samples: int, **_: Any) -> dict[str, Any]:
+    return {"y": np.repeat(arrays["weights"].argmax(axis=-1)[:, None], samples, axis=1)}
+
+
+def _torch_call(tensors: dict[str, Any], samples: int, **_: Any) -> dict[str, Any]:
+    import torch
+
+    weights = tensors["weights"]
+    heaviest = (weights == weights.amax(-1, keepdim=True)).to(weights.dtype)
+    return {"y": torch.multinomial(heaviest, samples, replacement=True)}
+
+
+def _match(weights: Tensor, out: Tensor) -> Match:
+    rows = weights.elements // weights.shape[-1] if weights.elements else 0
+    arguments: dict[str, Value] = {
+        "rows": rows, "categories": weights.shape[-1], "samples": out.elements // rows if rows else 0,
+        "dtype": weights.dtype, "index_dtype": out.dtype,
+    }  # fmt: skip
+    return Match(arguments=arguments)
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match multinomial."""
+    return _match(site.args["self"], site.outputs[0])
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match Multinomial, whose weights are logarithms."""
+    weights = site.inputs[0]
+    assert weights is not None
+    return _match(weights, site.outputs[0])
+
+
+OPERATOR = Operator(
+    forward=multinomial,
+    source="definition",
+    numerics=Numerics(kind="exact"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    aten={"aten.multinomial.default": _from_aten},
+    onnx={"Multinomial": _from_onnx},
+)
