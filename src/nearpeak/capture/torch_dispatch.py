@@ -26,6 +26,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import aten_matchers
+from nearpeak.ops._torch_names import torch_dtype as named_dtype
 
 STEPS = ("forward", "train", "decode")
 
@@ -190,20 +191,13 @@ def _world(folder: Path | None) -> Iterator[_World]:
 
 
 def torch_dtype(name: str) -> Any:
-    """Return PyTorch's format for a canonical name."""
+    """Return PyTorch's format for a name of one."""
     import torch
 
-    canonical = dtype_of(name).name
-    for candidate in vars(torch).values():
-        if isinstance(candidate, torch.dtype) and str(candidate) == f"torch.{_LONG.get(canonical, canonical)}":
-            return candidate
-    raise SpecError(f"dtype {name!r}: PyTorch has no such format")
-
-
-_LONG = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16",
-    "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2",
-}  # fmt: skip
+    try:
+        return named_dtype(torch, dtype_of(name).name)
+    except AttributeError:
+        raise SpecError(f"dtype {name!r}: PyTorch has no such format") from None
 
 
 def _parameters(model: Any) -> list[Any]:

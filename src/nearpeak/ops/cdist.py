@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
@@ -36,7 +36,7 @@ def cdist(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> 
     pairs = batch * m * n
     euclidean = checked(norm) == "2"
     return Work(
-        flop={f"matrix.{dtype.name}": 2 * pairs * k} if euclidean else {unit(dtype): pairs * maximum(3 * k - 1, 0)},
+        flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): pairs * maximum(3 * k - 1, 0)},
         special_count=pairs if euclidean else 0,
         read_bytes=dtype.bytes(batch * (m + n) * k),
         write_bytes=dtype.bytes(pairs),
@@ -53,7 +53,7 @@ def _backward(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2")
     pairs = batch * m * n
     euclidean, first = checked(norm) == "2", norm == "1"
     return Work(
-        flop={f"matrix.{dtype.name}": 2 * pairs * k} if euclidean else {unit(dtype): 4 * pairs * k * first},
+        flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): 4 * pairs * k * first},
         special_count=pairs if euclidean else 0,
         read_bytes=dtype.bytes(batch * (m + n) * k) + dtype.bytes(pairs if first else 2 * pairs),
         write_bytes=dtype.bytes(batch * m * k),

@@ -10,6 +10,7 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
@@ -142,7 +143,7 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
     row = routine_of(function)
     pivots = _PIVOT.bytes(batch * n) if function in ("lu", "lu_solve") else 0
     return Work(
-        flop={f"matrix.{dtype.name}": batch * maximum(row.flop(n, right), 0)},
+        flop=_products(dtype, batch * maximum(row.flop(n, right), 0)),
         special_count=batch * row.special(n, right),
         read_bytes=dtype.bytes(batch * row.read(n, right)) + (pivots if function == "lu_solve" else 0),
         write_bytes=dtype.bytes(batch * row.written(n, right)) + (pivots if function == "lu" else 0),
@@ -226,8 +227,14 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments=_match(x, 0, "determinant"))
 
 
+def _products(dtype: DType, flop: int) -> dict[str, int]:
+    """Return real FLOP by kind; complex arithmetic takes four times as many, in the format of the parts."""
+    return contraction(dtype, flop // 2) if dtype.kind == "complex" else {f"matrix.{dtype.name}": flop}
+
+
 OPERATOR = Operator(
     forward=linalg,
+    degree=3,
     source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
     numerics=Numerics(kind="normalisation", reduction="n n", ulp_count=16.0),
     inputs=_inputs,

@@ -66,7 +66,7 @@ def _fill(
     """Write the bounds of one piece of one group into the columns."""
     axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
-    wide = _wide(axes, len(where))
+    wide = _wide(axes, len(where), OPS[group.op].degree)
     if wide is None:
         _write(columns, codes, piece if group.rows is None else where, _work(group, axes, where), target, policy)
         return
@@ -94,15 +94,15 @@ def _write(columns: Mapping[str, Any], codes: Any, where: Any, work: Work, targe
     codes[where] = code
 
 
-def _wide(axes: Mapping[str, Any], rows: int) -> Any:
+def _wide(axes: Mapping[str, Any], rows: int, degree: int) -> Any:
     """Return which rows could overflow 64 bits, none when no row could.
 
-    Every count of a rule is at most a small multiple of the product of its extents.
+    Every count of a rule is at most a small multiple of the product of its extents, to the rule's degree.
     """
     product = np.ones(rows)
     for value in axes.values():
         product *= np.maximum(value, 1)
-    wide = product > _SAFE_PRODUCT
+    wide = product**degree > _SAFE_PRODUCT if degree > 1 else product > _SAFE_PRODUCT
     return wide if wide.any() else None
 
 
