@@ -105,7 +105,7 @@ class Operator:
     """ONNX operator types that are this operator."""
     same: Mapping[str, str] = field(default_factory=dict)
     """Axes that default to the extent of another axis; their parameters are `int | None = None`."""
-    degree: int = 1
+    degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
     version: int = 1
     """Raised when the meaning of a case changes."""

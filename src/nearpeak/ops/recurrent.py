@@ -264,7 +264,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=recurrent,
     backward=_backward,
-    degree=2,
+    degree_count=2,
     source="Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078",
     numerics=Numerics(kind="normalisation", reduction="features hidden steps"),
     inputs=_inputs,

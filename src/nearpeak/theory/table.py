@@ -66,7 +66,7 @@ def _fill(
     """Write the bounds of one piece of one group into the columns."""
     axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
-    wide = _wide(axes, len(where), OPS[group.op].degree)
+    wide = _wide(axes, len(where), OPS[group.op].degree_count)
     if wide is None:
         _write(columns, codes, piece if group.rows is None else where, _work(group, axes, where), target, policy)
         return
