@@ -24,6 +24,14 @@ class Case:
     attributes: tuple[tuple[str, str | bool], ...] = ()
     """Choices by name."""
 
+    def __hash__(self) -> int:
+        """Return a hash that is computed once: a step asks for it at every call."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.phase, self.axes, self.dtypes, self.attributes))
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over everything that the case is.

@@ -74,9 +74,8 @@ def live_calls(workload: Workload) -> list[bool]:
 
 def _overwritten(call: Call, workload: Workload) -> set[int]:
     """Return the storages that the call fills whole: what stood there before is not wanted for them."""
-    read = {use.buffer for use in call.reads}
     filled = {use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes}
-    return filled - read
+    return filled.difference(use.buffer for use in call.reads) if filled else filled
 
 
 def _without_bytes(work: Work) -> Work:
@@ -106,9 +105,12 @@ def _collect(
 ) -> None:
     """Note what `call` reads from before the step, and what it leaves behind after it."""
     for use in call.reads:
-        left_bytes = use.bytes - written.get(use.buffer, 0)  # what the step wrote itself need not be read again
-        if left_bytes > 0 and workload.buffers[use.buffer].kind in GIVEN_KINDS:
-            reads.setdefault(use.buffer, []).append(dataclasses.replace(use, bytes=left_bytes))
+        if workload.buffers[use.buffer].kind not in GIVEN_KINDS:
+            continue
+        own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
+        if own_bytes < use.bytes:
+            left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes)
+            reads.setdefault(use.buffer, []).append(left)
     for use in call.writes:
         if workload.buffers[use.buffer].kind in KEPT_KINDS:
             writes.setdefault(use.buffer, []).append(use)
@@ -116,8 +118,6 @@ def _collect(
 
 def _touched_bytes(uses: Sequence[Use]) -> int:
     """Return the distinct bytes that the uses of one call touch."""
-    if len(uses) == 1:
-        return uses[0].bytes
     storages: dict[int, list[Use]] = {}
     for use in uses:
         storages.setdefault(use.buffer, []).append(use)
@@ -131,6 +131,9 @@ def union_bytes(uses: Iterable[Use]) -> int:
     >>> union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
     6
     """
+    uses = list(uses)
+    if len(uses) == 1:
+        return uses[0].bytes
     dense = sorted({(u.start_bytes, u.stop_bytes) for u in uses if u.bytes == u.stop_bytes - u.start_bytes})
     covered, reached = 0, -1
     for start, stop in dense:

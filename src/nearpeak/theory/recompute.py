@@ -13,26 +13,26 @@ def repeated_calls(workload: Workload) -> list[bool]:
 
     The results of such a call are the contents that the forward call left, so that whole repeated chains are found.
     """
-    contents: dict[int, _Value] = {}
+    contents: list[_Value] = list(range(len(workload.buffers)))
     forward: dict[Hashable, tuple[_Value, ...]] = {}
-    fresh = len(workload.buffers)
+    fresh = len(contents)
     repeated = []
     for call in workload.calls:
-        key = _key(call, contents)
-        known = forward.get(key) if call.phase == "backward" and call.reads and call.case is not None else None
-        again = known is not None and len(known) == len(call.writes)
-        results = known if again and known is not None else tuple(range(fresh, fresh + len(call.writes)))
-        fresh += len(call.writes)
+        results = tuple(range(fresh, fresh + len(call.writes)))
+        fresh += len(results)
+        again = False
         if call.phase == "forward":
-            forward.setdefault(key, results)
+            forward.setdefault(_key(call, contents), results)
+        elif call.phase == "backward" and call.case is not None and call.reads:
+            known = forward.get(_key(call, contents), ())
+            again = len(known) == len(results) > 0
+            results = known if again else results
         for use, value in zip(call.writes, results, strict=True):
             contents[use.buffer] = value
         repeated.append(again)
     return repeated
 
 
-def _key(call: Call, contents: dict[int, _Value]) -> Hashable:
+def _key(call: Call, contents: list[_Value]) -> Hashable:
     """Return what a call computes: its case on these contents."""
-    return call.case, tuple(
-        (contents.get(use.buffer, use.buffer), use.bytes, use.start_bytes, use.stop_bytes) for use in call.reads
-    )
+    return (call.case, *[(contents[u.buffer], u.start_bytes, u.stop_bytes, u.bytes) for u in call.reads])

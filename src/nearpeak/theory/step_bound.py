@@ -1,6 +1,7 @@
 """The bound of a whole step: any number of kernels, fused or not."""
 
 import dataclasses
+from functools import lru_cache
 
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
@@ -17,8 +18,8 @@ def step_bound(workload: Workload, target: Target, policy: Policy) -> Bound:
 
     For a list of unrelated cases that is the time of all of them one after the other, each from cold inputs.
     """
-    works = {case: work_of(case) for case in workload.case_counts()}
-    return bound_of_step(workload, works, step_work(workload, works), target, policy)
+    works, step = _least_work(_Same(workload))
+    return bound_of_step(workload, works, step, target, policy)
 
 
 def bound_of_step(workload: Workload, works: dict[Case, Work], step: Work, target: Target, policy: Policy) -> Bound:
@@ -27,6 +28,27 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: Work, targe
     if not workload.buffers:
         found = _one_after_the_other(workload, works, target, policy, found)
     return dataclasses.replace(found, uncovered=workload.uncovered_counts())
+
+
+class _Same:
+    """A workload as the key of a cache: the same object only, as a workload holds mappings."""
+
+    __slots__ = ("workload",)
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+
+    def __hash__(self) -> int:
+        return id(self.workload)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.workload is self.workload
+
+
+@lru_cache(maxsize=2)  # one step is bounded on many targets in a row
+def _least_work(same: _Same) -> tuple[dict[Case, Work], Work]:
+    works = {case: work_of(case) for case in same.workload.case_counts()}
+    return works, step_work(same.workload, works)
 
 
 def step_work(workload: Workload, works: dict[Case, Work]) -> Work:
