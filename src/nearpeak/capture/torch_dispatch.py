@@ -179,6 +179,7 @@ class _World:
 def _world(folder: Path | None) -> Iterator[_World]:
     """Enter the fake world: fake tensors, recorder, whole composites, hooks."""
     with ExitStack() as stack:
+        stack.enter_context(collector_paused())
         stack.enter_context(switches())
         composites = stack.enter_context(kept_whole())
         mode = fake_mode()
