@@ -11,6 +11,7 @@ from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._composites import kept_whole
 from nearpeak.capture._failure import stage
 from nearpeak.capture._fake import (
+    collector_paused,
     dispatch_mode,
     eager_models,
     fake_mode,
