@@ -96,21 +96,36 @@ def _column(name: str, column: Any) -> Any:
     if isinstance(column, np.generic):
         return column.item()
     try:
-        array = column if isinstance(column, np.ndarray) else np.asarray(column)
+        array = column if isinstance(column, np.ndarray) else _array(column)
     except ValueError:
         raise SpecError(
             f"table: column {name!r}: its cells are lists of different lengths; give single values"
         ) from None
     if array.ndim == 1:
-        mixed = array is not column and array.dtype.kind == "U" and not all(isinstance(cell, str) for cell in column)
-        return np.array(list(column), dtype=object) if mixed else array
+        return array
     raise SpecError(f"table: column {name!r}: has {array.ndim} dimensions; give one value per row")
+
+
+def _array(column: Any) -> Any:
+    """Return a sequence as an array; text that is the same everywhere takes no room."""
+    cells = list(column)
+    try:
+        distinct = set(cells) if cells and isinstance(cells[0], str) else None
+    except TypeError:
+        distinct = None  # cells that cannot be hashed are refused later
+    if distinct is None:
+        return np.asarray(cells)
+    if len(distinct) == 1:
+        return np.broadcast_to(np.array(cells[0]), len(cells))
+    return np.array(cells, dtype=str if all(isinstance(cell, str) for cell in distinct) else object)
 
 
 def _factorised(column: Any, rows: Any) -> tuple[list[Any], Any]:
     """Return the distinct values of a column and each row's position among them (None when there is one)."""
     if is_single(column):
         return [column], None
+    if len(column) and column.strides == (0,):
+        return [None if is_blank(column[0]) else column[0]], None
     array = column if rows is None else column[rows]
     distinct: list[Any] = []
     codes = np.zeros(len(array), dtype=np.int64)
