@@ -11,6 +11,8 @@ from nearpeak.capture.problem_file import capture_problem
 from nearpeak.capture.torch_dispatch import capture_torch
 from nearpeak.ops import work_of
 
+pytestmark = pytest.mark.slow
+
 PROBLEMS = Path(__file__).parents[2] / "fixtures" / "problems"
 
 

@@ -85,6 +85,7 @@ def test_decode_reads_the_cache_once_and_adds_one_position_in_place():
     assert any("4096 positions in its cache" in sentence for sentence in workload.assumptions)
 
 
+@pytest.mark.slow
 def test_sliding_layers_keep_no_more_than_their_window():
     workload = capture_architecture("gpt-oss-20b", step="decode", kv=4096)
     assert kinds(workload)["kv_cache"] == 2 * 8 * 64 * 2 * (12 * 4097 + 12 * 128)

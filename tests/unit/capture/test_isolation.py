@@ -14,6 +14,8 @@ from nearpeak.capture._isolation import capture_many, run_isolated
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, NearpeakError, SpecError
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = "nearpeak.capture.problem_file:capture_problem"
 PROBLEMS = Path(__file__).parents[2] / "fixtures" / "problems"
 

@@ -247,6 +247,7 @@ def test_the_calls_are_those_of_a_real_execution():
     assert names(found, "forward") + names(found, "backward") == seen
 
 
+@pytest.mark.slow
 def test_two_processes_capture_the_same_bytes():
     code = (
         "from pathlib import Path; from hashlib import sha256\n"
