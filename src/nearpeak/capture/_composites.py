@@ -34,7 +34,7 @@ def _attention() -> Any:
 
     ops = torch.ops.nearpeak
 
-    class Attention(torch.autograd.Function):  # type: ignore[misc]
+    class Attention(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
         @staticmethod
         def forward(ctx: Any, *arguments: Any) -> Any:
             out = ops.attention(*arguments)
@@ -58,7 +58,7 @@ def _rms_norm() -> Any:
 
     ops = torch.ops.nearpeak
 
-    class RmsNorm(torch.autograd.Function):  # type: ignore[misc]
+    class RmsNorm(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
         @staticmethod
         def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
             out, rstd = ops.rms_norm(x, shape, weight, eps)
@@ -84,7 +84,7 @@ def _recurrent() -> Any:
 
     ops = torch.ops.nearpeak
 
-    class Recurrent(torch.autograd.Function):  # type: ignore[misc]
+    class Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
         @staticmethod
         def forward(ctx: Any, name: str, states: int, options: Any, x: Any, *tensors: Any) -> Any:
             out = getattr(ops, name)(x, list(tensors[:states]), list(tensors[states:]), *options)

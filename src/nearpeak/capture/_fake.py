@@ -35,7 +35,7 @@ def dispatch_mode(handle: Callable[..., Any]) -> Any:
     """Return a mode that gives every dispatched call to `handle(mode, function, args, kwargs)`."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Mode(TorchDispatchMode):  # type: ignore[misc]
+    class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return False  # the wrapper that it saves costs a tenth of a capture

@@ -120,7 +120,9 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
 
 
 def _is_report(path: Path) -> bool:
-    return path.suffix == ".json" and path.exists() and '"targets"' in path.read_text(encoding="utf-8")
+    if path.suffix == ".json" and not path.exists():
+        raise SpecError(f"{path}: not found")
+    return path.suffix == ".json" and '"targets"' in path.read_text(encoding="utf-8")
 
 
 def _load(path: Path) -> "Analysis":

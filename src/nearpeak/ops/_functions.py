@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._formula import Formula, formula, formulas
@@ -49,8 +50,8 @@ class Function:
         return formulas(*(text for name, text in zip("abc", self.gradients, strict=False) if name in wanted))
 
 
-def _row(name: str, text: str, *gradients: str, **more: object) -> Function:
-    return Function(name=name, text=text, gradients=gradients, **more)  # type: ignore[arg-type]
+def _row(name: str, text: str, *gradients: str, **more: Any) -> Function:
+    return Function(name=name, text=text, gradients=gradients, **more)
 
 
 _F = "nn.functional."

@@ -85,7 +85,8 @@ def _sides(arguments: dict[str, Any]) -> list[tuple[int, int]]:
 
 
 def _reference(arrays: dict[str, Any], function: str, **arguments: Any) -> dict[str, Any]:
-    return {"y": np.pad(arrays["x"], [(0, 0), (0, 0), *_sides(arguments)], mode=_NUMPY[function])}  # type: ignore[call-overload]
+    mode: Any = _NUMPY[function]
+    return {"y": np.pad(arrays["x"], [(0, 0), (0, 0), *_sides(arguments)], mode=mode)}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:

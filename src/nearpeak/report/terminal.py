@@ -1,6 +1,5 @@
 """An analysis for the terminal: everything that fits a screen or two of 80 columns."""
 
-import io
 from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +10,7 @@ from rich.text import Text
 from nearpeak.core.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.core.bound import ASSUMPTIONS
 from nearpeak.report import _words as words
+from nearpeak.report._console import drawn
 from nearpeak.units import show
 
 TOP_COUNT = 8
@@ -27,20 +27,7 @@ def render(analysis: Analysis, *, colour: bool = False, width: int = 80) -> str:
         colour: whether to colour it; leave it off where the text goes into a pipe or file.
         width: columns of the terminal; fewer than 80 are taken as 80.
     """
-    console = Console(
-        file=io.StringIO(),
-        width=max(width, 80),
-        force_terminal=colour,
-        no_color=not colour,
-        legacy_windows=False,
-        color_system="standard" if colour else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    with console.capture() as captured:
-        _print(console, analysis)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    return drawn(lambda console: _print(console, analysis), colour=colour, width=width)
 
 
 def _print(console: Console, analysis: Analysis) -> None:

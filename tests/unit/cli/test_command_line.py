@@ -58,6 +58,7 @@ def test_what_if_edits_change_the_bound(run):
         (("analyze", "x.py", "--target", "t4", "--timeout", "-1"), 2, "--timeout"),
         (("bound", *GEMM, "--target", "t4", "--out", "x.csv"), 2, "--out writes a table"),
         (("bound", *GEMM, "phase=sideways", "--target", "t4"), 2, "phase 'sideways'"),
+        (("analyze", "nowhere.json", "--against", "nowhere.json"), 2, "nowhere.json: not found"),
         (("frobnicate",), 2, "No such command"),
         (("bound", "--frobnicate"), 2, "No such option"),
     ],

@@ -1,6 +1,5 @@
 """A comparison for the terminal."""
 
-import io
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from nearpeak.core.comparison import Change, Comparison, TargetComparison
 from nearpeak.report import _words as words
+from nearpeak.report._console import drawn
 from nearpeak.report.comparison import _texts as texts
 
 TOP_COUNT = 10
@@ -19,20 +19,7 @@ _COLOURS = {"better": "green", "worse": "red", "same": "dim", "not comparable": 
 
 def to_terminal(comparison: Comparison, *, colour: bool = False, width: int = 80) -> str:
     """Return the comparison as text; colour only where it goes to a terminal."""
-    console = Console(
-        file=io.StringIO(),
-        width=max(width, 80),
-        force_terminal=colour,
-        no_color=not colour,
-        legacy_windows=False,
-        color_system="standard" if colour else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    with console.capture() as captured:
-        _print(console, comparison)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    return drawn(lambda console: _print(console, comparison), colour=colour, width=width)
 
 
 def _print(console: Console, comparison: Comparison) -> None:
