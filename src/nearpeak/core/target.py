@@ -59,11 +59,11 @@ class Target:
     vendor: str
     """Maker."""
     kind: str
-    """`gpu` or `cpu`."""
+    """`gpu`, `npu` (matrix engines beside other processors) or `cpu`."""
     architecture: str
     """Architecture name."""
     sm_count: int
-    """Multiprocessors: SM, CU, Xe core, or cores of a CPU."""
+    """Multiprocessors: SM, CU, Xe core, matrix engines of an NPU, or cores of a CPU."""
     clock_hz: float
     """Highest permitted clock of the multiprocessors."""
     clock_source: str

@@ -8,6 +8,7 @@ from typing import Any
 from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.targets._parse import positive_quantity
 from nearpeak.targets._schema import NESTED, TABLES
+from nearpeak.targets._shares import FORMS, is_share, share_row
 from nearpeak.units import parse
 
 EDIT_SOURCE = "what-if edit"
@@ -19,16 +20,12 @@ _Path = tuple[str, ...]
 def partitioned(raw: Mapping[str, Any], stem: str, part: str) -> dict[str, Any]:
     """Return the device file of partition or power mode `part` of the device `stem`.
 
-    A partition scales multiprocessors, memory and cache; a power mode sets clock and power.
+    A partition scales multiprocessors, memory and cache; a power mode sets clock and power; a share (`mps=50`,
+    `green=64`) limits multiprocessors only.
     """
-    parts = raw.get("partition", {})
-    if not parts:
-        raise SpecError(f"target {stem}: has no partitions or power modes, got {part!r}; write {stem!r} alone")
-    if part not in parts:
-        raise UnknownNameError(f"target {stem}: no partition or power mode {part!r}; there are {', '.join(parts)}")
-    row = parts[part]
+    row = share_row(raw, stem, part) if is_share(part) else _documented(raw, stem, part)
     new = copy.deepcopy(dict(raw))
-    del new["partition"]
+    new.pop("partition", None)
     new["title"] = f"{raw['title']} {part}"
     _scale(new, "dram", row.get("dram_ratio", 1.0), ("bandwidth", "capacity") if "sm_count" in row else ("bandwidth",))
     _scale(new, "l2", row.get("l2_ratio", 1.0), ("bandwidth", "capacity", "die_capacity"))
@@ -41,6 +38,21 @@ def partitioned(raw: Mapping[str, Any], stem: str, part: str) -> dict[str, Any]:
         new["clock"] = {"max": row["clock"], **tags}
     changed = {("sm_count",)} if new["sm_count"] != raw["sm_count"] else set()
     return _agreed(new, changed | ({("clock", "max")} if "clock" in row else set()))
+
+
+def _documented(raw: Mapping[str, Any], stem: str, part: str) -> Mapping[str, Any]:
+    """Return the row of a partition or power mode that the device file states."""
+    parts = raw.get("partition", {})
+    if not parts:
+        raise SpecError(
+            f"target {stem}: has no partitions or power modes, got {part!r}; write {stem!r} alone, or a share: {FORMS}"
+        )
+    if part not in parts:
+        raise UnknownNameError(
+            f"target {stem}: no partition or power mode {part!r}; there are {', '.join(parts)}, and shares: {FORMS}"
+        )
+    row: Mapping[str, Any] = parts[part]
+    return row
 
 
 def edited(raw: Mapping[str, Any], edits: Sequence[str]) -> dict[str, Any]:

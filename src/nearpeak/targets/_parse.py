@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.target import Link, Memory, Peak, Target
 from nearpeak.errors import SpecError
-from nearpeak.targets._schema import NESTED, PARTITION, REQUIRED, TABLES, TAGS, TOP
+from nearpeak.targets._schema import KINDS, NESTED, PARTITION, REQUIRED, TABLES, TAGS, TOP
 from nearpeak.units import parse, parse_count
 
 AGREEMENT_RATIO = 0.01
@@ -83,8 +83,8 @@ def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
             raise SpecError(f"{where}: {key} is {value!r}; it must be a {TOP[key].__name__}")
         if value in ("", {}) and key in REQUIRED and key != "l2":
             raise SpecError(f"{where}: {key} is empty; it must be stated")
-    if raw["kind"] not in ("gpu", "cpu"):
-        raise SpecError(f"{where}: kind is {raw['kind']!r}; it must be 'gpu' or 'cpu'")
+    if raw["kind"] not in KINDS:
+        raise SpecError(f"{where}: kind is {raw['kind']!r}; it must be {' or '.join(map(repr, KINDS))}")
     if raw["sm_count"] < 1:
         raise SpecError(f"{where}: sm_count is {raw['sm_count']}; it must be at least 1")
 

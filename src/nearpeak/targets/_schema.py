@@ -1,5 +1,8 @@
 """What a device file may state: its tables, keys and units; one home for the reader, the edits and the documents."""
 
+KINDS = ("gpu", "npu", "cpu")
+"""Kinds of device; an `npu` has matrix engines beside processors of another kind, and `sm_count` counts the engines."""
+
 TOP: dict[str, type] = {
     "title": str, "vendor": str, "kind": str, "architecture": str, "sm_count": int, "sm_source": str,
     "sm_verified": bool, "clock": dict, "peak": dict, "dram": dict, "l2": dict, "on_chip": dict, "special": dict,

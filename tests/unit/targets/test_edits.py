@@ -130,7 +130,7 @@ def test_unknown_partition_lists_those_that_exist():
         target_of("h100_sxm:1g.5gb")
     assert str(caught.value) == (
         "target h100_sxm: no partition or power mode '1g.5gb'; "
-        "there are 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
+        "there are 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb, and shares: mps=PERCENT, green=MULTIPROCESSORS"
     )
 
 
