@@ -24,8 +24,9 @@ def test_share_limits_multiprocessors_and_nothing_else(name, sm_count):
     ("name", "message"),
     [("h100_sxm:mps=0", "0 is not a percentage"), ("h100_sxm:mps=101", "101 is not a percentage"),
      ("h100_sxm:mps=half", "'half' is not a whole number"), ("h100_sxm:green=12", "in steps of 8"),
-     ("h100_sxm:green=4", "has 8 to 132"), ("h100_sxm:green=136", "has 8 to 132"), 
-     ("a100_sxm_80gb:green=5", "steps of 2"), ("mi300x:mps=50", "documented for NVIDIA GPUs"), ("m40:green=2", "from Pascal on")],
+     ("h100_sxm:green=4", "has 8 to 132"), ("h100_sxm:green=136", "has 8 to 132"),
+     ("a100_sxm_80gb:green=5", "steps of 2"), ("mi300x:mps=50", "documented for NVIDIA GPUs"),
+     ("m40:green=2", "from Pascal on")],
 )  # fmt: skip
 def test_wrong_share_is_refused_with_what_would_be_right(name, message):
     with pytest.raises(SpecError, match=message) as caught:
