@@ -121,6 +121,7 @@ def capture(
     kv: int | None = None,
     dtype: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    axes: Mapping[str, int] | None = None,
     timeout_s: float = TIMEOUT_S,
     memory_bytes: int = MEMORY_BYTES,
 ) -> Workload:
@@ -130,11 +131,12 @@ def capture(
 
     Args:
         source: a model name, a Hugging Face config.json or its folder, a problem file (.py), an ONNX file, a sweep
-            (.toml, .jsonl), a saved workload (.json), or a callable or module.
+            (.toml, .jsonl), a saved workload (.json), a kernel definition (.json), or a callable or module.
         inputs: positional inputs of a callable, tensors or fake ones.
         step: `forward` (or `prefill`), `decode`, `train`.
         training: whether modules are in training mode; by default only for `train`, and for problem files.
         shapes: shape of each ONNX input by name.
+        axes: extent of each variable axis of a kernel definition.
     """
     step = STEP_ALIASES.get(step, step)
     if step not in STEPS:
@@ -146,6 +148,8 @@ def capture(
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
     options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
+    if axes or _json_kind(str(source)) == "definition":
+        return _defined(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
 
 
@@ -207,7 +211,7 @@ def _captured(
 
         _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
         return capture_sweep(path)
-    if suffix == ".json" and _is_saved(path):
+    if _json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
         _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
@@ -256,14 +260,36 @@ def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> No
             raise SpecError(f"{source}: --{name} has no meaning for it; leave it out")
 
 
-def _is_saved(path: Path) -> bool:
-    """Say whether a JSON file is a saved workload rather than a model's configuration."""
+def _json_kind(source: str) -> str:
+    """Return what a JSON file is: `workload`, `definition`, or empty for a model's configuration and other files."""
     from nearpeak.capture._saved import is_workload
+    from nearpeak.exchange.definition import is_definition
 
+    path = Path(source)
+    if path.suffix != ".json" or not path.is_file():
+        return ""
     try:
-        return is_workload(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON: {error}") from None
+    return "workload" if is_workload(data) else "definition" if is_definition(data) else ""
+
+
+def _defined(
+    source: str, options: dict[str, Any], axes: dict[str, int], timeout_s: float, memory_bytes: int
+) -> Workload:
+    """Return the workload of a kernel definition at the given extents."""
+    from nearpeak.capture._isolation import run_isolated
+
+    if _json_kind(source) != "definition":
+        raise SpecError(f"{source}: axes can be given for kernel definitions (.json) only")
+    given = {
+        name: value for name, value in options.items() if value is not None and (name, value) != ("step", "forward")
+    }
+    _refuse(source, given, tuple(given))
+    function, arguments = "nearpeak.capture.definition_file:capture_definition", {"path": Path(source), "axes": axes}
+    found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    return found
 
 
 def _columns_of(cases: Iterable[Case]) -> dict[str, list[Any]]:

@@ -1,6 +1,6 @@
 """The capture behind `capture` and `analyze`: options in, workload out, with a sign of life."""
 
-from nearpeak.cli._shared import bytes_of, progress, shapes_of
+from nearpeak.cli._shared import axes_of, bytes_of, progress, shapes_of
 from nearpeak.core.workload import Workload
 
 
@@ -14,6 +14,7 @@ def workload_of(
     dtype: str | None,
     evaluation: bool,
     shapes: list[str],
+    axes: list[str],
     timeout_s: float,
     memory: str,
 ) -> Workload:
@@ -30,6 +31,7 @@ def workload_of(
             dtype=dtype,
             training=False if evaluation else None,
             shapes=shapes_of(shapes),
+            axes=axes_of(axes),
             timeout_s=timeout_s,
             memory_bytes=bytes_of(memory),
         )

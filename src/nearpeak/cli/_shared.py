@@ -28,6 +28,7 @@ KV = typer.Option(None, "--kv", help="Cached positions of a decode step.")
 DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
 EVAL = typer.Option(False, "--eval", help="Problem files: modules in evaluation mode instead of training mode.")
 SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable.")
+AXES = typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable.")
 TIMEOUT = typer.Option(600.0, "--timeout", min=0.1, help="Seconds that capturing may take.")
 MEMORY = typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")
 
@@ -62,6 +63,21 @@ def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def axes_of(texts: list[str]) -> dict[str, int]:
+    """Return extents by axis.
+
+    >>> axes_of(["m=128"])
+    {'m': 128}
+    """
+    found = {}
+    for text in texts:
+        name, _, extent = text.partition("=")
+        if not name.strip() or not extent.strip().isdigit():
+            raise SpecError(f"--axis {text!r}: is not NAME=EXTENT; e.g. m=128")
+        found[name.strip()] = int(extent)
+    return found
+
+
 def bytes_of(text: str) -> int:
     """Return the bytes of `--memory`."""
     from nearpeak.units import parse_count
@@ -71,6 +87,11 @@ def bytes_of(text: str) -> int:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all, and say so; a device such as /dev/null is written to."""
+    sys.stderr.write(f"wrote {write_quietly(path, text)}\n")
+
+
+def write_quietly(path: Path, text: str) -> Path:
+    """Write a file that appears whole or not at all, and return where it is."""
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
@@ -79,7 +100,7 @@ def write_whole(path: Path, text: str) -> None:
             part = Path(folder) / path.name
             part.write_text(text, encoding="utf-8")
             part.replace(path)
-    sys.stderr.write(f"wrote {path}\n")
+    return path
 
 
 def on_terminal() -> bool:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def analyze(
-    model: str = typer.Argument(help="Model name, config.json, problem file, ONNX file, sweep, or saved workload."),
+    model: str = typer.Argument(
+        help="Model name, config.json, problem file, ONNX file, sweep, kernel definition, or saved workload."
+    ),
     target: list[str] = shared.TARGET,
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
@@ -25,6 +27,7 @@ def analyze(
     dtype: str | None = shared.DTYPE,
     evaluation: bool = shared.EVAL,
     input_shape: list[str] = shared.SHAPES,
+    axis: list[str] = shared.AXES,
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
     no_credit: bool = shared.NO_CREDIT,
@@ -53,7 +56,7 @@ def analyze(
     bounds = shared.policy_of(policy, no_credit)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
-        shapes=input_shape, timeout_s=timeout, memory=memory,
+        shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     from nearpeak import api
 

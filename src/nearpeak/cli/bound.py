@@ -39,7 +39,7 @@ def bound(
     if words and out is not None:
         raise SpecError("bound: --out writes a table; with one case in words leave it out, or give --cases FILE")
     if words:
-        _bound_case(_case(words), devices, policy, no_credit, json=json)
+        _bound_case(case_of(words), devices, policy, no_credit, json=json)
     elif cases is not None or not sys.stdin.isatty():
         _bound_table(cases, out, devices, policy, no_credit)
     else:
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command()(bound)
 
 
-def _case(words: list[str]) -> "Case":
+def case_of(words: list[str]) -> "Case":
     """Return the case that the words state."""
     from nearpeak.ops import OPS
 

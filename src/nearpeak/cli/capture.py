@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def capture(
-    model: str = typer.Argument(help="Model name, config.json, problem file, ONNX file or sweep."),
+    model: str = typer.Argument(help="Model name, config.json, problem file, ONNX file, sweep or kernel definition."),
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
     sequence: int | None = shared.SEQUENCE,
@@ -23,6 +23,7 @@ def capture(
     dtype: str | None = shared.DTYPE,
     evaluation: bool = shared.EVAL,
     input_shape: list[str] = shared.SHAPES,
+    axis: list[str] = shared.AXES,
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
     json: bool = shared.JSON,
     timeout: float = shared.TIMEOUT,
@@ -35,7 +36,7 @@ def capture(
     shared.check_writable(out)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
-        shapes=input_shape, timeout_s=timeout, memory=memory,
+        shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     if out is not None:
         from nearpeak.capture._saved import save_text

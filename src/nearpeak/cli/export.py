@@ -1,0 +1,75 @@
+"""`nearpeak export`: cases as definition and workload files of flashinfer-bench or SOL-ExecBench."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.case import Case
+
+
+def export(
+    words: list[str] = typer.Argument(
+        None, metavar="OP AXIS=EXTENT… | WORKLOAD.json", help="A case in words, or a saved workload."
+    ),
+    to: Path = typer.Option(..., "--to", help="Folder for definitions/ and workloads/; made if it is not there."),
+    flavour: str = typer.Option("sol", "--flavour", help="Whose form: sol (SOL-ExecBench) or flashinfer."),
+) -> None:
+    """Write cases as definition and workload files that flashinfer-bench and SOL-ExecBench read.
+
+    The reference in each file is the operator's own PyTorch call as ATen calls. Cases that the files cannot state are
+    named with the reason.
+    """
+    from nearpeak.exchange.workload_lines import check_flavour
+
+    check_flavour(flavour)
+    cases = _cases(words or [])
+    left_out = [reason for case in cases if (reason := _written(case, to, flavour))]
+    sys.stderr.write(f"wrote {len(cases) - len(left_out)} of {len(cases)} cases below {to}\n")
+    for reason in left_out:
+        sys.stderr.write(f"left out: {reason}\n")
+    if len(left_out) == len(cases):
+        raise NotModelledError("export: none of the cases can be stated in these files")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(export)
+
+
+def _cases(words: list[str]) -> list["Case"]:
+    """Return the case in words, or the distinct cases of a saved workload."""
+    from nearpeak.capture._saved import load_text
+    from nearpeak.cli.bound import case_of
+
+    if len(words) == 1 and words[0].endswith(".json"):
+        path = Path(words[0])
+        if not path.is_file():
+            raise SpecError(f"{path}: not found; write one with 'nearpeak capture … --out {path}'")
+        return list(load_text(path.read_text(encoding="utf-8"), path.name).case_counts())
+    if not words:
+        raise SpecError("export: no case; e.g. nearpeak export gemm m=64 n=64 k=64 dtype=bf16 --to kernels")
+    return [case_of(words)]
+
+
+def _written(case: "Case", folder: Path, flavour: str) -> str:
+    """Write the files of one case; return why not, if so."""
+    from nearpeak.exchange.definition import definition_text
+    from nearpeak.exchange.from_case import definition_of
+    from nearpeak.exchange.workload_lines import workload_text
+
+    try:
+        definition, line = definition_of(case, flavour)
+    except NearpeakError as error:
+        return str(error)
+    for kind, suffix, text in (("definitions", "json", definition_text(definition)),
+                               ("workloads", "jsonl", workload_text(line, definition.name, flavour))):  # fmt: skip
+        path = folder / kind / case.op / f"{definition.name}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shared.write_quietly(path, text)
+    return ""

@@ -1,0 +1,83 @@
+"""Arithmetic on axis names: the expressions of `expr` axes and of constraints, read as a tree and never executed."""
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nearpeak.errors import SpecError
+
+_BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
+}  # fmt: skip
+_COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+_LARGEST = 2**63
+
+
+def evaluate(text: str, axes: Mapping[str, int]) -> int | bool:
+    """Return the value of an expression over `axes`.
+
+    Raises:
+        SpecError: not an expression of axis names, whole numbers, + - * / // % ** and comparisons; an axis is not
+            known; the value is not a whole number or has more than 63 bits.
+
+    >>> evaluate("(n + 7) // 8 * heads", {"n": 20, "heads": 4})
+    12
+    >>> evaluate("rows == batch + 1", {"rows": 9, "batch": 8})
+    True
+    """
+    try:
+        value: int | float | bool = _value(ast.parse(text, mode="eval").body, axes, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _refused(text, "is not an expression over axes") from None
+    except ZeroDivisionError:
+        raise _refused(text, "divides by zero") from None
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise _refused(text, f"is {value:g}, not a whole number; write // to round down")
+        return int(value)
+    return value
+
+
+def is_over(text: str, axes: Mapping[str, int]) -> bool:
+    """Return whether `text` uses axes and arithmetic only, so that `evaluate` can tell its value."""
+    try:
+        evaluate(text, axes)
+    except SpecError:
+        return False
+    return True
+
+
+def _value(node: ast.AST, axes: Mapping[str, int], text: str) -> Any:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        if node.id not in axes:
+            raise _refused(text, f"uses {node.id!r}, which is no axis before it; there are {', '.join(axes) or 'none'}")
+        return axes[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, axes, text)
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        left, right = _value(node.left, axes, text), _value(node.right, axes, text)
+        if isinstance(node.op, ast.Pow) and not 0 <= right <= 64:
+            raise _refused(text, f"raises to the power {right}; 0 to 64 are allowed")
+        return _bounded(_BINARY[type(node.op)](left, right), text)
+    if isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops):
+        values = [_value(part, axes, text) for part in (node.left, *node.comparators)]
+        pairs = zip(node.ops, values, values[1:], strict=False)
+        return all(_COMPARE[type(op)](left, right) for op, left, right in pairs)
+    raise _refused(text, "is not an expression over axes: + - * / // % **, comparisons, whole numbers")
+
+
+def _bounded(value: Any, text: str) -> Any:
+    if abs(value) >= _LARGEST:
+        raise _refused(text, "has more than 63 bits")
+    return value
+
+
+def _refused(text: str, why: str) -> SpecError:
+    return SpecError(f"expression {text!r} {why}")
