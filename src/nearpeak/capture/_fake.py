@@ -76,7 +76,7 @@ def switches() -> Iterator[None]:
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
         for owner, name, stand_in in (*stand_ins(), *more):
-            stack.enter_context(_replaced(owner, name, stand_in))
+            stack.enter_context(replaced(owner, name, stand_in))
         yield
 
 
@@ -86,12 +86,12 @@ def eager_models() -> Iterator[None]:
     module: Any = sys.modules.get("transformers.utils.import_utils")
     with ExitStack() as stack:
         if hasattr(module, "is_fake_tensor"):
-            stack.enter_context(_replaced(module, "is_fake_tensor", lambda _tensor: False))
+            stack.enter_context(replaced(module, "is_fake_tensor", lambda _tensor: False))
         yield
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
     """Set an attribute while the block runs, and leave no trace of it."""
     own = name in vars(owner)
     before = getattr(owner, name)

@@ -3,12 +3,13 @@
 import importlib.util
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nearpeak.capture._failure import stage
+from nearpeak.capture._pretrained import wants_pretrained, without_downloads
 from nearpeak.capture.torch_dispatch import capture_torch
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
@@ -28,7 +29,8 @@ def capture_problem(
 
     Args:
         step: `forward`, or `train` for forward, backward and optimizer.
-        training: mode of the module; none means training mode, which the convention never leaves.
+        training: mode of the module; none leaves modules in the mode in which the file builds them, as the convention
+            does: training, but for pretrained models, which come in evaluation mode.
         dtype: format to which floating-point parameters and inputs are converted first.
 
     Raises:
@@ -39,6 +41,7 @@ def capture_problem(
     if not file.is_file():
         raise SpecError(f"{path}: no such file; give a Python file with class Model and get_inputs()")
     loaded: list[ModuleType] = []
+    pretrained = wants_pretrained(file.read_text(encoding="utf-8", errors="replace"))
 
     def build() -> Any:
         with stage(str(path), "reading the file", file):
@@ -56,9 +59,10 @@ def capture_problem(
         with stage(str(path), "get_inputs()", file):
             return _arguments(loaded[0].get_inputs())
 
-    with _importable(file.parent):
+    with _importable(file.parent), without_downloads() if pretrained else nullcontext():
         return capture_torch(
-            build, inputs, name=file.stem, step=step, training=True if training is None else training, dtype=dtype,
+            build, inputs, name=file.stem, step=step, training=training, dtype=dtype,
+            as_built=training is None and step != "train",
             optimizer=optimizer, origin={"file": file.name}, folder=file.parent,
         )  # fmt: skip
 

@@ -42,6 +42,7 @@ def capture_torch(
     name: str,
     step: str = "forward",
     training: bool | None = None,
+    as_built: bool = False,
     optimizer: str = "adamw",
     fused: bool = True,
     dtype: str | None = None,
@@ -62,6 +63,7 @@ def capture_torch(
             the step, so that storages which the step created get their kind too.
         step: `forward` and `decode` run without gradients; `train` adds backward and optimizer.
         training: mode of the module; none means training for `train` and evaluation otherwise.
+        as_built: leave every module in the mode in which `build` returns it.
         optimizer: `adamw`, `sgd` (with momentum) or `none`.
         dtype: format to which floating-point parameters and inputs are converted first.
         folder: files below it are shown relative to it.
@@ -76,7 +78,8 @@ def capture_torch(
     rule = optimizer_named(optimizer, fused=fused)
     with _world(folder) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
-        world.place(model, step == "train" if training is None else training, dtype)
+        mode = step == "train" if training is None else training
+        world.place(model, None if as_built else mode, dtype)
         args, kwargs = world.inputs(args, kwargs, named, dtype)
         notes = list(assumptions)
         if step == "train" and not any(p.requires_grad for p in _parameters(model)):
@@ -125,13 +128,14 @@ class _World:
         args, kwargs, *rest = given
         return model, (args, kwargs, rest[0] if rest else ())
 
-    def place(self, model: Any, training: bool, dtype: str | None) -> None:
-        """Set the module's mode and format, and name its weights."""
+    def place(self, model: Any, training: bool | None, dtype: str | None) -> None:
+        """Set the module's mode (none keeps it) and format, and name its weights."""
         import torch
 
         if not isinstance(model, torch.nn.Module):
             return
-        model.train(training)
+        if training is not None:
+            model.train(training)
         if dtype is not None:
             model.to(torch_dtype(dtype))
         self.recorder.attribution.name_modules(model)
