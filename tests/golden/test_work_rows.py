@@ -29,6 +29,8 @@ def evaluated(node):
 def counted(work, kind):
     """The figure of `work` that a row's `kind` names."""
     name, _, unit = kind.partition(":")
+    if name == "comm":
+        return work.comm_bytes[unit]
     if name in ("flop", "recompute"):
         return (work.flop if name == "flop" else work.recompute_flop)[unit]
     return {"special": work.special_count, "read_bytes": work.read_bytes, "write_bytes": work.write_bytes}[name]

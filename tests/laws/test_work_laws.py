@@ -7,9 +7,10 @@ from nearpeak.core.work import NO_WORK, Work
 
 COUNTS = st.one_of(st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**53 + 1, 2**64]), st.integers(0, 2**70))
 KINDS = st.dictionaries(st.sampled_from(["matrix.bf16", "matrix.fp8_e4m3", "vector.fp32"]), COUNTS)
+PORTS = st.dictionaries(st.sampled_from(["peer.in", "peer.out", "host.in"]), COUNTS)
 WORK = st.builds(
     Work, flop=KINDS, recompute_flop=KINDS, special_count=COUNTS, read_bytes=COUNTS, write_bytes=COUNTS,
-    comm_bytes=COUNTS, launch_count=COUNTS,
+    comm_bytes=PORTS, launch_count=COUNTS,
 )  # fmt: skip
 
 

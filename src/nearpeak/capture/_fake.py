@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from nearpeak.capture._moves import stand_ins
+from nearpeak.capture import _groups, _moves
 from nearpeak.capture._values import CONSTANT_ELEMENTS, known
 from nearpeak.errors import MissingExtraError
 
@@ -40,7 +40,10 @@ def dispatch_mode(handle: Callable[..., Any]) -> Any:
         def _should_skip_dynamo(cls) -> bool:
             return False  # the wrapper that it saves costs a tenth of a capture
 
-        def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            for kind in types:
+                if hasattr(kind, "__tensor_flatten__"):
+                    return NotImplemented  # a tensor around others, shared out or still on its way: those are called
             return handle(self, func, args, kwargs or {})
 
     return Mode()
@@ -75,7 +78,7 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        for owner, name, stand_in in (*stand_ins(), *more):
+        for owner, name, stand_in in (*_moves.stand_ins(), *_groups.stand_ins(), *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 
@@ -127,11 +130,17 @@ def faked_tree(mode: Any, tree: Any) -> Any:
 
 def faked_module(mode: Any, module: Any) -> Any:
     """Return a copy of `module` whose tensors are fake; one that is fake already is returned itself."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
     tensors = list(_tensors_of(module))
-    if all(isinstance(tensor, FakeTensor) for tensor in tensors):
+    # The parameters of a sharded model wrap their part of the whole.
+    if all(isinstance(getattr(tensor, "_local_tensor", tensor), FakeTensor) for tensor in tensors):
         return module
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):  # its reducer cannot be copied
+        bucket_mb = module.bucket_bytes_cap / 2**20
+        inner = faked_module(mode, module.module)
+        return type(module)(inner, process_group=module.process_group, bucket_cap_mb=bucket_mb)
     memo: dict[int, Any] = {id(tensor): faked(mode, tensor) for tensor in tensors}
     return copy.deepcopy(module, memo)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from nearpeak.capture._groups import CHANGED, FILLED
+
 CALL, VIEW, FREE, METADATA = "call", "view", "free", "metadata"
 
 _FREE = frozenset({
@@ -11,7 +13,7 @@ _FREE = frozenset({
     "lift", "lift_fresh", "lift_fresh_copy", "detach", "alias", "_local_scalar_dense", "resize_", "set_",
     "record_stream", "is_pinned", "is_same_size", "equal", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
     "as_strided_", "squeeze_", "unsqueeze_", "t_", "transpose_", "_linalg_check_errors",
-    "swapaxes_", "swapdims_", "detach_",
+    "swapaxes_", "swapdims_", "detach_", "wait_tensor", "barrier", "monitored_barrier_", "check_for_nan",
 })  # fmt: skip
 """Launch no kernel although their schema does not call them views; a scalar's value is a synchronisation."""
 
@@ -66,6 +68,9 @@ def plan_of(func: Any) -> Plan:
     schema, packet = func._schema, func._schema.name.split("::")[1]
     mutated = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     unread = [a for a in mutated if packet in _OVERWRITERS or a.kwarg_only]
+    if func.namespace in ("c10d", "fsdp") and (packet in FILLED or packet in CHANGED):
+        unread = [a for a in schema.arguments if a.name == FILLED.get(packet)]
+        mutated = [a for a in schema.arguments if a.name == CHANGED.get(packet)] + unread
     return Plan(
         name=_RENAMED.get(str(func), str(func)),
         packet=packet,

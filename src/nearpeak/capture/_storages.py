@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from nearpeak.capture._builder import WorkloadBuilder
+from nearpeak.capture._groups import group_text
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.workload import Use
@@ -49,6 +50,7 @@ class Storages:
 
     def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
         """Say what the storage holds; a known one changes only if its kind is among `over`."""
+        tensor = getattr(tensor, "_local_tensor", tensor)  # of a tensor shared out over ranks, the own part
         known = self.known(tensor)
         number = self.number(tensor, kind, name)
         if known and self._builder.buffers[number].kind in over:
@@ -56,6 +58,7 @@ class Storages:
 
     def keep(self, tensor: Any) -> None:
         """Say that the step returns `tensor`, which may be a part of its storage."""
+        tensor = getattr(tensor, "_local_tensor", tensor)
         number = self.number(tensor, "output")
         if self.kind(number) == "output":
             self._builder.keep(number, described(self.layout(tensor, 0), number).bytes)
@@ -84,7 +87,11 @@ class Storages:
             return self._format(value)
         if hasattr(value, "node"):
             return int(value)
-        return str(value).removeprefix("torch.") if type(value).__name__ != "Generator" else "generator"
+        return (
+            group_text(value) or str(value).removeprefix("torch.")
+            if type(value).__name__ != "Generator"
+            else "generator"
+        )
 
     def _format(self, dtype: Any) -> str:
         name = self._formats.get(dtype)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._fake import eager_models
+from nearpeak.capture._kernels import kernels_kept_whole
 from nearpeak.capture._published import Published, published
 from nearpeak.capture._recipes import InputSpec, ModelFacts, Options, cached_positions, recipe
 from nearpeak.capture.torch_dispatch import _world, capture_torch, torch_dtype
@@ -147,21 +148,26 @@ class _Plan:
 
         tokens = self._tensors(self._decode_specs())
         given = {**self._tensors(self._specs), **tokens} if self._facts.is_encoder_decoder else tokens
-        with torch.no_grad(), eager_models():
+        with torch.no_grad(), eager_models(), kernels_kept_whole(self._model):
             output = self._model.eval()(**given, use_cache=True)
-        cache = getattr(output, "past_key_values", None)
-        if cache is None:
+        found = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
+        if not found:
             raise CaptureError(f"{self._facts.name}: its decode step leaves no cache; capture step 'forward' instead")
+        name, cache = next(iter(found.items()))
         own = getattr(cache, "self_attention_cache", cache)
-        for layer in own.layers:
+        for layer in getattr(own, "layers", ()):
             _fill(layer, self._kv_count)
-        kwargs = {**tokens, "past_key_values": cache, "use_cache": True}
+        kwargs = {**tokens, name: cache, "use_cache": True}
         if self._facts.is_encoder_decoder:
             hidden = torch.empty_like(output.encoder_last_hidden_state)
             kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=hidden)
             for layer in cache.cross_attention_cache.layers:
                 layer.keys, layer.values = torch.empty_like(layer.keys), torch.empty_like(layer.values)
         return (), kwargs, lambda: _cache_tensors(cache)
+
+
+_CACHES = ("past_key_values", "cache_params", "state")
+"""Outputs under which models return what a decode step goes on from; inputs of the same name take it."""
 
 
 def _fill(layer: Any, kv_count: int) -> None:
@@ -195,11 +201,15 @@ def _cache_tensors(cache: Any) -> Iterator[tuple[Any, str, str]]:
     """Yield the tensors of a cache with kind and name."""
     import torch
 
+    if isinstance(cache, list):  # the recurrent state of RWKV
+        yield from ((tensor, "kv_cache", f"cache.{index}") for index, tensor in enumerate(cache))
     for part in ("self_attention_cache", "cross_attention_cache"):
         for index, layer in enumerate(getattr(getattr(cache, part, cache), "layers", ())):
             for name, value in vars(layer).items():
-                if isinstance(value, torch.Tensor) and not name.startswith("_"):
-                    yield value, "kv_cache", f"cache.{index}.{name}"
+                held = value if isinstance(value, dict) else {"": value}  # recurrent layers number their states
+                for key, tensor in held.items():
+                    if isinstance(tensor, torch.Tensor) and not name.startswith("_"):
+                        yield tensor, "kv_cache", f"cache.{index}.{name}" + (f".{key}" if key != "" else "")
 
 
 def _transformers() -> Any:

@@ -20,8 +20,11 @@ from nearpeak.capture._fake import (
     require_torch,
     switches,
 )
+from nearpeak.capture._groups import sharding_unrecorded
+from nearpeak.capture._kernels import kernels_kept_whole
 from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import forward, named_parameters, optimizer_named, tensors_in, train
+from nearpeak.capture._transfers import transfers_kept
 from nearpeak.capture._values import Values
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
@@ -85,7 +88,7 @@ def capture_torch(
         if step == "train" and not any(p.requires_grad for p in _parameters(model)):
             world.differentiate((args, kwargs))
             notes.append("the model has no trainable parameters: the gradients are those of its inputs")
-        with eager_models():
+        with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, step, rule)
         world.label_outputs(output, named)
         notes += [*world.values.assumptions(), *_frozen(model, step)]

@@ -21,6 +21,9 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A11": "products are formed on one kind of unit at a time, not on two at once",
     "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
     "A13": "an operator that something later depends on is evaluated on its whole result, not on a part of it",
+    "A15": "links carry their documented rate in both directions at once, all links of a device together",
+    "A16": "traffic with the host takes the device's own host link",
+    "A17": "switches between devices may add up and multicast what passes through them",
 }
 """What a bound may rest on, by identifier."""
 
@@ -30,7 +33,7 @@ class Term:
     """Time that one resource needs at least."""
 
     name: str
-    """Resource: `dram`, `l2`, `matrix`, `vector` or `special`."""
+    """Resource: `dram`, `l2`, `matrix`, `link`, `host`, `vector` or `special`."""
     time_s: float
     """Time of this term alone."""
     status: str
@@ -74,6 +77,8 @@ class Policy:
     """Whether outputs may stay in the last shared cache."""
     cold_inputs: bool = True
     """Whether inputs start in device memory; if not, as much as the last shared cache holds is not charged."""
+    switch_reduction: bool = True
+    """Whether switches between devices may add up and multicast; if not, devices send every copy themselves."""
 
     def __post_init__(self) -> None:
         """Refuse a policy that does not exist."""

@@ -18,8 +18,10 @@ class Work:
     """Distinct bytes that must be read."""
     write_bytes: int = 0
     """Distinct bytes that must be written."""
-    comm_bytes: int = 0
-    """Bytes that must leave the device over a link."""
+    comm_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that must cross a link of one device, by port and direction: `peer.in`, `peer.out` (other devices, with
+    switches that add up and multicast), `endpoint.in`, `endpoint.out` (the mean over the devices of a group, without
+    such switches), `host.in`, `host.out`."""
     launch_count: int = 1
     """Kernels launched when each operator is one kernel."""
 
@@ -35,7 +37,7 @@ class Work:
             special_count=self.special_count + other.special_count,
             read_bytes=self.read_bytes + other.read_bytes,
             write_bytes=self.write_bytes + other.write_bytes,
-            comm_bytes=self.comm_bytes + other.comm_bytes,
+            comm_bytes=_added(self.comm_bytes, other.comm_bytes),
             launch_count=self.launch_count + other.launch_count,
         )
 
@@ -51,7 +53,7 @@ class Work:
             special_count=self.special_count * count,
             read_bytes=self.read_bytes * count,
             write_bytes=self.write_bytes * count,
-            comm_bytes=self.comm_bytes * count,
+            comm_bytes={port: amount * count for port, amount in self.comm_bytes.items()},
             launch_count=self.launch_count * count,
         )
 

@@ -107,6 +107,18 @@ def _into_slice(site: AtenSite) -> Match:
     return Match(arguments=match.arguments, touched_bytes={"self": min(x.bytes, dtype_of(x.dtype).bytes(kept))})
 
 
+def _sharded(site: AtenSite) -> Match:
+    """Match the copies of sharded data parallelism: parts into one buffer, and back out of it."""
+    args = site.args
+    sources = args.get("tensors") or args.get("all_gather_inputs") or [args["all_gather_output"]]
+    into = args.get("out") or []
+    written = sum(t.elements for t in (into if isinstance(into, list) else [into])) or sum(t.elements for t in sources)
+    read = min(written, sum(t.distinct for t in sources))
+    size = dtype_of(sources[0].dtype).bytes(written)
+    touched = {"write:all_gather_output": size} if "all_gather_inputs" in args else {}
+    return Match(arguments={"elements": written, "read": read, "dtype": sources[0].dtype}, touched_bytes=touched)
+
+
 def _triangle(site: AtenSite) -> Match:
     """Match tril and triu: the other triangle is written as zeros and not read."""
     x, diagonal = site.args["self"], site.args.get("diagonal", 0)
@@ -157,6 +169,8 @@ OPERATOR = Operator(
         "aten.copy_.default": _from_source,
         "aten.copy.default": _from_source,
         "aten.constant_pad_nd.default": _padded,
+        **{f"fsdp.{name}.default": _sharded for name in ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat")},
+        "fsdp.copy_.default": lambda site: converted(site.args["data"], site.args["tensor"]),
         **{f"aten.{name}.default": _into_slice for name in ("slice_scatter", "select_scatter", "diagonal_scatter")},
         **{f"aten.{name}.default": _triangle for name in ("tril", "tril_", "triu", "triu_")},
         **{name: together(_from_source) for name in list_overloads("copy")},

@@ -2,15 +2,28 @@
 
 FAMILIES = (
     # Searched in order; the first family one of whose words is in the name takes it.
-    ("attention", "Attention", ("attention",)),
+    ("attention", "Attention", ("attention", "delta_rule", "ssd_scan", "selective_scan", "wkv")),
     ("convolution", "Convolution", ("conv",)),
-    ("product", "Matrix product", ("gemm", "matmul", "linear", "einsum", "bmm")),
+    ("product", "Matrix product", ("gemm", "matmul", "linear", "einsum", "bmm", "vector_search", "pq_search")),
     ("optimizer", "Optimizer", ("adam", "sgd", "optim", "lamb", "rmsprop")),
     ("norm", "Norm, softmax, loss", ("norm", "softmax", "entropy", "loss")),
     (
         "movement",
         "Data movement",
-        ("copy", "embedding", "gather", "scatter", "index", "cat", "concat", "fill", "pad", "sort"),
+        (
+            "collective",
+            "transfer",
+            "copy",
+            "embedding",
+            "gather",
+            "scatter",
+            "index",
+            "cat",
+            "concat",
+            "fill",
+            "pad",
+            "sort",
+        ),
     ),
     (
         "reduction",

@@ -19,6 +19,8 @@ LIMITERS: Mapping[str, str] = {
     "dram": "memory bandwidth",
     "l2": "L2 cache bandwidth",
     "matrix": "matrix units",
+    "link": "links to other devices",
+    "host": "link to the host",
     "vector": "vector units",
     "special": "special functions",
 }

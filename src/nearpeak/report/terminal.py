@@ -17,7 +17,15 @@ TOP_COUNT = 8
 """Operators and modules shown of the first target."""
 _BAR_WIDTH = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_COLOURS = {"dram": "blue", "matrix": "yellow", "l2": "cyan", "vector": "magenta", "special": "red"}
+_COLOURS = {
+    "dram": "blue",
+    "matrix": "yellow",
+    "l2": "cyan",
+    "vector": "magenta",
+    "special": "red",
+    "link": "green",
+    "host": "green",
+}
 
 
 def render(analysis: Analysis, *, colour: bool = False, width: int = 80) -> str:

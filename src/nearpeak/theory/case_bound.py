@@ -37,5 +37,5 @@ def work_bound(work: Work, target: Target, policy: Policy = STRICT) -> Bound:
         terms=terms,
         roofline_s=roofline_s(work, target, policy),
         launch_floor_s=floor_s,
-        assumptions=assumptions_of(target, policy),
+        assumptions=assumptions_of(work, target, policy),
     )

@@ -81,7 +81,12 @@ def _overwritten(call: Call, workload: Workload) -> set[int]:
 def _without_bytes(work: Work) -> Work:
     """Return the arithmetic of `work` that no other program could avoid."""
     flop = {kind: amount - work.recompute_flop.get(kind, 0) for kind, amount in work.flop.items()}
-    return Work(flop=flop, special_count=work.special_count, launch_count=work.launch_count)
+    return Work(
+        flop=flop,
+        special_count=work.special_count,
+        comm_bytes=work.comm_bytes,
+        launch_count=work.launch_count,
+    )
 
 
 def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:

@@ -19,7 +19,7 @@ PIECE_ROWS = 8192
 """Rows per piece: a dozen columns of them fit in a core's own cache."""
 _SAFE_PRODUCT = 2.0**54
 """Product of extents up to which every count stays below 2^63: rules multiply it by less than 512."""
-_TERMS = ("dram", "l2", "matrix", "vector", "special")
+_TERMS = ("dram", "l2", "matrix", "link", "host", "vector", "special")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from nearpeak.core.bound import MODEL, PROVED, Policy
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.theory.links import link_assumptions, link_times
 from nearpeak.theory.rates import matrix_rate, vector_rate
 
 _VECTOR_FORMATS = {"vector.fp32": "fp32", "vector.fp64": "fp64"}
@@ -38,21 +39,27 @@ def terms_of(work: Work, target: Target, policy: Policy) -> tuple[TermColumn, ..
     found += _matrix(work, target, policy)
     found += _vector(work, target)
     found += _special(work, target)
+    found += [
+        TermColumn(name=name, time_s=time_s, status=PROVED, formula=formula)
+        for name, time_s, formula in link_times(work, target, policy)
+    ]
     return tuple(found)
 
 
 def roofline_s(work: Work, target: Target, policy: Policy) -> Any:
     """Return the plain roofline: documented rates, every byte charged."""
     memory_s = (work.read_bytes + work.write_bytes) / _bandwidth(target)
+    for _name, time_s, _formula in link_times(work, target, policy):
+        memory_s = larger(memory_s, time_s)
     matrix_s = _matrix_s(work, target, policy, documented=True)
     return memory_s if matrix_s is None else larger(memory_s, matrix_s)
 
 
-def assumptions_of(target: Target, policy: Policy) -> tuple[str, ...]:
+def assumptions_of(work: Work, target: Target, policy: Policy) -> tuple[str, ...]:
     """Return the identifiers of what the proved terms rest on."""
     found = ["A1", "A2", "A3", *(["A4"] if policy.cold_inputs else [])]
     found += [*(["A5"] if policy.output_credit else []), "A6", "A7", "A9", "A11"]
-    return (*found, *(["A12"] if target.measured else []), "A13")
+    return (*found, *(["A12"] if target.measured else []), "A13", *link_assumptions(work, policy))
 
 
 def larger(left: Any, right: Any) -> Any:

@@ -134,7 +134,8 @@ def test_work_reads_at_most_the_inputs_and_writes_the_outputs(op, line):
     work = _work(op, "forward", arguments)
     outputs = operator.torch_call(drawn(op, line), **arguments)
     assert 0 <= work.read_bytes <= sum(t.bytes for t in operator.inputs(**arguments).values())
-    assert work.write_bytes == sum(y.numel() * y.element_size() for y in outputs.values())
+    if op != "transfer":  # half of them write the memory of the host or of another device
+        assert work.write_bytes == sum(y.numel() * y.element_size() for y in outputs.values())
 
 
 @pytest.mark.parametrize(("op", "line"), lines("fp32"))
@@ -167,7 +168,7 @@ def assert_row(together, index, alone, count):
     """The counts of row `index` of `together` are those of `alone`."""
     for field in ("special_count", "read_bytes", "write_bytes", "launch_count"):
         assert _at(getattr(together, field), index, count) == getattr(alone, field), field
-    for field in ("flop", "recompute_flop"):
+    for field in ("flop", "recompute_flop", "comm_bytes"):
         assert {unit: _at(n, index, count) for unit, n in getattr(together, field).items()} == getattr(alone, field)
 
 

@@ -7,9 +7,12 @@ import pytest
 from nearpeak.core.bound import Policy
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.ops import case, work_of
+from nearpeak.ops._table import case_table
 from nearpeak.targets import target_of
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rates import matrix_rate
+from nearpeak.theory.table import bound_table
 
 H100 = target_of("h100_sxm")
 ALL_CHARGED = Policy(output_credit=False)
@@ -96,3 +99,49 @@ def test_the_roofline_uses_documented_rates_and_charges_all_bytes():
     bound = work_bound(Work(flop={"matrix.bf16": 989_400_000_000}), H100)
     assert bound.roofline_s == pytest.approx(1e-3)
     assert bound.time_s < bound.roofline_s
+
+
+def test_directions_of_a_link_do_not_slow_each_other():
+    rate = sum(link.bandwidth_bytes_per_s for link in H100.links.values())
+    both = Work(comm_bytes={"peer.in": 10**9, "peer.out": 10**9})
+    assert work_bound(both, H100).terms_s["link"] == 10**9 / rate
+    assert work_bound(Work(comm_bytes={"peer.in": 10**9}), H100).terms_s["link"] == 10**9 / rate
+
+
+def test_one_byte_more_turns_a_case_from_memory_to_link_limited():
+    read = 10**9
+    even = read / H100.dram.bandwidth_bytes_per_s * H100.links["host"].bandwidth_bytes_per_s
+    below = work_bound(Work(read_bytes=read, comm_bytes={"host.out": int(even)}), H100)
+    above = work_bound(Work(read_bytes=read, comm_bytes={"host.out": int(even) + 1}), H100)
+    assert (below.limiter, above.limiter) == ("dram", "host")
+
+
+def test_help_of_switches_never_raises_a_bound():
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "gather"):
+        work = work_of(case("collective", elements=2**20, ranks=8, dtype="bf16", kind=kind))
+        helped, alone = (work_bound(work, H100, Policy(switch_reduction=flag)) for flag in (True, False))
+        assert helped.terms_s["link"] <= alone.terms_s["link"]
+        assert "A17" in helped.assumptions
+        assert "A17" not in alone.assumptions
+
+
+def test_traffic_over_a_link_that_no_document_states_is_refused_by_name():
+    bare = dataclasses.replace(H100, links={})
+    for port, name in (("host.in", "link to the host"), ("peer.out", "link to other devices")):
+        with pytest.raises(NotModelledError, match=f"no {name} is documented"):
+            work_bound(Work(comm_bytes={port: 1}), bare)
+
+
+def test_a_group_of_one_needs_no_link():
+    alone = work_of(case("collective", elements=64, ranks=1, dtype="bf16"))
+    assert "link" not in work_bound(alone, dataclasses.replace(H100, links={})).terms_s
+
+
+def test_tables_of_collectives_equal_single_cases():
+    kinds, ranks = ["all_reduce", "all_gather", "all_to_all", "reduce"], [2, 4, 8, 16]
+    columns = {"op": "collective", "dtype": "bf16", "elements": 2**28, "kind": kinds, "ranks": ranks}
+    table = bound_table(case_table(columns), H100, Policy())
+    for row, (kind, count) in enumerate(zip(kinds, ranks, strict=True)):
+        one = work_bound(work_of(case("collective", elements=2**28, ranks=count, dtype="bf16", kind=kind)), H100)
+        assert table.bound_s[row] == one.time_s
+        assert table.limiter[row] == one.limiter == "link"

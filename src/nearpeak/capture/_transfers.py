@@ -1,0 +1,92 @@
+"""Keeps copies to the host and back: on fake tensors every device is the CPU, and such copies would be nothing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+_MARK = "_nearpeak_on_host"
+
+
+@contextmanager
+def transfers_kept() -> Iterator[None]:
+    """Record explicit copies while the block runs: `.cpu()` and `.to("cpu")`, and moves of their results back.
+
+    The model counts as living on one device. `x.to(y.device)` says nothing, as fake tensors name the CPU throughout.
+    """
+    import torch
+
+    operator()
+    before = torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda
+    to, _cpu, cuda = before
+    torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda = _moved(to), _fetched, _returned(cuda)
+    try:
+        yield
+    finally:
+        torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda = before
+
+
+@cache
+def operator() -> Any:
+    """Return the library that defines the copy."""
+    import torch
+
+    library = torch.library.Library("nearpeak", "FRAGMENT")
+    library.define(
+        "transfer(Tensor input, str direction) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,)
+    )  # fmt: skip
+    torch.library.register_fake("nearpeak::transfer", lambda x, _: x.new_empty(x.shape), lib=library)
+    return library
+
+
+@cache
+def _transfer() -> Any:
+    """Return the differentiable copy: gradients go the other way."""
+    import torch
+
+    ops, back = torch.ops.nearpeak, {"h2d": "d2h", "d2h": "h2d"}
+
+    class Transfer(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+        @staticmethod
+        def forward(ctx: Any, x: Any, direction: str) -> Any:
+            ctx.direction = direction
+            return ops.transfer(x, direction)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return ops.transfer(grad, back[ctx.direction]), None
+
+    return Transfer.apply
+
+
+def _fetched(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
+    """Return the tensor on the host; one whose values are known, or that is there already, itself."""
+    if getattr(tensor, _MARK, False) or not hasattr(tensor, "fake_mode") or tensor.constant is not None:
+        return tensor
+    found = _transfer()(tensor, "d2h")
+    setattr(found, _MARK, True)
+    return found
+
+
+def _back(tensor: Any) -> Any:
+    return _transfer()(tensor, "h2d") if getattr(tensor, _MARK, False) else tensor
+
+
+def _returned(original: Callable[..., Any]) -> Callable[..., Any]:
+    def cuda(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(_back(tensor), *args, **kwargs)
+
+    return cuda
+
+
+def _moved(original: Callable[..., Any]) -> Callable[..., Any]:
+    def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        place = kwargs.get("device", args[0] if args else None)
+        named = isinstance(place, str)
+        if named and place == "cpu":
+            tensor = _fetched(tensor)
+        elif named or getattr(place, "type", "cpu") != "cpu":
+            tensor = _back(tensor)
+        return original(tensor, *args, **kwargs)
+
+    return to

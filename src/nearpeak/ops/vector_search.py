@@ -1,0 +1,124 @@
+"""Nearest neighbours of queries among stored vectors: exact, or in the lists of an inverted file that look nearest."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arrays import minimum
+from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.registry import unknown_name
+
+METRICS = ("l2", "ip", "cosine")
+"""Squared distance, smallest first; inner product and cosine, largest first."""
+_INDEX = dtype_of("int64")
+
+
+@free_when_empty
+def vector_search(
+    queries: int,
+    vectors: int,
+    dim: int,
+    k: int,
+    dtype: DType,
+    lists: int = 0,
+    probes: int = 0,
+    scanned: int = 0,
+    metric: str = "l2",
+) -> Work:
+    """Return the least work of finding the k nearest of V[vectors,dim] for each of Q[queries,dim].
+
+    Shapes: Q [queries,dim]; V [vectors,dim]; centroids [lists,dim]; list of each vector [vectors] as int64; distances
+    [queries,k] and positions [queries,k] as int64.
+    Counts: exact search 2 * queries * vectors * dim FLOP, every vector read once; distances stay on chip, comparisons
+    are not charged. An inverted file 2 * queries * lists * dim to choose lists, and 2 * queries * dim per scanned
+    vector; all queries may meet in the same lists, so that as few vectors are read. Cosine: a root and a division per
+    vector that is met, and per query.
+
+    Args:
+        lists: lists of an inverted file; 0 for exact search.
+        probes: lists that each query looks into.
+        scanned: vectors that each query compares, which depends on the values; 0 stands for the least, k, as lists
+            may be of any size. At most all vectors; vectors * probes / lists where lists are of one size.
+        metric: l2, ip or cosine.
+
+    Source: Johnson, Douze and Jégou 2017, arXiv:1702.08734 (exact search and inverted file on GPUs).
+
+    >>> vector_search(64, 1_000_000, 128, 100, DType(name="fp32", bits_count=32)).flop["matrix.fp32"]
+    16384000000
+    """
+    if metric not in METRICS:
+        raise unknown_name("metric", metric, METRICS)
+    required_at_most("vector_search", {"vectors": vectors}, k=k, scanned=scanned)
+    required_at_most("vector_search", {"lists": lists}, probes=probes)
+    met = _met(vectors, k, lists, scanned)
+    results = queries * k
+    return Work(
+        flop=contraction(dtype, queries * dim * (lists + met)),
+        special_count=2 * (queries + met) if metric == "cosine" else 0,
+        read_bytes=dtype.bytes(queries * dim + lists * dim + met * dim),
+        write_bytes=dtype.bytes(results) + _INDEX.bytes(results),
+    )
+
+
+def _met(vectors: int, k: int, lists: int, scanned: int) -> int:
+    """Return the vectors that each query is compared with at least."""
+    exact = minimum(lists, 1) == 0
+    named = minimum(scanned, 1)
+    return exact * vectors + (1 - exact) * (named * scanned + (1 - named) * k)
+
+
+def _inputs(queries: int, vectors: int, dim: int, dtype: str, lists: int, **_: Any) -> dict[str, Tensor]:
+    shapes = {"queries": (queries, dim), "vectors": (vectors, dim)} | ({"centroids": (lists, dim)} if lists else {})
+    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return found | ({"list_of": Tensor(shape=(vectors,), dtype="int64")} if lists else {})
+
+
+def _far(queries: Any, vectors: Any, metric: str) -> Any:
+    """Return a number that is smaller the nearer a vector is, for each query and vector."""
+    if metric == "l2":
+        return ((queries[:, None] - vectors) ** 2).sum(-1)
+    found = -(queries @ vectors.T)
+    if metric == "ip":
+        return found
+    return found / ((queries**2).sum(-1) ** 0.5)[:, None] / ((vectors**2).sum(-1) ** 0.5)
+
+
+def _reference(
+    arrays: dict[str, Any], k: int, lists: int, probes: int, metric: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    far = _far(arrays["queries"], arrays["vectors"], metric)
+    if lists:
+        chosen = np.argsort(_far(arrays["queries"], arrays["centroids"], metric), axis=-1, kind="stable")[:, :probes]
+        far = np.where((arrays["list_of"][None, :, None] == chosen[:, None]).any(-1), far, np.inf)
+    index = np.argsort(far, axis=-1, kind="stable")[:, :k]
+    best = np.take_along_axis(far, index, axis=-1)
+    return {"distances": best if metric == "l2" else -best, "positions": np.where(np.isinf(best), -1, index)}
+
+
+def _torch_call(
+    tensors: dict[str, Any], k: int, lists: int, probes: int, metric: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    import torch
+
+    far = _far(tensors["queries"], tensors["vectors"], metric)
+    if lists:
+        chosen = _far(tensors["queries"], tensors["centroids"], metric).topk(probes, largest=False).indices
+        far = far.masked_fill(~(tensors["list_of"][None, :, None] == chosen[:, None]).any(-1), torch.inf)
+    best, index = far.topk(k, largest=False)
+    return {"distances": best if metric == "l2" else -best, "positions": index.masked_fill(best.isinf(), -1)}
+
+
+OPERATOR = Operator(
+    forward=vector_search,
+    source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
+    numerics=Numerics(kind="normalisation", reduction="dim"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+)

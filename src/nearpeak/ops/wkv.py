@@ -1,0 +1,150 @@
+"""The weighted average of RWKV-4 over all tokens so far: a numerator and a denominator per channel."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+
+STATES = ("num", "den", "top")
+"""Numerator and denominator, both divided by the exponential of `top`."""
+
+
+@free_when_empty
+def wkv(
+    batch: int,
+    tokens: int,
+    channels: int,
+    dtype: DType,
+    state_dtype: DType | None = None,
+    begun: bool = False,
+    ended: bool = False,
+) -> Work:
+    """Return the least work of y_t = (n + e^{u + k_t} v_t) / (d + e^{u + k_t}), n' = e^{-e^w} n + e^{k_t} v_t.
+
+    Shapes: K, V, Y [batch,tokens,channels]; w (decay), u (bonus) [channels]; n, d and their scale [batch,channels].
+    Counts: per token and channel 10 FLOP (output 2 sums, 1 product and 1 sum of the exponent; update of n 3, of d 2, 1
+    for the decay's exponent), 2 exponentials and a division. Keeping the exponents small is not counted.
+
+    Args:
+        begun: a first state is given, as in a decode step.
+        ended: the final state is wanted.
+
+    Source: Peng et al. 2023, arXiv:2305.13048, section 3.
+
+    >>> wkv(1, 4, 8, DType(name="fp32", bits_count=32)).special_count
+    96
+    """
+    steps, states = batch * tokens * channels, batch * channels * len(STATES)
+    kept = state_dtype or dtype
+    return Work(
+        flop={unit(dtype): 10 * steps},
+        special_count=3 * steps,
+        read_bytes=dtype.bytes(2 * steps + 2 * channels) + kept.bytes(begun * states),
+        write_bytes=dtype.bytes(steps) + kept.bytes(ended * states),
+    )
+
+
+@free_when_empty
+def _backward(batch: int, tokens: int, channels: int, dtype: DType) -> Work:
+    """Return the least work of the gradients of K, V, w and u, without a first or final state.
+
+    Counts: per token and channel 6 FLOP, 2 exponentials and a division to form the states again, and 16: gradients of
+    quotient 3, of k, v and u 5, of both states 4, of w 4.
+    """
+    steps = batch * tokens * channels
+    return Work(
+        flop={unit(dtype): 22 * steps},
+        recompute_flop={unit(dtype): 6 * steps},
+        special_count=3 * steps,
+        read_bytes=dtype.bytes(3 * steps + 2 * channels),
+        write_bytes=dtype.bytes(2 * steps + 2 * channels),
+    )
+
+
+def _inputs(
+    batch: int, tokens: int, channels: int, dtype: str, state_dtype: str, begun: bool, **_: Any
+) -> dict[str, Tensor]:  # fmt: skip
+    found = {name: Tensor(shape=(batch, tokens, channels), dtype=dtype) for name in "kv"}
+    found |= {name: Tensor(shape=(channels,), dtype=dtype) for name in "wu"}
+    return found | {name: Tensor(shape=(batch, channels), dtype=state_dtype) for name in STATES if begun}
+
+
+def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
+    k, v, u = arrays["k"], arrays["v"], arrays["u"]
+    decay, scale = library.exp(-library.exp(arrays["w"])), 1.0
+    n = d = 0 * k[:, 0]
+    if "top" in arrays:
+        scale = library.exp(arrays["top"])
+        n, d = arrays["num"] * scale, arrays["den"] * scale
+    outputs = []
+    for t in range(k.shape[1]):
+        bonus, own = library.exp(u + k[:, t]), library.exp(k[:, t])
+        outputs.append((n + bonus * v[:, t]) / (d + bonus))
+        n, d = decay * n + own * v[:, t], decay * d + own
+    found = {"y": library.stack(outputs, 1)}
+    return found | ({"num": n, "den": d, "top": 0 * n} if ended else {})
+
+
+def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
+    return _run(np, arrays, ended)
+
+
+def _torch_call(tensors: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
+    import torch
+
+    return _run(torch, tensors, ended)
+
+
+def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    k, v, u = arrays["k"], arrays["v"], arrays["u"]
+    decay = np.exp(-np.exp(arrays["w"]))
+    n = d = np.zeros_like(k[:, 0])
+    before = []
+    for t in range(k.shape[1]):
+        before.append((n, d))
+        own = np.exp(k[:, t])
+        n, d = decay * n + own * v[:, t], decay * d + own
+    dn, dd, ddecay, du = (np.zeros_like(n) for _ in range(4))
+    dk, dv = np.zeros_like(k), np.zeros_like(v)
+    for t in range(k.shape[1] - 1, -1, -1):
+        (n, d), own, bonus = before[t], np.exp(k[:, t]), np.exp(u + k[:, t])
+        share = arrays["grad_y"][:, t] / (d + bonus)
+        y = (n + bonus * v[:, t]) / (d + bonus)
+        extra = share * bonus * (v[:, t] - y)
+        dk[:, t] = extra + own * (dn * v[:, t] + dd)
+        dv[:, t] = share * bonus + own * dn
+        du, ddecay = du + extra, ddecay + dn * n + dd * d
+        dn, dd = decay * dn + share, decay * dd - share * y
+    slope = -np.exp(arrays["w"]) * decay
+    return {"grad_k": dk, "grad_v": dv, "grad_u": du.sum(0), "grad_w": (ddecay * slope).sum(0)}
+
+
+def _from_capture(site: AtenSite) -> Match:
+    """Match the average that captures keep whole, and its gradient."""
+    k, first = site.args["k"], site.args["num"]
+    batch, tokens, channels = k.shape
+    arguments: dict[str, Value] = {"batch": batch, "tokens": tokens, "channels": channels, "dtype": k.dtype}
+    if "grads" in site.args:
+        return Match(arguments=arguments, phase="backward")
+    state_dtype = "fp32" if first is None else first.dtype
+    more: dict[str, Value] = {"state_dtype": state_dtype, "begun": first is not None, "ended": site.args["ended"]}
+    return Match(arguments=arguments | more)
+
+
+OPERATOR = Operator(
+    forward=wkv,
+    backward=_backward,
+    source="Peng et al. 2023, arXiv:2305.13048, section 3",
+    numerics=Numerics(kind="normalisation", reduction="tokens"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten=dict.fromkeys(("nearpeak.wkv.default", "nearpeak.wkv_backward.default"), _from_capture),
+)

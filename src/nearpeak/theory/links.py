@@ -1,0 +1,57 @@
+"""The terms of links: bytes that must leave or enter a device, over the rate of its links in one direction."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.target import Target
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+
+HOST = "host"
+"""Name of the link to the host in device files."""
+
+
+def link_times(work: Work, target: Target, policy: Policy) -> Iterator[tuple[str, Any, str]]:
+    """Yield name, time and formula of each link term that `work` has; times are floats or arrays.
+
+    Traffic with other devices may take all links at once, that to the host among them: peers reach each other over
+    both. Directions do not slow each other, so the larger one counts.
+
+    Raises:
+        NotModelledError: no document states a link that the work needs.
+    """
+    # Without help of switches a device still sends and receives what it must with it.
+    peers = ("peer",) if policy.switch_reduction else ("peer", "endpoint")
+    for name, ports in (("link", peers), (HOST, (HOST,))):
+        size_bytes: Any = 0
+        for port, way in product(ports, ("in", "out")):
+            size_bytes = _larger(size_bytes, work.comm_bytes.get(f"{port}.{way}", 0))
+        if np.any(np.asarray(size_bytes) > 0):
+            yield name, size_bytes / _rate(target, name), f"larger of bytes in and out / {_FORMULA[name]}"
+
+
+def link_assumptions(work: Work, policy: Policy) -> tuple[str, ...]:
+    """Return the identifiers of what the link terms of `work` rest on."""
+    ports = {port.split(".")[0] for port in work.comm_bytes}
+    peers = ("A15", *(["A17"] if policy.switch_reduction else [])) if "peer" in ports else ()
+    return tuple(sorted({*peers, *(("A15", "A16") if HOST in ports else ())}))
+
+
+_FORMULA = {"link": "rate of all links in one direction", HOST: "rate of the host link in one direction"}
+
+
+def _rate(target: Target, name: str) -> float:
+    """Return the bytes per second in one direction of all links, or of the host link."""
+    links = [link for key, link in target.links.items() if name == "link" or key == HOST]
+    if not links:
+        what = "link to the host" if name == HOST else "link to other devices"
+        raise NotModelledError(f"{target.name}: no {what} is documented, so no bound on traffic over it")
+    return sum(link.bandwidth_bytes_per_s for link in links)
+
+
+def _larger(left: Any, right: Any) -> Any:
+    return max(left, right) if isinstance(left, int) and isinstance(right, int) else np.maximum(left, right)
