@@ -60,7 +60,7 @@ def test_defaults_written_out_are_the_same_case():
     )
 
 
-@given(EXTENTS, EXTENTS, EXTENTS, st.sampled_from(sorted(DTYPES)))
+@given(EXTENTS, EXTENTS, EXTENTS, st.sampled_from(sorted(name for name, row in DTYPES.items() if row.scheme is None)))
 def test_counts_are_exact_integers_of_any_size(m, n, k, dtype):
     work = work_of(case("gemm", m=m, n=n, k=k, dtype=dtype))
     read_bytes = DTYPES[dtype].bytes(m * k) + DTYPES[dtype].bytes(k * n)

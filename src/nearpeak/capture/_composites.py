@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from nearpeak.capture._missing_shapes import missing_shapes
 from nearpeak.capture._whole import operators
 
 
@@ -17,6 +18,7 @@ def kept_whole() -> Iterator[Mapping[str, Callable[..., Any]]]:
     import torch
 
     operators()
+    missing_shapes()
     replacements = _replacements()
     library = torch.library.Library("aten", "IMPL")
     try:

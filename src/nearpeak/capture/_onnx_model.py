@@ -17,8 +17,9 @@ LARGEST_FOLDED_COUNT = 1024
 _BATCHLESS_NAMES = ("seq", "len", "time", "frame", "height", "width")
 
 _DTYPES = {
-    1: "fp32", 2: "uint8", 3: "int8", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16", 11: "fp64",
-    14: "complex64", 15: "complex128", 16: "bf16", 17: "fp8_e4m3", 19: "fp8_e5m2", 22: "int4", 23: "fp4_e2m1",
+    1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16",
+    11: "fp64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bf16", 17: "fp8_e4m3",
+    18: "fp8_e4m3fnuz", 19: "fp8_e5m2", 20: "fp8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "fp4_e2m1", 24: "fp8_e8m0",
 }  # fmt: skip
 """Canonical formats by number of onnx.TensorProto.DataType; formats without a row are not modelled."""
 

@@ -5,9 +5,7 @@ from typing import Any
 
 from nearpeak.capture._failure import stage
 from nearpeak.capture._recorder import Recorder
-from nearpeak.errors import CaptureError, SpecError
-
-OPTIMIZERS = ("adamw", "sgd", "none")
+from nearpeak.errors import CaptureError
 
 
 def forward(recorder: Recorder, model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -59,8 +57,9 @@ def _optimize(recorder: Recorder, model: Any, subject: str, optimizer: Any) -> N
     with stage(subject, "optimizer"):
         rule = optimizer(list(names))
         rule.step()
+        states = getattr(rule, "state", {})
         for parameter, name in names.items():
-            for key, tensor in sorted(rule.state.get(parameter, {}).items()):
+            for key, tensor in sorted(states.get(parameter, {}).items()):
                 if hasattr(tensor, "untyped_storage"):
                     recorder.storages.label(tensor, "state", f"{name}.{key}", over=("activation", "constant"))
         recorder.phase, recorder.recording = "optimizer", True
@@ -71,26 +70,6 @@ def _optimize(recorder: Recorder, model: Any, subject: str, optimizer: Any) -> N
 def named_parameters(model: Any) -> list[tuple[str, Any]]:
     """Return names and parameters, tied ones once; a plain callable has none."""
     return list(model.named_parameters()) if hasattr(model, "named_parameters") else []
-
-
-def optimizer_named(name: str, *, fused: bool) -> Any:
-    """Return the function that makes the optimizer `name` for a list of parameters; none for `none`."""
-    import torch
-
-    if name not in OPTIMIZERS:
-        raise SpecError(f"optimizer {name!r}: not known; use {', '.join(OPTIMIZERS)}")
-    if name == "none":
-        return None
-
-    def made(parameters: list[Any]) -> Any:
-        # Unfused means one kernel per list of tensors, which is what GPUs run by default; complex ones have no other.
-        whole = fused and all(parameter.is_floating_point() for parameter in parameters)
-        options = {"fused": True} if whole else {"foreach": True}
-        if name == "adamw":
-            return torch.optim.AdamW(parameters, lr=1e-3, **options)
-        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, **options)
-
-    return made
 
 
 def _loss(subject: str, output: Any) -> Any:

@@ -22,8 +22,9 @@ from nearpeak.capture._fake import (
 )
 from nearpeak.capture._groups import sharding_unrecorded
 from nearpeak.capture._kernels import kernels_kept_whole
+from nearpeak.capture._optimizers import Made, optimizer_named
 from nearpeak.capture._recorder import Recorder
-from nearpeak.capture._step import forward, named_parameters, optimizer_named, tensors_in, train
+from nearpeak.capture._step import forward, named_parameters, tensors_in, train
 from nearpeak.capture._transfers import transfers_kept
 from nearpeak.capture._values import Values
 from nearpeak.core.dtype import dtype_of
@@ -46,7 +47,7 @@ def capture_torch(
     step: str = "forward",
     training: bool | None = None,
     as_built: bool = False,
-    optimizer: str = "adamw",
+    optimizer: str | Made = "adamw",
     fused: bool = True,
     dtype: str | None = None,
     origin: Mapping[str, str] | None = None,
@@ -67,7 +68,10 @@ def capture_torch(
         step: `forward` and `decode` run without gradients; `train` adds backward and optimizer.
         training: mode of the module; none means training for `train` and evaluation otherwise.
         as_built: leave every module in the mode in which `build` returns it.
-        optimizer: `adamw`, `sgd` (with momentum) or `none`.
+        optimizer: `adamw`, `sgd` (with momentum), `none`, any other of PyTorch in small letters (`muon` takes the
+            matrices and leaves the rest to AdamW), or a function that takes the parameters and returns an object
+            with `step()` and, for its states' names, `state`.
+        fused: one kernel for all parameters where PyTorch has one, else one per operation and list of tensors.
         dtype: format to which floating-point parameters and inputs are converted first.
         folder: files below it are shown relative to it.
 

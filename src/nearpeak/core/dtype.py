@@ -1,8 +1,9 @@
 """Number formats: how many bits they take and on which execution units their products may be formed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nearpeak.core.scheme import SCHEMES, Scheme
 from nearpeak.registry import unknown_name
 
 
@@ -24,6 +25,8 @@ class DType:
     """Narrower units that frameworks may use by default although they round the inputs (TF32)."""
     vector_units: tuple[str, ...] = ()
     """Vector units that element-wise arithmetic on the format may use."""
+    scheme: Scheme | None = None
+    """Set where the name stands for both factors of a quantised product; the other fields are those of A's format."""
 
     def bytes(self, count: int) -> int:
         """Return the bytes of `count` elements, packed and rounded up to whole bytes.
@@ -41,6 +44,7 @@ _NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURAT
 # Eight-bit integers are exact in the half formats, and so are sums of their products as long as K is split;
 # four-bit integers are exact in fp8 as well, and twice an fp4 number is an eight-bit integer.
 _EXACT_INT8 = ("tensor.int8", "tensor.fp16", "tensor.bf16", "vector.int8", "vector.fp32")
+_EXACT_INT4 = ("tensor.int4", "tensor.fp8", *_EXACT_INT8)
 _VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
 
 _ROWS = (
@@ -74,6 +78,9 @@ _ROWS = (
     ),
     DType(name="fp8_e4m3", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
     DType(name="fp8_e5m2", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    # Without infinities and negative zero (Noune et al. 2022, arXiv:2206.02915, section 3).
+    DType(name="fp8_e4m3fnuz", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
+    DType(name="fp8_e5m2fnuz", bits_count=8, matrix_units=("tensor.fp8", *_NARROW), vector_units=_VECTOR),
     # Powers of two: scale factors of blocks.
     DType(name="fp8_e8m0", bits_count=8, vector_units=_VECTOR),
     DType(
@@ -82,31 +89,44 @@ _ROWS = (
         matrix_units=("tensor.fp4", "tensor.fp8", "tensor.int8", *_NARROW),
         vector_units=_VECTOR,
     ),
+    # Two fp4 numbers in one element, as PyTorch stores them; products unpack them.
+    DType(name="fp4_e2m1_x2", bits_count=8, vector_units=_VECTOR),
     DType(name="int64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="int32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
     DType(name="int16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
+    DType(name="uint64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
+    DType(name="uint32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
+    DType(name="uint16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
     DType(name="int8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
     DType(name="uint8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
     DType(
         name="int4",
         bits_count=4,
         kind="int",
-        matrix_units=("tensor.int4", "tensor.fp8", *_EXACT_INT8),
+        matrix_units=_EXACT_INT4,
         vector_units=_VECTOR,
     ),
+    DType(name="uint4", bits_count=4, kind="int", matrix_units=_EXACT_INT4, vector_units=_VECTOR),
     DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
+    DType(name="complex32", bits_count=32, kind="complex", vector_units=_VECTOR),
     DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),
     DType(name="complex128", bits_count=128, kind="complex", vector_units=("vector.fp64",)),
 )
 
-DTYPES: Mapping[str, DType] = {row.name: row for row in _ROWS}
-"""All number formats by canonical name."""
+_FORMATS = {row.name: row for row in _ROWS}
+
+DTYPES: Mapping[str, DType] = _FORMATS | {
+    name: replace(_FORMATS[scheme.a.dtype], name=name, scheme=scheme) for name, scheme in SCHEMES.items()
+}
+"""All number formats and schemes of quantised products by canonical name."""
 
 _ALIASES = {
     "float64": "fp64", "double": "fp64", "f64": "fp64", "float32": "fp32", "float": "fp32", "f32": "fp32",
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "f16": "fp16", "fp8": "fp8_e4m3",
     "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2", "float8_e8m0fnu": "fp8_e8m0",
-    "float4_e2m1": "fp4_e2m1", "fp4": "fp4_e2m1",
+    "float8_e4m3fnuz": "fp8_e4m3fnuz", "float8_e5m2fnuz": "fp8_e5m2fnuz",
+    "float4_e2m1": "fp4_e2m1", "fp4": "fp4_e2m1", "float4_e2m1fn": "fp4_e2m1", "float4_e2m1fn_x2": "fp4_e2m1_x2",
+    "qint8": "int8", "quint8": "uint8", "qint32": "int32",
     "i64": "int64", "long": "int64", "i32": "int32", "int": "int32", "i8": "int8", "u8": "uint8",
 }  # fmt: skip
 

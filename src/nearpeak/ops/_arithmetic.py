@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from nearpeak.core.dtype import DType
 
-_PARTS: Mapping[str, str] = {"complex64": "fp32", "complex128": "fp64"}
+_PARTS: Mapping[str, str] = {"complex32": "fp16", "complex64": "fp32", "complex128": "fp64"}
 """Format of the real and of the imaginary part."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
@@ -105,6 +106,8 @@ class Operator:
     """ONNX operator types that are this operator."""
     same: Mapping[str, str] = field(default_factory=dict)
     """Axes that default to the extent of another axis; their parameters are `int | None = None`."""
+    schemes: bool = False
+    """Whether `dtype` may name a scheme of quantised products (`fp8_block`, `nvfp4`, …) instead of a format."""
     degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
     version: int = 1
@@ -124,7 +127,11 @@ class Operator:
     def signatures(self) -> Mapping[str, "Signature"]:
         """Signature of each phase."""
         rules = {"forward": self.forward, "backward": self.backward}
-        return {phase: Signature.of(self.name, rule, self.same) for phase, rule in rules.items() if rule is not None}
+        return {
+            phase: Signature.of(self.name, rule, self.same, self.schemes)
+            for phase, rule in rules.items()
+            if rule is not None
+        }
 
     def rule(self, phase: str) -> Callable[..., Work]:
         """Return the rule of work of `phase`, refused when there is none."""
@@ -157,9 +164,11 @@ class Signature:
     """Defaults, formats by name; a parameter without one is required."""
     same: Mapping[str, str]
     """Axes that default to the extent of another axis."""
+    schemes: bool = False
+    """Whether the first format may be a scheme."""
 
     @staticmethod
-    def of(op: str, rule: Callable[..., Work], same: Mapping[str, str]) -> "Signature":
+    def of(op: str, rule: Callable[..., Work], same: Mapping[str, str], schemes: bool = False) -> "Signature":
         """Return the signature of `rule`."""
         parameters = inspect.signature(rule, eval_str=True).parameters.values()
         return Signature(
@@ -169,6 +178,7 @@ class Signature:
             attributes={p.name: p.annotation for p in parameters if p.annotation in (str, bool)},
             defaults={p.name: _stated(p.default) for p in parameters if p.default is not inspect.Parameter.empty},
             same=same,
+            schemes=schemes,
         )
 
     def names(self) -> tuple[str, ...]:
@@ -199,7 +209,20 @@ class Signature:
         value = arguments.get(name, self.defaults.get(name)) or arguments.get(self.dtypes[0])
         if value is None:
             raise SpecError(f"{self.op}: {name!r} is missing; give {name}=bf16, fp32, …")
-        return dtype_of(value if isinstance(value, str) else str(value)).name
+        found = dtype_of(value if isinstance(value, str) else str(value))
+        if found.scheme is None:
+            return found.name
+        return self._of_scheme(name, found, found.scheme, given=name in arguments)
+
+    def _of_scheme(self, name: str, found: DType, scheme: Scheme, *, given: bool) -> str:
+        """Return the format called `name` where the first one is a scheme, which says what the others are."""
+        if not self.schemes:
+            raise SpecError(f"{self.op}: {name}={found.name} is a scheme of quantised products; give a number format")
+        if name == self.dtypes[0]:
+            return found.name
+        if given:
+            raise SpecError(f"{self.op}: {name}={found.name} is a scheme; only {self.dtypes[0]} may be one")
+        return scheme.b.dtype if name == "b_dtype" else scheme.out
 
     def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:
         value = arguments.get(name, self.defaults.get(name))

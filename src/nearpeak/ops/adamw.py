@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.ops.sgd import by_format
 
 RATE, BETA_1, BETA_2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01
@@ -24,6 +25,7 @@ def adamw(
     state_dtype: DType | None = None,
     decay: str = "decoupled",
     amsgrad: bool = False,
+    master: str = "",
 ) -> Work:
     """Return the least work of one step of Adam, with two states per parameter.
 
@@ -35,6 +37,8 @@ def adamw(
         state_dtype: format of the moments.
         decay: decoupled, l2 or none.
         amsgrad: a third state holds the largest second moment.
+        master: format of a wider copy of the parameters that is what is read and updated; the parameters themselves
+            are then written only. Empty without.
 
     Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980.
 
@@ -45,23 +49,24 @@ def adamw(
     if decay not in _DECAY_FLOP:
         raise SpecError(f"adamw: decay={decay!r} is not known; there are {', '.join(_DECAY_FLOP)}")
     states = (2 + amsgrad) * (state_dtype or dtype).bytes(parameters)
+    own = dtype_of(master) if master else dtype
     return Work(
-        flop={unit(dtype): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
+        flop={unit(own): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
         special_count=2 * parameters,
-        read_bytes=dtype.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
-        write_bytes=dtype.bytes(parameters) + states,
+        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
+        write_bytes=own.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
     )
 
 
 def _inputs(
-    parameters: int, dtype: str, grad_dtype: str, state_dtype: str, amsgrad: bool, **_: Any
+    parameters: int, dtype: str, grad_dtype: str, state_dtype: str, amsgrad: bool, master: str, **_: Any
 ) -> dict[str, Tensor]:
-    formats = {"parameter": dtype, "grad": grad_dtype, "moment": state_dtype, "square": state_dtype}
+    formats = {"parameter": master or dtype, "grad": grad_dtype, "moment": state_dtype, "square": state_dtype}
     formats |= {"largest": state_dtype} if amsgrad else {}
     return {name: Tensor(shape=(parameters,), dtype=format_) for name, format_ in formats.items()}
 
 
-def _reference(arrays: dict[str, Any], decay: str, amsgrad: bool, **_: Any) -> dict[str, Any]:
+def _reference(arrays: dict[str, Any], decay: str, amsgrad: bool, master: str, **_: Any) -> dict[str, Any]:
     p, g = arrays["parameter"], arrays["grad"]
     p, g = (p * (1 - RATE * DECAY) if decay == "decoupled" else p), (g + DECAY * p if decay == "l2" else g)
     moment = BETA_1 * arrays["moment"] + (1 - BETA_1) * g
@@ -69,20 +74,25 @@ def _reference(arrays: dict[str, Any], decay: str, amsgrad: bool, **_: Any) -> d
     largest = np.maximum(arrays["largest"], square) if amsgrad else square
     denominator = np.sqrt(largest) / np.sqrt(1 - BETA_2) + EPSILON
     outputs = {"parameter": p - RATE / (1 - BETA_1) * moment / denominator, "moment": moment, "square": square}
-    return outputs | ({"largest": largest} if amsgrad else {})
+    outputs |= {"largest": largest} if amsgrad else {}
+    return outputs | ({"copy": outputs["parameter"]} if master else {})
 
 
-def _torch_call(tensors: dict[str, Any], decay: str, amsgrad: bool, **_: Any) -> dict[str, Any]:
+def _torch_call(
+    tensors: dict[str, Any], dtype: str, decay: str, amsgrad: bool, master: str, **_: Any
+) -> dict[str, Any]:
     import torch
 
+    grad = tensors["grad"].to(tensors["parameter"].dtype)
     call = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
     largest = [tensors["largest"]] if amsgrad else []
     call(
-        [tensors["parameter"]], [tensors["grad"]], [tensors["moment"]], [tensors["square"]], largest,
+        [tensors["parameter"]], [grad], [tensors["moment"]], [tensors["square"]], largest,
         [torch.ones((), dtype=torch.float32)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
         weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
     )  # fmt: skip
-    return {name: tensors[name] for name in ("parameter", "moment", "square", "largest") if name in tensors}
+    found = {name: tensors[name] for name in ("parameter", "moment", "square", "largest") if name in tensors}
+    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:

@@ -145,7 +145,7 @@ _GATHERED = (
     "clone", "cat", "stack", "roll", "flip", "repeat", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90",
     "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "_reshape_copy", "view_copy",
     "expand_copy", "permute_copy", "transpose_copy", "t_copy", "unsqueeze_copy", "squeeze_copy",
-    "diag_embed", "_conj_physical", "contiguous",
+    "diag_embed", "_conj_physical", "contiguous", "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu",
 )  # fmt: skip
 
 OPERATOR = Operator(

@@ -321,7 +321,12 @@ def _from_onnx(name: str, site: OnnxSite) -> Match:
 
 
 def _claims() -> dict[str, Matcher]:
-    claims: dict[str, Matcher] = {}
+    # Gradients are multiplied by 1 / scale; whether all are finite shows in their exponents, which is no arithmetic.
+    scaler = partial(_from_aten, "mul")
+    claims: dict[str, Matcher] = {
+        "aten._amp_foreach_non_finite_check_and_unscale_.default": together(scaler),
+        "aten._amp_update_scale_.default": scaler,
+    }
     for row in FUNCTIONS.values():
         matcher = _gated if row.name == "glu" else partial(_from_aten, row.name)
         claims |= dict.fromkeys(overloads(row.name, *row.aten), matcher)

@@ -1,19 +1,24 @@
-"""Matrix products of unequal groups in one call, as mixtures of experts need them."""
+"""Matrix products of unequal groups in one call, as mixtures of experts need them, quantised or not."""
 
+from operator import mul
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import contraction
-from nearpeak.ops._arrays import minimum
+from nearpeak.ops._arrays import ceil_div, minimum, unless_empty
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._load import counts_of
+from nearpeak.ops._load import touched_groups as sampled_groups
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._scaled import formats_of, recipe_of, spread, unpacked
 
-_OFFSET = dtype_of("int32")
+_OFFSET, _FP32 = dtype_of("int32"), dtype_of("fp32")
 _ALIGNED_BYTES = 16
 """PyTorch's grouped product wants rows of whole multiples of this."""
 
@@ -28,6 +33,7 @@ def grouped_gemm(
     touched_groups: int = 1,
     out_dtype: DType | None = None,
     split: str = "m",
+    load: str = "",
 ) -> Work:
     """Return the least work of one product per group, where offsets[groups] say at which row each group ends.
 
@@ -38,21 +44,58 @@ def grouped_gemm(
     offsets are known (assumption A9).
 
     Args:
+        dtype: a number format, or a scheme of quantised products (fp8_row, mxfp8, nvfp4, …, see scaled_gemm); each
+            group's B has its own scales.
         touched_groups: groups with at least one row, whose matrices must be read; all take part when k is split.
         split: m or k.
+        load: where given, how rows are spread over groups, instead of touched_groups: `uniform top_k=8 seed=0`,
+            `zipf exponent=1.2 top_k=8`, `histogram weights=5,0,3` or `counts rows=5,0,3`.
 
     Source: Gale et al. 2022, arXiv:2211.15841, section 4; an FMA is 2 FLOP.
 
     >>> grouped_gemm(4, 8, 16, 64, DType(name="bf16", bits_count=16), touched_groups=2).read_bytes
     896
     """
+    a, b, out = formats_of(dtype, None, out_dtype)
+    by_rows = checked(split) == "m"
+    matrices = _touched(load, touched_groups, groups, m) if by_rows else 1
+    scales = 0 if dtype.scheme is None else _scale_bytes(dtype.scheme, m, n, k, groups, matrices, by_rows)
+    return Work(
+        flop=contraction(a if a.bits_count >= b.bits_count else b, m * n * k),
+        read_bytes=a.bytes(m * k) + b.bytes(matrices * k * n) + _OFFSET.bytes(groups) + scales,
+        write_bytes=out.bytes((1 if by_rows else groups) * m * n),
+    )
+
+
+def _backward(
+    m: int,
+    n: int,
+    k: int,
+    groups: int,
+    dtype: DType,
+    touched_groups: int = 1,
+    out_dtype: DType | None = None,
+    split: str = "m",
+    load: str = "",
+) -> Work:
+    """Return the least work of the gradients of A and B: two grouped products, A's split alike, B's the other way.
+
+    Counts: 4 * m * n * k FLOP. The gradient of B is written for every group, zeros for those without rows.
+    """
+    if dtype.scheme is not None:
+        raise NotModelledError(
+            f"grouped_gemm: no gradient of the scheme {dtype.name}: its products are quantised anew; state each forward"
+        )
     out = out_dtype or dtype
     by_rows = checked(split) == "m"
-    matrices = minimum(minimum(touched_groups, groups), m) if by_rows else 1
+    touched = _touched(load, touched_groups, groups, m if by_rows else k)
+    b_read, y_read = (touched * k * n, m * n) if by_rows else (k * n, touched * m * n)
+    read = dtype.bytes(m * k) + dtype.bytes(b_read) + out.bytes(y_read) + _OFFSET.bytes(groups)
+    written = dtype.bytes(m * k) + dtype.bytes((groups if by_rows else 1) * k * n)
     return Work(
-        flop=contraction(dtype, m * n * k),
-        read_bytes=dtype.bytes(m * k) + dtype.bytes(matrices * k * n) + _OFFSET.bytes(groups),
-        write_bytes=out.bytes((1 if by_rows else groups) * m * n),
+        flop=contraction(dtype, 2 * m * n * k),
+        read_bytes=unless_empty(m * n * k, read),
+        write_bytes=written,
     )
 
 
@@ -63,59 +106,130 @@ def checked(split: str) -> str:
     return split
 
 
+def _touched(load: str, stated: int, groups: int, rows: int) -> int:
+    """Return the groups with at least one row: sampled or stated ones."""
+    if load:
+        return sampled_groups(load, rows, groups)
+    return minimum(minimum(stated, groups), rows)
+
+
+def _scale_counts(scheme: Scheme, m: int, n: int, k: int, groups: int, matrices: int, by_rows: bool) -> tuple[int, int]:
+    """Return the scales of A and of those groups of B that are read."""
+    if by_rows:
+        return scheme.a.scale_count(m, k), matrices * scheme.b.scale_count(n, k)
+    # Along a split sum, each group has scales of its own; blocks that do not straddle groups are at least these.
+    along = [
+        groups if operand.column_count == 0 else ceil_div(k, operand.column_count) for operand in (scheme.a, scheme.b)
+    ]
+    return scheme.a.scale_count(m, 1) * along[0], scheme.b.scale_count(n, 1) * along[1]
+
+
+def _scale_bytes(scheme: Scheme, m: int, n: int, k: int, groups: int, matrices: int, by_rows: bool) -> int:
+    a, b = _scale_counts(scheme, m, n, k, groups, matrices, by_rows)
+    zeros = b if scheme.zeros else 0
+    tensors = (1 + matrices if by_rows else 2) if scheme.tensor_scale_count else 0
+    return dtype_of(scheme.scale).bytes(a + b + zeros) + _FP32.bytes(tensors)
+
+
 def _inputs(m: int, n: int, k: int, groups: int, dtype: str, split: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "a": Tensor(shape=(m, k), dtype=dtype),
-        "b": Tensor(shape=(groups, k, n) if split == "m" else (k, n), dtype=dtype),
+    a, b, _out = formats_of(dtype_of(dtype), None, None)
+    tensors = {
+        "a": Tensor(shape=(m, k), dtype=a.name),
+        "b": Tensor(shape=(groups, k, n) if split == "m" else (k, n), dtype=b.name),
         "offsets": Tensor(shape=(groups,), dtype="int32"),
     }
+    scheme = dtype_of(dtype).scheme
+    if scheme is None:
+        return tensors
+    if scheme.zeros or scheme.tensor_scale_count or not scheme.a.scaled or split == "k":
+        raise NotModelledError(f"grouped_gemm: no reference for dtype={dtype} with split={split}")
+    for side, count in zip("ab", _scale_counts(scheme, m, n, k, groups, groups, True), strict=True):
+        tensors[f"{side}_scale"] = Tensor(shape=(count,), dtype=scheme.scale)
+    return tensors
 
 
-def _ends(offsets: Any, extent: int) -> Any:
-    """Return where each group ends: the numbers drawn for the offsets, sorted, the last one the whole extent."""
+def _ends(offsets: Any, extent: int, load: str) -> Any:
+    """Return where each group ends: as the load says, or the drawn offsets, sorted, the last one the whole extent."""
+    if load:
+        return np.cumsum(counts_of(load, extent, len(offsets))).astype(np.int32)
     ends = np.sort(np.minimum(np.asarray(offsets), extent))
     ends[-1:] = extent
     return ends
 
 
-def _reference(arrays: dict[str, Any], m: int, n: int, k: int, groups: int, split: str, **_: Any) -> dict[str, Any]:
-    a, b = arrays["a"], arrays["b"]
-    ends = _ends(arrays["offsets"], m if split == "m" else k)
-    y = np.zeros((m, n) if split == "m" else (groups, m, n))
-    for group, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
-        if split == "m":
-            y[start:end] = a[start:end] @ b[group]
-        else:
-            y[group] = a[:, start:end] @ b[start:end]
-    return {"y": y}
+def _rescaled(arrays: dict[str, Any], dtype: str, groups: int) -> tuple[Any, Any]:
+    """Return A and B with their scales applied, of NumPy arrays or tensors."""
+    scheme, a, b = dtype_of(dtype).scheme, arrays["a"], arrays["b"]
+    if scheme is None:
+        return a, b
+    scales = arrays["b_scale"].reshape(groups, -1)
+    one_each = [spread(b[group].T, scales[group], mul, scheme.b).T for group in range(groups)]
+    return spread(a, arrays["a_scale"], mul, scheme.a), one_each
 
 
-def _torch_call(tensors: dict[str, Any], m: int, k: int, split: str, **_: Any) -> dict[str, Any]:
+def _products(a: Any, b: Any, ends: Any, split: str) -> list[Any]:
+    """Return the product of each group, of NumPy arrays or tensors."""
+    ends = [int(end) for end in ends]
+    rows = [slice(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    if split == "m":
+        return [a[part] @ b[i] for i, part in enumerate(rows)]
+    return [a[:, part] @ b[part] for part in rows]
+
+
+def _reference(
+    arrays: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, **_: Any
+) -> dict[str, Any]:
+    ends = _ends(arrays["offsets"], m if split == "m" else k, load)
+    products = _products(*_rescaled(arrays, dtype, groups), ends, split)
+    return {"y": np.concatenate(products) if split == "m" else np.stack(products)}
+
+
+def _backward_reference(
+    arrays: dict[str, Any], m: int, k: int, groups: int, split: str, load: str, **_: Any
+) -> dict[str, Any]:
+    a, b, grad = arrays["a"], arrays["b"], arrays["grad_y"]
+    ends = _ends(arrays["offsets"], m if split == "m" else k, load)
+    if split == "m":
+        grad_a = np.concatenate(_products(grad, b.swapaxes(-1, -2), ends, "m"))
+        return {"grad_a": grad_a, "grad_b": np.stack(_products(a.T, grad, ends, "k"))}
+    grad_a = np.concatenate(_products(b, grad.swapaxes(-1, -2), ends, "m")).T
+    return {"grad_a": grad_a, "grad_b": np.concatenate(_products(a.T, grad, ends, "m"))}
+
+
+def _torch_call(
+    tensors: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, **arguments: Any
+) -> dict[str, Any]:
     import torch
 
+    ends = torch.as_tensor(_ends(tensors["offsets"].cpu().numpy(), m if split == "m" else k, load))
     a, b = tensors["a"], tensors["b"]
-    ends = torch.as_tensor(_ends(tensors["offsets"].cpu().numpy(), m if split == "m" else k), device=a.device)
+    if dtype_of(dtype).scheme is not None:
+        wide = {name: tensor.float() for name, tensor in tensors.items()}
+        products = _products(*_rescaled(wide, dtype, groups), ends, split)
+        return {"y": torch.cat(products).to(torch.bfloat16 if arguments["out_dtype"] == "bf16" else torch.float32)}
     aligned = all(t.shape[-1] * t.element_size() % _ALIGNED_BYTES == 0 for t in (a, b))
     if aligned and a.dtype is not torch.float64:
-        return {"y": torch._grouped_mm(a, b, offs=ends)}
-    starts = (0, *ends.tolist())
-    pairs = [(i, slice(start, end)) for i, (start, end) in enumerate(zip(starts, ends.tolist(), strict=False))]
-    if split == "m":
-        return {"y": torch.cat([a[rows] @ b[i] for i, rows in pairs])}
-    return {"y": torch.stack([a[:, rows] @ b[rows] for _, rows in pairs])}
+        return {"y": torch._grouped_mm(a, b, offs=ends.to(a.device))}
+    products = _products(a, b, ends, split)
+    return {"y": torch.cat(products) if split == "m" else torch.stack(products)}
 
 
 def _from_aten(site: AtenSite) -> Match:
     """Match the grouped product; groups of columns are rows of the transposed product."""
-    a, b, offsets, out = site.args["self"], site.args["mat2"], site.args["offs"], site.outputs[0]
+    a, b, out = site.args["self"], site.args["mat2"], site.outputs[0]
     if site.args["bias"] is not None:
         raise NotModelledError("grouped_gemm: no rule for a bias per group")
-    ranks = (len(a.shape), len(b.shape))
-    if ranks == (3, 3):
+    if len(a.shape) == len(b.shape) == 3:
         sizes = {"batch": a.shape[0], "m": a.shape[1], "k": a.shape[2], "n": b.shape[2]}
         return Match(arguments={**sizes, "dtype": a.dtype, "out_dtype": out.dtype}, op="gemm")
+    return _match(a, b, site.args["offs"], {"dtype": a.dtype, "out_dtype": out.dtype})
+
+
+def _match(a: Tensor, b: Tensor, offsets: Tensor, formats: dict[str, Value]) -> Match:
+    """Return the case of two factors, of which at most one is a table with one matrix per group."""
     m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
-    shared = {"k": k, "groups": offsets.elements, "dtype": a.dtype, "out_dtype": out.dtype}
+    shared: dict[str, Value] = {"k": k, "groups": offsets.elements, **formats}
+    ranks = (len(a.shape), len(b.shape))
     if ranks == (2, 2):
         return Match(arguments={**shared, "m": m, "n": n, "split": "k"})
     table, rows, columns, name = (b, m, n, "mat2") if ranks == (2, 3) else (a, n, m, "self")
@@ -123,12 +237,54 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments={**shared, "m": rows, "n": columns}, touched_bytes={name: touched})
 
 
+_SCHEMES = {
+    ("fp8", 0): "fp8_tensor", ("fp8", 1): "fp8_row", ("fp8", 3): "mxfp8", ("fp8", 4): "fp8_block_1x128",
+    ("fp4", 3): "mxfp4", ("fp4", 2): "nvfp4",
+}  # fmt: skip
+"""Scheme by the factors' formats and the number of PyTorch's ScalingType; all fp8 formats work alike."""
+
+
+def _scaled(site: AtenSite) -> Match:
+    """Match grouped products of quantised factors; the scheme shows in formats, scales and recipes."""
+    a, b = unpacked(site.args["self"], -1), unpacked(site.args["mat2"], -2)
+    if site.args["bias"] is not None:
+        raise NotModelledError("grouped_gemm: no rule for a bias per group")
+    scale, recipes = site.args["scale_a"], site.args.get("recipe_a")
+    scale = scale[0] if isinstance(scale, list) else scale
+    offsets = site.args["offs"]
+    rows = a.elements // a.shape[-1] * (offsets.elements if offsets and len(b.shape) == 2 else 1)
+    recipe = recipes[0] if recipes else recipe_of(scale, rows)
+    scheme = _SCHEMES.get((a.dtype[:3], -1 if recipe is None else recipe))
+    if scheme is None:
+        raise NotModelledError(f"grouped_gemm: no scheme of {a.dtype} with scales of {scale.dtype}")
+    formats: dict[str, Value] = {"dtype": scheme, "out_dtype": site.outputs[0].dtype}
+    if len(a.shape) == len(b.shape) == 3:
+        sizes: dict[str, Value] = {"m": a.shape[1], "n": b.shape[2], "k": a.shape[2]}
+        return Match(arguments={**sizes, **formats}, op="scaled_gemm", call_count=a.shape[0])
+    match, table = _match(a, b, offsets, formats), "b" if len(b.shape) == 3 else "a"
+    if len(a.shape) == len(b.shape):
+        return match
+    scales = site.args[f"scale_{table}"]
+    listed = enumerate(scales) if isinstance(scales, list) else [("", scales)]
+    touched = {
+        f"scale_{table}" + (f"[{i}]" if i != "" else ""): dtype_of(t.dtype).bytes(t.distinct // offsets.elements)
+        for i, t in listed
+    }
+    return Match(arguments=match.arguments, touched_bytes={**match.touched_bytes, **touched})
+
+
 OPERATOR = Operator(
     forward=grouped_gemm,
+    backward=_backward,
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
     numerics=Numerics(kind="contraction", reduction="k"),
     inputs=_inputs,
     reference=_reference,
+    backward_reference=_backward_reference,
     torch_call=_torch_call,
-    aten={"aten._grouped_mm.default": _from_aten},
+    schemes=True,
+    aten={
+        "aten._grouped_mm.default": _from_aten,
+        **dict.fromkeys(("aten._scaled_grouped_mm.default", "aten._scaled_grouped_mm_v2.default"), _scaled),
+    },
 )

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._torch_names import torch_dtype
 
-RATE, MOMENTUM, DECAY = 0.1, 0.9, 0.01
-"""Learning rate, momentum and weight decay of reference and PyTorch call."""
+RATE, MOMENTUM, DECAY, DAMPENING = 0.1, 0.9, 0.01, 0.25
+"""Learning rate, momentum, weight decay and dampening of reference and PyTorch call."""
 
 
 def sgd(
@@ -22,14 +23,19 @@ def sgd(
     nesterov: bool = False,
     decay: bool = False,
     first_step: bool = False,
+    dampening: bool = False,
+    master: str = "",
 ) -> Work:
     """Return the least work of p -= rate * g, with momentum b = momentum * b + g in place of g.
 
-    Counts: 2 FLOP per parameter; 2 more each for momentum, Nesterov's look-ahead and weight decay.
+    Counts: 2 FLOP per parameter; 2 more each for momentum, Nesterov's look-ahead and weight decay; 1 for dampening, a
+    factor of the gradient in the momentum.
 
     Args:
         state_dtype: format of the momentum buffer.
         first_step: the buffer is written but not read, and starts as the gradient.
+        master: format of a wider copy of the parameters that is what is read and updated; the parameters themselves
+            are then written only. Empty without.
 
     Source: Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147.
 
@@ -39,47 +45,68 @@ def sgd(
     """
     if nesterov and not momentum:
         raise SpecError("sgd: nesterov=true needs momentum=true")
+    if dampening and (nesterov or not momentum):
+        raise SpecError("sgd: dampening=true needs momentum=true and nesterov=false")
     state = (state_dtype or dtype).bytes(parameters)
+    own = dtype_of(master) if master else dtype
+    kept = momentum and not first_step
     return Work(
-        flop={unit(dtype): (2 + 2 * (momentum and not first_step) + 2 * nesterov + 2 * decay) * parameters},
-        read_bytes=dtype.bytes(parameters)
-        + (grad_dtype or dtype).bytes(parameters)
-        + (momentum and not first_step) * state,
-        write_bytes=dtype.bytes(parameters) + momentum * state,
+        flop={unit(own): (2 + 2 * kept + 2 * nesterov + 2 * decay + (dampening and kept)) * parameters},
+        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + kept * state,
+        write_bytes=own.bytes(parameters) + momentum * state + (dtype.bytes(parameters) if master else 0),
     )
 
 
 def _inputs(
-    parameters: int, dtype: str, grad_dtype: str, state_dtype: str, momentum: bool, **_: Any
+    parameters: int, dtype: str, grad_dtype: str, state_dtype: str, momentum: bool, master: str, **_: Any
 ) -> dict[str, Tensor]:
-    tensors = {"parameter": Tensor(shape=(parameters,), dtype=dtype)}
+    tensors = {"parameter": Tensor(shape=(parameters,), dtype=master or dtype)}
     tensors |= {"grad": Tensor(shape=(parameters,), dtype=grad_dtype)}
     return tensors | ({"buffer": Tensor(shape=(parameters,), dtype=state_dtype)} if momentum else {})
 
 
 def _reference(
-    arrays: dict[str, Any], momentum: bool, nesterov: bool, decay: bool, first_step: bool, **_: Any
+    arrays: dict[str, Any],
+    momentum: bool,
+    nesterov: bool,
+    decay: bool,
+    first_step: bool,
+    dampening: bool,
+    master: str,
+    **_: Any,
 ) -> dict[str, Any]:
     p, g = arrays["parameter"], arrays["grad"]
     g = g + DECAY * p if decay else g
     if not momentum:
-        return {"parameter": p - RATE * g}
-    buffer = g if first_step else MOMENTUM * arrays["buffer"] + g
-    return {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
+        found = {"parameter": p - RATE * g}
+    else:
+        damped = g * (1 - DAMPENING) if dampening else g
+        buffer = g if first_step else MOMENTUM * arrays["buffer"] + damped
+        found = {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
+    return found | ({"copy": found["parameter"]} if master else {})
 
 
 def _torch_call(
-    tensors: dict[str, Any], momentum: bool, nesterov: bool, decay: bool, first_step: bool, **_: Any
+    tensors: dict[str, Any],
+    dtype: str,
+    momentum: bool,
+    nesterov: bool,
+    decay: bool,
+    first_step: bool,
+    dampening: bool,
+    master: str,
+    **_: Any,
 ) -> dict[str, Any]:
     import torch
 
     buffers = [tensors["buffer"]] if momentum else []
     torch._fused_sgd_(
-        [tensors["parameter"]], [tensors["grad"]], buffers, weight_decay=DECAY if decay else 0.0,
-        momentum=MOMENTUM if momentum else 0.0, lr=RATE, dampening=0.0, nesterov=nesterov, maximize=False,
-        is_first_step=first_step,
+        [tensors["parameter"]], [tensors["grad"].to(tensors["parameter"].dtype)], buffers,
+        weight_decay=DECAY if decay else 0.0, momentum=MOMENTUM if momentum else 0.0, lr=RATE,
+        dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
     )  # fmt: skip
-    return {name: tensors[name] for name in ("parameter", "buffer") if name in tensors}
+    found = {name: tensors[name] for name in ("parameter", "buffer") if name in tensors}
+    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:
@@ -90,6 +117,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
     options = {
         "momentum": momentum, "nesterov": bool(site.args["nesterov"]) and momentum,
         "decay": site.args["weight_decay"] != 0, "first_step": first,
+        "dampening": momentum and site.args["dampening"] != 0 and not site.args["nesterov"],
     }  # fmt: skip
     matches = by_format(site.args["self"], site.args["grads"], buffers if momentum else [], options)
     unread = {f"momentum_buffer_list[{i}]": 0 for i in range(len(buffers))} if first else {}

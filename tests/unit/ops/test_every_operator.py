@@ -23,10 +23,13 @@ from nearpeak.ops import OPS
 CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 TORCH_DTYPES = {
     "fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int64": torch.int64,
-    "fp8_e4m3": torch.float8_e4m3fn, "int32": torch.int32,
+    "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "fp8_e8m0": torch.float8_e8m0fnu,
+    "int32": torch.int32,
     "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
 }  # fmt: skip
 NAMES = {value: name for name, value in TORCH_DTYPES.items()}
+# Stand-ins that hold every value of formats that PyTorch has only packed.
+TORCH_DTYPES |= {"fp4_e2m1": torch.float8_e4m3fn, "int4": torch.int8}
 ROUNDING = {"fp64": 2.0**-53, "fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 
 
