@@ -5,11 +5,16 @@ from typing import Any, NamedTuple
 
 from nearpeak.capture._attribution import Attribution, Place
 from nearpeak.capture._builder import Matched, WorkloadBuilder
+from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
+from nearpeak.capture._origins import Origins
 from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
 from nearpeak.capture._storages import Layout, Storages, described
 from nearpeak.capture._values import Values
 from nearpeak.ops import AtenSite
+from nearpeak.ops._attention_calls import KNOWN_MASK, WHOLE
+from nearpeak.ops._attention_live import Live
+from nearpeak.ops.varlen_attention import LENGTHS
 
 
 class _Operand(NamedTuple):
@@ -36,6 +41,8 @@ class Recorder:
         self.builder, self.values, self.attribution = builder, values, attribution
         self._composites = composites
         self.storages = Storages(builder)
+        self.origins = Origins()
+        self.masks = LiveMasks(self.origins)
         self.phase = "forward"
         self.recording = False
         self._matched: dict[Hashable, Matched] = {}
@@ -56,6 +63,7 @@ class Recorder:
         if "device" in kwargs:
             kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
         out = self._run(func, plan, args, kwargs)
+        self.origins.note(func, plan, args, kwargs, out)
         if self.recording:
             self._record(plan, args, kwargs, out)
         return out
@@ -93,12 +101,28 @@ class Recorder:
         for index, (name, default) in enumerate(plan.arguments):
             value = args[index] if index < len(args) else kwargs.get(name, default)
             values[name] = self._value(name, value, operands, local)
+        if plan.name in WHOLE and values["mask"] is not None:
+            values[KNOWN_MASK] = self._live(plan, args)
+        if "cu_seq_q" in values:
+            values[LENGTHS] = self._offsets(plan, args, kwargs)
         results = [self._operand("", t, "constant" if plan.generates else "activation", local) for t in outs]
         key = (plan.name, tuple(values.values()), tuple(r.layout for r in results))
         matched = self._matched.get(key)
         if matched is None:
             matched = self._matched[key] = self.builder.match(_site(plan, values, operands, results))
         self._append(plan, matched, values, operands, results)
+
+    def _live(self, plan: Plan, args: Any) -> Live | None:
+        """Return what the mask of an attention leaves alive, none when its values are data."""
+        given = dict(zip((name for name, _ in plan.arguments), args, strict=True))
+        return self.masks.live(given["query"], given["key"], given["mask"], given["is_causal"])
+
+    def _offsets(self, plan: Plan, args: Any, kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Return where packed sequences start, and where their keys do or how many these are; none when not known."""
+        given = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
+        used = given["cu_seq_k"] if given.get("seqused_k") is None else given["seqused_k"]
+        own, keys = (self.values.whole_numbers(tensor) for tensor in (given["cu_seq_q"], used))
+        return None if own is None or keys is None else (own, keys)
 
     def _append(
         self, plan: Plan, matched: Matched, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]

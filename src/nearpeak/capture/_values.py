@@ -78,6 +78,16 @@ class Values:
         answer = True if packet in _TRUE else _GUESSES["complex" if tensor.is_complex() else kind]
         return self.guess(packet or kind, answer)
 
+    def whole_numbers(self, tensor: Any) -> tuple[int, ...] | None:
+        """Return the values of a short row of whole numbers, none when they are not known."""
+        constant = getattr(tensor, "constant", tensor)
+        if constant is None:
+            return None
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+        with unset_fake_temporarily():
+            return tuple(constant.tolist())
+
     def guess(self, what: str, answer: object) -> object:
         """Count a guess and return it; constructors may ask whatever they like."""
         if not self.building:

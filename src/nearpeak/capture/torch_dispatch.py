@@ -20,6 +20,7 @@ from nearpeak.capture._fake import (
     require_torch,
     switches,
 )
+from nearpeak.capture._flex import flex_kept_whole
 from nearpeak.capture._groups import sharding_unrecorded
 from nearpeak.capture._kernels import kernels_kept_whole
 from nearpeak.capture._optimizers import Made, optimizer_named
@@ -95,7 +96,7 @@ def capture_torch(
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, step, rule)
         world.label_outputs(output, named)
-        notes += [*world.values.assumptions(), *_frozen(model, step)]
+        notes += [*world.values.assumptions(), *world.recorder.masks.assumptions(), *_frozen(model, step)]
         facts = {"torch": str(torch.__version__), **_sizes(model), **(origin or {})}
         return world.recorder.builder.workload(name, step, facts, notes)
 
@@ -131,7 +132,11 @@ class _World:
         self.values.building = False
         with stage(name, "copying the model's structure"):
             if isinstance(model, torch.nn.Module):
+                real = dict(model.named_buffers())
                 model = faked_module(self.mode, model)
+                for path, buffer in model.named_buffers():
+                    if buffer is not real[path]:
+                        self.recorder.origins.give(buffer, real[path])
         args, kwargs, *rest = given
         return model, (args, kwargs, rest[0] if rest else ())
 
@@ -148,6 +153,8 @@ class _World:
         self.recorder.attribution.name_modules(model)
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             self.recorder.storages.label(tensor, "weight", name)
+        for parameter in model.parameters():
+            self.recorder.origins.forget(parameter)  # what it starts with is no part of the program
 
     def inputs(self, args: Any, kwargs: Any, named: Any, dtype: str | None) -> tuple[Any, Any]:
         """Return the inputs as fake tensors, named."""
@@ -164,6 +171,7 @@ class _World:
         for key, value in (*((f"input_{index}", arg) for index, arg in enumerate(args)), *kwargs.items()):
             tensors = list(tensors_in(value))
             for index, tensor in enumerate(tensors):
+                self.recorder.origins.forget(tensor)
                 self.recorder.storages.label(tensor, "input", key if len(tensors) == 1 else f"{key}.{index}")
         return args, kwargs
 
@@ -176,6 +184,7 @@ class _World:
     def label(self, named: Callable[[], Named] | Named) -> None:
         """Give named tensors their kind."""
         for tensor, kind, name in named() if callable(named) else named:
+            self.recorder.origins.forget(tensor)
             self.recorder.storages.label(tensor, kind, name, over=("activation", "constant", "output"))
 
     def label_outputs(self, output: Any, named: Callable[[], Named] | Named) -> None:
@@ -197,6 +206,7 @@ def _world(folder: Path | None) -> Iterator[_World]:
         mode = fake_mode()
         values, attribution = Values(mode), Attribution(folder)
         recorder = Recorder(WorkloadBuilder(aten_matchers()), values, attribution, composites)
+        stack.enter_context(flex_kept_whole(recorder))
         stack.enter_context(attribution.hooks())
         stack.enter_context(mode)
         stack.enter_context(dispatch_mode(recorder.handle))

@@ -10,7 +10,7 @@ PROVED = "proved"
 MODEL = "model"
 
 ASSUMPTIONS: Mapping[str, str] = {
-    "A1": "tensor values, masks among them, are unknown: no credit for zeros, symmetry or other structure",
+    "A1": "tensor values, masks that data decide among them, are unknown: no credit for zeros, symmetry or the like",
     "A2": "classical algorithms: no Winograd, FFT or Strassen",
     "A3": "the dtype policy says which units may form the products",
     "A4": "inputs start in device memory, not in a cache",

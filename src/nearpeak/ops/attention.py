@@ -1,19 +1,27 @@
-"""Scaled dot-product attention: prefill, decode against a cache, grouped queries, causal or masked."""
+"""Scaled dot-product attention: prefill, decode, grouped and latent keys, windows, chunks, masks, biases, sinks."""
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arrays import minimum, unless_empty, where
+from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
+from nearpeak.ops._attention_calls import FUSED, attention_call
+from nearpeak.ops._attention_live import Band, Live, band_live, band_mask, mask_of
+from nearpeak.ops._attention_math import Weights, gradients_of, torch_attention, weights_of
+from nearpeak.ops._attention_nodes import NODES
+from nearpeak.ops._attention_work import Heads, backward_work, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import Numerics, Operator
+
+MASKS = ("none", "bool", "float", "alibi", "known")
 
 
+@free_when_empty
 def attention(
     batch: int,
     heads: int,
@@ -21,50 +29,74 @@ def attention(
     kv: int,
     dim: int,
     dtype: DType,
+    kv_dtype: DType | None = None,
     kv_heads: int | None = None,
     v_dim: int | None = None,
+    left: int = 0,
+    right: int = 0,
+    chunk: int = 0,
     mask_elements: int = 0,
+    live_pairs: int = 0,
+    live_keys: int = 0,
+    live_queries: int = 0,
     causal: bool = False,
+    align: str = "upper_left",
     mask: str = "none",
+    latent: bool = False,
+    softcap: bool = False,
+    sinks: bool = False,
     dropout: bool = False,
 ) -> Work:
     """Return the least work of O = softmax(Q K^T / sqrt(dim)) V.
 
     Shapes: Q [batch, heads, q, dim]; K [batch, kv_heads, kv, dim]; V [batch, kv_heads, kv, v_dim].
-    Counts: 2 * (dim + v_dim) FLOP per live score; one exponential per live score and one division per row. Scaling,
-    masking, the row's maximum and sum are not counted. Keys that no query may see are not read. Values of a mask are
-    unknown, so every score stays live; random bits of dropout are made on chip.
+    Counts: 2 * (dim + v_dim) FLOP per live pair of query and key; one exponential per live pair and one division per
+    live row. Scaling, masking, biases, the row's maximum and sum are not counted. Keys that no query sees and queries
+    that see no key are not read. Random bits of dropout are made on chip.
 
     Args:
         q: queries; 1 is decode.
         kv: keys, cached ones included.
+        kv_dtype: format of keys and values as stored, e.g. fp8; products are formed in `dtype`.
+        left: keys up to its own position that a query sees, its own included (a sliding window); 0 stands for all.
+        right: keys from its own position on that a query sees, its own included; 0 stands for all.
+        chunk: positions of one chunk, beyond which no query sees; 0 stands for one chunk of all.
         mask_elements: elements of the mask as stored; 0 stands for q * kv.
-        causal: query i sees keys 0 to i (counted from the first key, as PyTorch's is_causal does).
-        mask: `none`, `bool` (one byte per element) or `float` (added to the scores, in `dtype`).
+        live_pairs: with mask=known, live pairs of all heads of the batch together.
+        live_keys: with mask=known, keys that a query sees, of all key heads of the batch together.
+        live_queries: with mask=known, queries that see a key, of all heads of the batch together.
+        causal: a query sees no key after its own position.
+        align: `upper_left`, query i stands at key i, as PyTorch's is_causal has it; `lower_right`, the last query
+            stands at the last key, as in decode and FlashAttention.
+        mask: `none`; `bool` (one byte per element) or `float` (added to the scores, in `dtype`), whose values are
+            unknown, so that they hide no pair; `alibi`, a slope in fp32 for each head; `known`, read by nobody since
+            the program itself makes it, counted pair by pair.
+        latent: the values are the first v_dim features of the keys and stored once (MLA in its absorbed form).
+        softcap: scores are capped by a tanh, as in Gemma 2: one special function more per live pair.
+        sinks: a logit for each head joins the softmax without a value, as in gpt-oss.
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3.
+    Raises:
+        SpecError: axes contradict each other.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3; windows: Beltagy et
+    al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409; sinks: Xiao et al. 2024,
+    arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA: DeepSeek-AI 2024,
+    arXiv:2405.04434, section 2.1.
 
     >>> attention(1, 1, 2, 2, 4, DType(name="bf16", bits_count=16)).read_bytes
     48
     """
+    widths = _heads(heads, kv_heads, dim, v_dim, dtype, kv_dtype, latent)
     groups = heads if kv_heads is None else kv_heads
-    width = dim if v_dim is None else v_dim
-    _check(heads, groups, batch * heads * q * kv, mask_elements)
-    outputs = batch * heads * q * width
-    scores = unless_empty(outputs, batch * heads * _live(q, kv, causal=causal))
-    keys = unless_empty(scores, batch * groups * _seen(q, kv, causal=causal))
-    stored = unless_empty(scores, where(mask_elements == 0, q * kv, mask_elements))
-    return Work(
-        flop={f"matrix.{dtype.name}": 2 * scores * (dim + width)},
-        special_count=scores + unless_empty(outputs, batch * heads * q),
-        read_bytes=dtype.bytes(unless_empty(scores, batch * heads * q * dim))
-        + dtype.bytes(keys * dim)
-        + dtype.bytes(keys * width)
-        + _mask_bytes(mask, stored, dtype),
-        write_bytes=dtype.bytes(outputs),
+    plane = band_live(q, kv, Band(left, right, chunk, causal, align))
+    live = _live(batch, heads, groups, q, kv, plane, mask, Live(live_pairs, live_keys, live_queries))
+    read = _mask_bytes(mask, _read(batch * heads, q, kv, mask_elements, plane), heads, dtype)
+    return forward_work(
+        widths, live, batch * heads * q, softcap=softcap, sinks=sinks * heads, more_bytes=unless_empty(live.pairs, read)
     )
 
 
+@free_when_empty
 def _backward(
     batch: int,
     heads: int,
@@ -74,82 +106,104 @@ def _backward(
     dtype: DType,
     kv_heads: int | None = None,
     v_dim: int | None = None,
+    left: int = 0,
+    right: int = 0,
+    chunk: int = 0,
     mask_elements: int = 0,
+    live_pairs: int = 0,
+    live_keys: int = 0,
+    live_queries: int = 0,
     causal: bool = False,
+    align: str = "upper_left",
     mask: str = "none",
+    latent: bool = False,
+    softcap: bool = False,
+    sinks: bool = False,
     dropout: bool = False,
+    grad_mask: bool = False,
 ) -> Work:
-    """Return the least work of the gradients of Q, K and V.
+    """Return the least work of the gradients of Q, K and V, of sinks, and of a mask of floats that asks for one.
 
-    Counts: five products per live score, of which Q K^T only repeats the forward pass; one exponential per live score.
+    Counts: five products per live pair, of which Q K^T only repeats the forward pass; one exponential per live pair.
     Reads Q, K, V and the output's gradient dO: the row sums of O * dO equal those of P * dP. The row statistics that
     implementations keep are not counted, nor is what forming them again would cost.
 
     Source: Dao 2023, arXiv:2307.08691, algorithm 2.
     """
+    widths = _heads(heads, kv_heads, dim, v_dim, dtype, None, latent)
     groups = heads if kv_heads is None else kv_heads
-    width = dim if v_dim is None else v_dim
-    _check(heads, groups, batch * heads * q * kv, mask_elements)
-    read = batch * heads * q * dim
-    written = dtype.bytes(read) + dtype.bytes(batch * groups * kv * dim) + dtype.bytes(batch * groups * kv * width)
-    scores = batch * heads * unless_empty(dim + width, _live(q, kv, causal=causal))
-    keys = unless_empty(scores, batch * groups * _seen(q, kv, causal=causal))
-    stored = unless_empty(scores, where(mask_elements == 0, q * kv, mask_elements))
-    unit = f"matrix.{dtype.name}"
-    return Work(
-        flop={unit: 2 * scores * (3 * dim + 2 * width)},
-        recompute_flop={unit: 2 * scores * dim},
-        special_count=scores,
-        read_bytes=dtype.bytes(unless_empty(scores, read))
-        + dtype.bytes(keys * dim)
-        + dtype.bytes(keys * width)
-        + dtype.bytes(unless_empty(scores, batch * heads * q * width))
-        + _mask_bytes(mask, stored, dtype),
-        write_bytes=written,
-    )
+    plane = band_live(q, kv, Band(left, right, chunk, causal, align))
+    live = _live(batch, heads, groups, q, kv, plane, mask, Live(live_pairs, live_keys, live_queries))
+    if grad_mask and mask != "float":
+        raise SpecError(f"attention: grad_mask=True contradicts mask={mask!r}; only a mask of floats has a gradient")
+    read = _mask_bytes(mask, _read(batch * heads, q, kv, mask_elements, plane), heads, dtype)
+    return backward_work(
+        widths, live._replace(pairs=unless_empty(dim + widths.v_dim, live.pairs)),
+        batch * heads * q, batch * groups * kv, softcap=softcap, sinks=sinks * heads,
+        more_bytes=unless_empty(live.pairs, read),
+        bias_bytes=grad_mask * dtype.bytes(where(mask_elements == 0, q * kv, mask_elements)),
+    )  # fmt: skip
 
 
-def _check(heads: int, kv_heads: int, scores: int, mask_elements: int) -> None:
-    required_at_most("attention", {"heads": heads}, kv_heads=kv_heads)
-    required_multiple("attention", {"kv_heads": kv_heads}, heads=heads)
-    required_at_most("attention", {"batch*heads*q*kv": scores}, mask_elements=mask_elements)
+def _heads(
+    heads: int, kv_heads: int | None, dim: int, v_dim: int | None, dtype: DType, kv_dtype: DType | None, latent: bool
+) -> Heads:
+    """Return the widths, refused where they contradict each other."""
+    groups, width = heads if kv_heads is None else kv_heads, dim if v_dim is None else v_dim
+    required_at_most("attention", {"heads": heads}, kv_heads=groups)
+    required_multiple("attention", {"kv_heads": groups}, heads=heads)
+    if latent:
+        required_at_most("attention", {"dim": dim}, v_dim=width)
+    return Heads(dim, width, dtype, kv_dtype or dtype, latent)
 
 
-def _live(q: int, kv: int, *, causal: bool) -> int:
-    """Return the pairs of query and key that the mask leaves.
+def _live(batch: int, heads: int, groups: int, q: int, kv: int, plane: Live, mask: str, known: Live) -> Live:
+    """Return what is alive in all heads of the batch together."""
+    if mask not in MASKS:
+        raise SpecError(f"attention: mask={mask!r} is not one of {', '.join(MASKS)}")
+    every = Live(batch * heads * q * kv, batch * groups * kv, batch * heads * q)
+    names = ("live_pairs", "live_keys", "live_queries")
+    if mask == "known":
+        for name, count, most in zip(names, known, every, strict=True):
+            required_at_most("attention", {f"the {name[5:]} there are": most}, **{name: count})
+        required_at_most("attention", {"live_pairs": known.pairs}, live_keys=known.keys, live_queries=known.queries)
+        return known
+    if any(np.any(count != 0) for count in known):
+        raise SpecError(f"attention: live_pairs, live_keys and live_queries belong to mask=known, not to mask={mask}")
+    return Live(batch * heads * plane.pairs, batch * groups * plane.keys, batch * heads * plane.queries)
 
-    >>> _live(3, 5, causal=True), _live(5, 3, causal=True)
-    (6, 12)
-    """
-    seen = minimum(q, kv)
-    return seen * (seen + 1) // 2 + (q - seen) * kv if causal else q * kv
+
+def _read(planes: int, q: int, kv: int, mask_elements: int, plane: Live) -> int:
+    """Return the elements of a stored mask that are read: those of live pairs of each plane."""
+    required_at_most("attention", {"batch*heads*q*kv": planes * q * kv}, mask_elements=mask_elements)
+    stored = where(mask_elements == 0, q * kv, mask_elements)
+    inside = maximum(stored // maximum(q * kv, 1) * plane.pairs, minimum(stored, plane.keys))
+    return unless_empty(plane.pairs, where(plane.pairs == q * kv, stored, inside))
 
 
-def _seen(q: int, kv: int, *, causal: bool) -> int:
-    """Return the keys that at least one query sees."""
-    every = minimum(q, kv) if causal else kv
-    return where(q == 0, 0, every)
-
-
-def _mask_bytes(mask: str, elements: int, dtype: DType) -> int:
-    sizes = {"none": 0, "bool": elements, "float": dtype.bytes(elements)}
-    if mask not in sizes:
-        raise SpecError(f"attention: mask={mask!r} is not one of {', '.join(sizes)}")
-    return sizes[mask]
+def _mask_bytes(mask: str, elements: int, heads: int, dtype: DType) -> int:
+    sizes = {"bool": elements, "float": dtype.bytes(elements), "alibi": 4 * heads}
+    return sizes.get(mask, 0)
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
     b, heads, q, kv, dim = (arguments[name] for name in ("batch", "heads", "q", "kv", "dim"))
     groups, width, dtype = arguments["kv_heads"], arguments["v_dim"], arguments["dtype"]
+    stored = arguments.get("kv_dtype", dtype)
     tensors = {
         "query": Tensor(shape=(b, heads, q, dim), dtype=dtype),
-        "key": Tensor(shape=(b, groups, kv, dim), dtype=dtype),
-        "value": Tensor(shape=(b, groups, kv, width), dtype=dtype),
+        "key": Tensor(shape=(b, groups, kv, dim), dtype=stored),
     }
-    if arguments["mask"] == "none":
-        return tensors
-    stored = Tensor(shape=_mask_shape(**arguments), dtype="bool" if arguments["mask"] == "bool" else dtype)
-    return {**tensors, "mask": stored}
+    if not arguments["latent"]:
+        tensors["value"] = Tensor(shape=(b, groups, kv, width), dtype=stored)
+    if arguments["mask"] in ("bool", "float"):
+        kind = "bool" if arguments["mask"] == "bool" else dtype
+        tensors["mask"] = Tensor(shape=_mask_shape(**arguments), dtype=kind)
+    if arguments["mask"] == "alibi":
+        tensors["slope"] = Tensor(shape=(heads,), dtype="fp32")
+    if arguments["sinks"]:
+        tensors["sink"] = Tensor(shape=(heads,), dtype=dtype)
+    return tensors
 
 
 def _mask_shape(batch: int, heads: int, q: int, kv: int, mask_elements: int, **_: Any) -> tuple[int, ...]:
@@ -161,104 +215,92 @@ def _mask_shape(batch: int, heads: int, q: int, kv: int, mask_elements: int, **_
     raise SpecError(f"attention: no mask over [{batch}, {heads}, {q}, {kv}] has {wanted} elements")
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, weights, value = _weights(arrays, **arguments)
-    return {"output": weights @ value}
+def _by_position(**arguments: Any) -> Any:
+    """Return the mask of live pairs that the arguments alone decide."""
+    if arguments["mask"] == "known":
+        counts = Live(*(arguments[f"live_{name}"] for name in Live._fields))
+        return mask_of(counts, *(arguments[name] for name in ("batch", "heads", "kv_heads", "q", "kv")))
+    names = ("left", "right", "chunk", "causal", "align")
+    return band_mask(arguments["q"], arguments["kv"], Band(*(arguments[name] for name in names)))
 
 
-def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[Any, Any, Any]:
-    """Return keys per query head, attention weights and values per query head."""
-    share = arguments["heads"] // arguments["kv_heads"]
-    key, value = (np.repeat(arrays[name], share, axis=1) for name in ("key", "value"))
-    scores = arrays["query"] @ key.swapaxes(-1, -2) / np.sqrt(arguments["dim"])
-    if arguments["causal"]:
-        scores = np.where(np.tri(arguments["q"], arguments["kv"], dtype=bool), scores, -np.inf)
-    if arguments["mask"] == "float":
-        scores = scores + arrays["mask"]
+def _distances(q: int, kv: int, align: str, **_: Any) -> Any:
+    """Return how far each key lies from each query's own position."""
+    return np.abs(np.arange(q)[:, None] + (kv - q if align == "lower_right" else 0) - np.arange(kv))
+
+
+def _with_values(tensors: dict[str, Any], latent: bool, v_dim: int, **_: Any) -> dict[str, Any]:
+    return {**tensors, "value": tensors["key"][..., :v_dim]} if latent else tensors
+
+
+def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[dict[str, Any], Weights]:
+    full, live, bias = _with_values(arrays, **arguments), _by_position(**arguments), 0.0
     if arguments["mask"] == "bool":
-        scores = np.where(arrays["mask"], scores, -np.inf)
-    peak = scores.max(axis=-1, keepdims=True)
-    raised = np.exp(scores - np.where(np.isfinite(peak), peak, 0.0))
-    total = raised.sum(axis=-1, keepdims=True)
-    # A row without any visible key gives zeros, as PyTorch defines it.
-    return key, np.divide(raised, total, out=np.zeros_like(raised), where=total > 0), value
+        live = live & arrays["mask"]
+    if arguments["mask"] == "float":
+        bias = arrays["mask"]
+    if arguments["mask"] == "alibi":
+        bias = -arrays["slope"][:, None, None] * _distances(**arguments)
+    return full, weights_of(full, live, softcap=arguments["softcap"], bias=bias)
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    _, found = _weights(arrays, **arguments)
+    return {"output": found.weights @ found.value}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    key, weights, value = _weights(arrays, **arguments)
-    upstream = arrays["grad_output"]
-    products = upstream @ value.swapaxes(-1, -2)
-    inner = weights * (products - (weights * products).sum(axis=-1, keepdims=True)) / np.sqrt(arguments["dim"])
-    return {
-        "grad_query": inner @ key,
-        "grad_key": _summed(inner.swapaxes(-1, -2) @ arrays["query"], arguments["kv_heads"]),
-        "grad_value": _summed(weights.swapaxes(-1, -2) @ upstream, arguments["kv_heads"]),
-    }
-
-
-def _summed(array: Any, groups: int) -> Any:
-    """Add up the gradients of the query heads that share a key head."""
-    return array.reshape(len(array), groups, -1, *array.shape[2:]).sum(axis=2)
+    gradients = gradients_of(*_weights(arrays, **arguments))
+    scores = gradients.pop("grad_bias")
+    if arguments["latent"]:
+        gradients["grad_key"][..., : arguments["v_dim"]] += gradients.pop("grad_value")
+    if arguments["grad_mask"]:
+        summed = tuple(axis for axis, extent in enumerate(arrays["mask"].shape) if extent == 1)
+        gradients["grad_mask"] = scores.sum(axis=summed, keepdims=True)
+    return gradients
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
-    output = F.scaled_dot_product_attention(
-        tensors["query"],
-        tensors["key"],
-        tensors["value"],
-        attn_mask=tensors.get("mask"),
-        dropout_p=0.1 if arguments["dropout"] else 0.0,
-        is_causal=arguments["causal"],
-        enable_gqa=arguments["heads"] != arguments["kv_heads"],
-    )
-    return {"output": output}
-
-
-def _from_aten(site: AtenSite) -> Match:
-    """Match fused attention, forward or backward, with its mask as stored."""
-    query, key, value = (_four(site.args[name]) for name in ("query", "key", "value"))
-    mask = site.args.get("mask", site.args.get("attn_mask"))
-    groups = 1 if key.strides is not None and key.strides[1] == 0 else key.shape[1]
-    arguments: dict[str, Any] = {
-        "batch": query.shape[0], "heads": query.shape[1], "kv_heads": groups, "q": query.shape[2], "kv": key.shape[2],
-        "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "causal": bool(site.args["is_causal"]),
-        "dropout": float(site.args["dropout_p"] or 0.0) > 0, "mask": _mask_kind(mask),
-        "mask_elements": 0 if mask is None else min(mask.distinct, prod(query.shape[:3]) * key.shape[2]),
+    full, query = _with_values(tensors, **arguments), tensors["query"]
+    if arguments["softcap"] or arguments["sinks"]:
+        live, bias = _torch_masks(tensors, **arguments)
+        return {"output": torch_attention(full, live, softcap=arguments["softcap"], bias=bias)}
+    band = arguments["left"] or arguments["right"] or arguments["chunk"]
+    unmasked = arguments["mask"] == "none" and not band
+    first = unmasked and arguments["causal"] and arguments["align"] == "upper_left"
+    whole = unmasked and not arguments["causal"]
+    key, value = (full[name].to(query.dtype) for name in ("key", "value"))
+    return {
+        "output": F.scaled_dot_product_attention(
+            query, key, value, attn_mask=None if first or whole else _sdpa_mask(*_torch_masks(tensors, **arguments)),
+            is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
+            enable_gqa=arguments["heads"] != arguments["kv_heads"],
+        )
     }  # fmt: skip
-    seen = arguments["batch"] * groups * _seen(query.shape[2], key.shape[2], causal=arguments["causal"])
-    touched = {
-        name: dtype_of(tensor.dtype).bytes(seen * tensor.shape[3])
-        for name, tensor in (("key", key), ("value", value))
-        if seen * tensor.shape[3] < tensor.distinct
-    }
-    if "grad" not in site.args and "grad_out" not in site.args:
-        return Match(arguments=arguments, touched_bytes=touched)
-    # The row sums of O * dO can be formed from P and dP, and the row statistics from the scores.
-    formed_again = {name: 0 for name in ("out", "output", "logsumexp") if name in site.args}
-    return Match(arguments=arguments, phase="backward", touched_bytes=touched | formed_again)
 
 
-def _four(tensor: Tensor) -> Tensor:
-    """Return the tensor as [batch, heads, positions, dim]; a batch of single heads counts as heads."""
-    missing = 4 - len(tensor.shape)
-    strides = None if tensor.strides is None else (1,) * missing + tensor.strides
-    return Tensor(shape=(1,) * missing + tensor.shape, dtype=tensor.dtype, strides=strides, buffer=tensor.buffer)
+def _torch_masks(tensors: dict[str, Any], **arguments: Any) -> tuple[Any, Any]:
+    """Return the live pairs, and what is added to the scores (none for nothing)."""
+    import torch
+
+    query = tensors["query"]
+    live = torch.as_tensor(_by_position(**arguments), device=query.device)
+    if arguments["mask"] == "bool":
+        return live & tensors["mask"], None
+    if arguments["mask"] == "alibi":
+        distance = torch.as_tensor(_distances(**arguments), device=query.device)
+        return live, (-tensors["slope"][:, None, None] * distance).to(query.dtype)
+    return live, tensors["mask"] if arguments["mask"] == "float" else None
 
 
-def _mask_kind(mask: Tensor | None) -> str:
-    if mask is None:
-        return "none"
-    return "bool" if mask.dtype == "bool" else "float"
+def _sdpa_mask(live: Any, bias: Any) -> Any:
+    """Return what SDPA takes as its mask: nothing, truth values, or numbers added to the scores."""
+    if live.all():
+        return bias
+    return live if bias is None else bias.masked_fill(~live, float("-inf"))
 
-
-_FUSED = (
-    "nearpeak.attention.default",
-    "nearpeak.attention_backward.default",
-    "aten._scaled_dot_product_flash_attention_for_cpu.default",
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
-)
 
 OPERATOR = Operator(
     forward=attention,
@@ -270,5 +312,6 @@ OPERATOR = Operator(
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same={"kv_heads": "heads", "v_dim": "dim"},
-    aten=dict.fromkeys(_FUSED, _from_aten),
+    aten=dict.fromkeys(FUSED, attention_call),
+    onnx=NODES,
 )
