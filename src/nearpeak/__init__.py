@@ -3,7 +3,7 @@
 # The folders of these names are loaded first, so that the functions below keep the names in the package.
 import nearpeak.analyze
 import nearpeak.capture  # noqa: F401
-from nearpeak.api import analyze, bound, capture, case, case_table, target
+from nearpeak.api import analyze, bound, capture, case, case_table, provision, target
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
@@ -13,5 +13,5 @@ from nearpeak.errors import NearpeakError
 
 __all__ = [
     "Analysis", "Bound", "Case", "NearpeakError", "Policy", "Target", "Workload",
-    "analyze", "bound", "capture", "case", "case_table", "target",
+    "analyze", "bound", "capture", "case", "case_table", "provision", "target",
 ]  # fmt: skip

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
+from nearpeak.core.measurement import Measurement
+from nearpeak.core.provision import Provision
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
@@ -107,7 +109,26 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     targets = [targets] if isinstance(targets, (str, Target)) else list(targets)
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
-    return analysis_of(workload, [_target(one) for one in targets], policy, version=_version())
+    return analysis_of(workload, [_target(one) for one in targets], policy, version=version())
+
+
+def provision(
+    cases: Case | Workload, within_s: float, target: str | Target | None = None, policy: Policy = Policy()
+) -> Provision:
+    """Return what a device must have at least so that a case or a step could be done within `within_s` seconds.
+
+    Args:
+        target: base target whose figures stand beside the needs.
+
+    >>> found = provision(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), 1e-4, "h100_sxm")
+    >>> found.needs[0].resource, round(found.needs[0].factor_ratio, 2), found.reached
+    ('products of bf16', 1.28, False)
+    """
+    from nearpeak.theory.provision import provision_of
+
+    if not isinstance(cases, (Case, Workload)):
+        raise SpecError(f"provision: takes a Case or a Workload, got {type(cases).__name__}")
+    return provision_of(cases, within_s, None if target is None else _target(target), policy)
 
 
 def capture(
@@ -165,22 +186,20 @@ def measured(
         budget_s: time to sample each case.
         progress: told each case when it is done.
     """
+    from nearpeak.analyze.plausibility import with_measurements
     from nearpeak.measure.runners import RUNNERS
 
     taker = RUNNERS[runner](budget_s=budget_s)
     here = next((one for one in analysis.targets if one.target == taker.target), None)
     if here is None:
         raise SpecError(f"--measure: {runner} times the target {taker.target!r}; add --target {taker.target}")
-    times: dict[Case, float | None] = {}
+    taken: dict[Case, Measurement] = {}
     for row in analysis.rows:
-        if row.case not in times:
-            taken = taker.measure(row.case)
-            times[row.case] = taken.best_s if taken.samples_s else None
+        if row.case not in taken:
+            taken[row.case] = taker.measure(row.case)
             if progress:
                 progress(row.label)
-    paired = zip(analysis.rows, here.times, strict=True)
-    filled = tuple(dataclasses.replace(time, measured_s=times[row.case]) for row, time in paired)
-    new = dataclasses.replace(here, times=filled)
+    new = with_measurements(analysis.rows, here, taken)
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
 
 
@@ -312,7 +331,8 @@ def _target(one: str | Target) -> Target:
     raise SpecError(f"target: {one!r} is neither a name nor a Target; give e.g. 'h200_sxm'")
 
 
-def _version() -> str:
+def version() -> str:
+    """Return the version of nearpeak, empty when it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -81,8 +81,20 @@ MUTANTS = {
         'return Peak(flop_per_s=1e30, flop_per_clock=0, clock_hz=0, source="") or (', LAWS,
     ),
     "smallest term limits": ("theory/case_bound.py", "max((term for", "min((term for", LAWS),
-    "writes are free": ("theory/terms.py", "(reads + writes) / _bandwidth", "reads / _bandwidth", TERMS),
-    "credit below zero": ("theory/terms.py", "max(size_bytes - cache_bytes, 0)", "size_bytes - cache_bytes", TERMS),
+    "writes are free": ("theory/memory.py", "(reads + writes) / bandwidth_of", "reads / bandwidth_of", TERMS),
+    "credit below zero": ("theory/column.py", "max(size_bytes - cache_bytes, 0)", "size_bytes - cache_bytes", TERMS),
+    "storage is twice as large": (
+        "theory/capacity.py", "words = size_bytes * 8 / bits", "words = size_bytes * 16 / bits",
+        "tests/unit/theory/test_theory_proof.py",
+    ),
+    "groups are read three times": (
+        "theory/barrier.py", "again_s = barrier.group_count", "again_s = 2 * barrier.group_count",
+        "tests/brute_force/test_schedules.py::test_a_step_that_divides_a_tensor_by_its_own_sum_reads_part_of_it_again",
+    ),
+    "views add up": (
+        "theory/compulsory.py", "max(0, stop - max(start, reached))", "stop - start",
+        "tests/brute_force/test_schedules.py::test_no_schedule_of_200_random_graphs_beats_a_proved_term",
+    ),
     "slowest unit": ("theory/rates.py", "max(rates)", "min(rates)", LAWS),
     "partial products free": ("core/dtype.py", '("tensor.fp16", 3)', '("tensor.fp16", 1)', LAWS),
     "upward import": (

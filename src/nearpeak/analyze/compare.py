@@ -131,7 +131,9 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
         reason=reason,
         changes=changes,
-        cases=() if target_reason else _cases(_entries(baseline, left), _entries(candidate, right)),
+        cases=()
+        if target_reason
+        else _doubted(_cases(_entries(baseline, left), _entries(candidate, right)), left, right),
     )
 
 
@@ -156,6 +158,24 @@ def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[Cas
     moved = {digest: abs(right.get(digest, _NOTHING)[1] - left.get(digest, _NOTHING)[1]) for digest in digests}
     ordered = sorted(digests, key=lambda digest: (-moved[digest], digest))
     return tuple(_case(digest, left.get(digest), right.get(digest)) for digest in ordered)
+
+
+def _doubted(
+    cases: tuple[CaseComparison, ...], left: TargetAnalysis, right: TargetAnalysis
+) -> tuple[CaseComparison, ...]:
+    """Take back the verdict on cases that a measurement has beaten: their bounds are wrong until the cause is known."""
+    beaten = {
+        one.digest: f"{name} measured it at {one.measured_s:.6g} s, below its bound of {one.bound_s:.6g} s"
+        for name, target in (("candidate", right), ("baseline", left))
+        for one in target.below_bound
+        if one.cause == "open"
+    }
+    return tuple(
+        replace(one, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (one.reason, beaten[one.digest]))))
+        if one.digest in beaten
+        else one
+        for one in cases
+    )
 
 
 def _case(digest: str, left: _Entry | None, right: _Entry | None) -> CaseComparison:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def bound(
     if words and out is not None:
         raise SpecError("bound: --out writes a table; with one case in words leave it out, or give --cases FILE")
     if words:
-        _bound_case(case_of(words), devices, policy, no_credit, json=json)
+        _bound_case(case_of(words, "bound"), devices, policy, no_credit, json=json)
     elif cases is not None or not sys.stdin.isatty():
         _bound_table(cases, out, devices, policy, no_credit)
     else:
@@ -51,38 +52,22 @@ def register(app: typer.Typer) -> None:
     app.command()(bound)
 
 
-def case_of(words: list[str]) -> "Case":
-    """Return the case that the words state."""
-    from nearpeak.ops import OPS
-
-    arguments: dict[str, Any] = {}
-    for word in words[1:]:
-        name, sign, value = word.partition("=")
-        if not sign:
-            raise SpecError(f"bound: {word!r} is not AXIS=EXTENT; e.g. m=4096")
-        if name in arguments:
-            raise SpecError(f"bound: {name} is given twice; give it once")
-        arguments[name] = _value(value)
-    phase = arguments.pop("phase", "forward")
-    return OPS[words[0]].case(str(phase), **arguments)
-
-
-def _value(text: str) -> int | str | bool:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    digits = text.replace("_", "")
-    return int(digits) if digits.isdigit() else text
-
-
 def _bound_case(case: "Case", devices: list["Target"], policy: str, no_credit: bool, *, json: bool) -> None:
+    from nearpeak.api import version
     from nearpeak.ops import label_of
     from nearpeak.report import _case_bound as report
     from nearpeak.theory.case_bound import case_bound
+    from nearpeak.theory.proof import proof_of
 
-    found = [(device, case_bound(case, device, shared.policy_of(policy, no_credit))) for device in devices]
+    bounds = shared.policy_of(policy, no_credit)
+    found = [(device, case_bound(case, device, bounds)) for device in devices]
     plain = json or not shared.on_terminal()
     for device, one in found:
-        text = report.to_json(case, device, one) if plain else report.to_terminal(label_of(case), device, one)
+        if plain:
+            proof = proof_of(case.digest, one, device, bounds, version())
+            text = report.to_json(case, device, one, proof)
+        else:
+            text = report.to_terminal(label_of(case), device, one)
         sys.stdout.write(f"{text}\n")
 
 
@@ -103,7 +88,8 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
     if table.passed_through:
         sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
     bounds = api.bound(table, devices[0], shared.policy_of(policy, no_credit))
-    columns = {**columns, "bound_s": bounds.bound_s, "limiter": bounds.limiter}
+    high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
+    columns = {**columns, "bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
     if out is not None:
         write_columns(out, columns)
         sys.stderr.write(f"wrote {out}\n")

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 def _cases(words: list[str]) -> list["Case"]:
     """Return the case in words, or the distinct cases of a saved workload."""
     from nearpeak.capture._saved import load_text
-    from nearpeak.cli.bound import case_of
+    from nearpeak.cli._words import case_of
 
     if len(words) == 1 and words[0].endswith(".json"):
         path = Path(words[0])
@@ -54,7 +54,7 @@ def _cases(words: list[str]) -> list["Case"]:
         return list(load_text(path.read_text(encoding="utf-8"), path.name).case_counts())
     if not words:
         raise SpecError("export: no case; e.g. nearpeak export gemm m=64 n=64 k=64 dtype=bf16 --to kernels")
-    return [case_of(words)]
+    return [case_of(words, "export")]
 
 
 def _written(case: "Case", folder: Path, flavour: str) -> str:

@@ -138,7 +138,7 @@ def _scored(
 
 
 def _version() -> str:
-    from nearpeak.api import _version as version
+    from nearpeak.api import version
 
     return version()
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
+from nearpeak.core.finding import BelowBound
+from nearpeak.core.proof import Proof
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # 1: first version; documented in docs/reference/report_json.md.
+# 2: proofs, bounds at the worst values, measurements below their bound.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class CaseTime:
     """Time by term."""
     measured_s: float | None = None
     """Shortest run on this machine; none when not measured."""
+    high_s: float | None = None
+    """Bound for the values (indices, masks, routers) that cost most; none where values do not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +163,10 @@ class TargetAnalysis:
     """Identifiers of what the proved terms rest on."""
     unverified: tuple[str, ...] = ()
     """Entries of the device file that were derived or read second-hand."""
+    proof: Proof | None = None
+    """The bound of the whole step with every figure that it follows from."""
+    below_bound: tuple[BelowBound, ...] = ()
+    """Cases measured below their bound, each with its evidence; none is ever clamped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

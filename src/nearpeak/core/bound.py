@@ -6,8 +6,15 @@ from dataclasses import dataclass, field
 from nearpeak.errors import SpecError
 
 DTYPE_POLICIES = ("strict", "tf32", "hard")
+STRICT_DTYPES = ("strict",)
+"""Policies under which what is kept on chip is as wide as it is stored."""
 PROVED = "proved"
 MODEL = "model"
+
+TERMS = (
+    "dram", "l2", "matrix", "capacity", "ingress", "barrier", "link", "host", "depth", "vector", "special", "latency",
+)  # fmt: skip
+"""Names of all terms; of equally large ones the first is called the limiter."""
 
 ASSUMPTIONS: Mapping[str, str] = {
     "A1": "tensor values, masks that data decide among them, are unknown: no credit for zeros, symmetry or the like",
@@ -21,6 +28,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A11": "products are formed on one kind of unit at a time, not on two at once",
     "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
     "A13": "an operator that something later depends on is evaluated on its whole result, not on a part of it",
+    "A14": "what a kernel can hold on chip is the last cache, registers, shared and tensor memory of the device file",
     "A15": "links carry their documented rate in both directions at once, all links of a device together",
     "A16": "traffic with the host takes the device's own host link",
     "A17": "switches between devices may add up and multicast what passes through them",
@@ -33,13 +41,31 @@ class Term:
     """Time that one resource needs at least."""
 
     name: str
-    """Resource: `dram`, `l2`, `matrix`, `link`, `host`, `vector` or `special`."""
+    """Resource: one of TERMS."""
     time_s: float
     """Time of this term alone."""
     status: str
     """`proved`, or `model` where an argument is missing; only proved terms set the bound."""
     formula: str = ""
-    """How the time follows from work and target."""
+    """How the time follows from work and target, for people."""
+    expression: str = ""
+    """The same over `quantities`, which `nearpeak.theory.proof.verify` evaluates."""
+    quantities: Mapping[str, float] = field(default_factory=dict)
+    """What the expression names; the suffix is the unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Ends of a bound that depends on values, such as indices, that are not given."""
+
+    low_s: float
+    """Bound whatever the values are; it is what nearpeak reports."""
+    high_s: float
+    """Bound for the values that cost most."""
+    axes: tuple[str, ...]
+    """Axes that stand for the values; giving them makes the bound exact."""
+    assumption: str = "A9"
+    """Identifier of what the low end rests on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +86,10 @@ class Bound:
     """Identifiers of ASSUMPTIONS."""
     uncovered: Mapping[str, int] = field(default_factory=dict)
     """Calls without a rule, by name: with any, the bound is a lower estimate (≥)."""
+    interval: Interval | None = None
+    """Ends of the bound where it depends on values that are not given."""
+    summed: bool = False
+    """True for a list of cases: `time_s` is the sum of their bounds and not the largest of `terms`."""
 
     @property
     def terms_s(self) -> Mapping[str, float]:

@@ -19,6 +19,8 @@ class Measurement:
     """What ran it."""
     samples_s: tuple[float, ...]
     """Wall time of each run; empty when it could not run."""
+    timer_s: float = 0.0
+    """Resolution of the timer."""
     note: str = ""
     """Why there are no samples."""
 

@@ -76,8 +76,12 @@ class Target:
     """Last cache that all multiprocessors share."""
     on_chip_bytes: int | None = None
     """Registers, shared memory and tensor memory of all multiprocessors together."""
+    on_chip_source: str = ""
+    """Document of those sizes."""
     special_per_clock: float | None = None
     """Special-function evaluations per multiprocessor and clock."""
+    special_source: str = ""
+    """Document of that rate."""
     links: Mapping[str, Link] = field(default_factory=dict)
     """Links off the device by name."""
     launch_floor_s: float | None = None

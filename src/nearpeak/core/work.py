@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nearpeak.core.structure import Barrier, Chain, Contraction
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -24,6 +26,12 @@ class Work:
     such switches), `host.in`, `host.out`."""
     launch_count: int = 1
     """Kernels launched when each operator is one kernel."""
+    contraction: Contraction | None = None
+    """Products that share operands, where a single case has them; a sum of works keeps no such structure."""
+    barrier: Barrier | None = None
+    """Groups of an input that are needed twice; a sum of works keeps none."""
+    chain: Chain | None = None
+    """Instructions that wait for each other; a sum of works keeps none."""
 
     def __add__(self, other: "Work") -> "Work":
         """Return the work of doing both.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Contraction
 
 _PARTS: Mapping[str, str] = {"complex32": "fp16", "complex64": "fp32", "complex128": "fp64"}
 """Format of the real and of the imaginary part."""
@@ -15,6 +16,19 @@ def unit(dtype: DType) -> str:
     'vector.fp32'
     """
     return "vector.fp64" if dtype.name in ("fp64", "complex128") else "vector.fp32"
+
+
+def shared_operands(formats: tuple[DType, ...], products: int, reuse: int = 1) -> Contraction | None:
+    """Return what `products` multiply-adds of two operands share; nothing is claimed of parts and of single bits.
+
+    Args:
+        formats: of both operands and the result.
+        reuse: most (output, tap) pairs that one input position serves.
+    """
+    if any(one.kind in ("complex", "bool") for one in formats):
+        return None
+    bits = min(one.bits_count for one in formats)
+    return Contraction(product_count=products, word_bits_count=bits, reuse_count=reuse)
 
 
 def contraction(dtype: DType, products: int, sums: int | None = None) -> dict[str, int]:

@@ -108,6 +108,9 @@ class Operator:
     """Axes that default to the extent of another axis; their parameters are `int | None = None`."""
     schemes: bool = False
     """Whether `dtype` may name a scheme of quantised products (`fp8_block`, `nvfp4`, …) instead of a format."""
+    data_axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Axes that stand for values of indices, masks or routers, with axes (or products of axes, as
+    `h*w`) whose smallest extent they cannot pass. At their default they are not known, and the rule takes the least."""
     degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
     version: int = 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.ops._arrays import ceil_div, maximum
+from nearpeak.ops._arrays import ceil_div, greatest_common_divisor, maximum
 from nearpeak.ops._checks import required_positive, required_window
 
 AXES = ("d", "h", "w")
@@ -35,6 +35,8 @@ class Taps:
     """Output positions with at least one such pair."""
     live_tap_count: int
     """Kernel taps with at least one such pair."""
+    reuse_count: int
+    """Most such pairs that any input position could meet."""
 
     def __mul__(self, other: "Taps") -> "Taps":
         """Return the counts of both dimensions together: a pair falls inside when it does in each."""
@@ -92,9 +94,11 @@ def taps(size: int, outputs: int, kernel: int, stride: int, padding: int, dilati
     row = (size, outputs, kernel, stride, padding, dilation)
     found: Any = _counts(*row) if all(isinstance(extent, int) for extent in row) else _columns(*row)
     pairs, touched, live_outputs, live_taps = found
+    # Taps that meet one input position differ by multiples of stride / gcd(stride, dilation).
+    reuse = ceil_div(kernel, stride // greatest_common_divisor(stride, dilation))
     return Taps(
         size=size, outputs=outputs, taps=kernel, pair_count=pairs, touched_count=touched,
-        live_output_count=live_outputs, live_tap_count=live_taps,
+        live_output_count=live_outputs, live_tap_count=live_taps, reuse_count=reuse,
     )  # fmt: skip
 
 

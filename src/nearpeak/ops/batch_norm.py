@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -54,6 +55,7 @@ def batch_norm(
         special_count=used,
         read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(used) + statistics,
         write_bytes=dtype.bytes(elements) + train * statistics,
+        barrier=Barrier(group_count=channels, group_bytes=dtype.bytes(batch * spatial)) if train else None,
     )
 
 
@@ -92,6 +94,9 @@ def _backward(
         + (affine and grad_input) * (param_dtype or dtype).bytes(used)
         + statistics * stat_dtype.bytes(used),
         write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
+        barrier=Barrier(group_count=channels, group_bytes=dtype.bytes(batch * spatial))
+        if train and grad_input
+        else None,
     )
 
 

@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arithmetic import contraction, shared_operands
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._checks import required_multiple, required_positive
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
@@ -52,6 +52,7 @@ def conv_transpose(
         + dtype.bytes(unless_empty(products, in_channels * (out_channels // groups) * reach.live_tap_count))
         + out.bytes(unless_empty(elements, bias * out_channels)),
         write_bytes=out.bytes(elements),
+        contraction=shared_operands((dtype, out), products, reach.reuse_count),
     )
 
 
@@ -81,6 +82,7 @@ def _backward(
         + dtype.bytes(grad_weight * weights * reach.taps)
         + dtype.bytes(grad_bias * out_channels),
         launch_count=grad_input + grad_weight + grad_bias,
+        contraction=shared_operands((dtype, out), (grad_input or grad_weight) * products, reach.reuse_count),
     )
 
 

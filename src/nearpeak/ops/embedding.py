@@ -114,6 +114,7 @@ OPERATOR = Operator(
     forward=embedding,
     backward=_backward,
     source="definition",
+    data_axes={"touched_rows": ("tokens", "vocab")},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

@@ -167,6 +167,7 @@ OPERATOR = Operator(
     forward=embedding_bag,
     backward=_backward,
     source="definition",
+    data_axes={"touched_rows": ("tokens", "vocab")},
     numerics=Numerics(kind="normalisation", reduction="tokens"),
     inputs=_inputs,
     reference=_reference,

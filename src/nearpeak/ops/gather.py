@@ -131,6 +131,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=gather,
     source="definition",
+    data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

@@ -9,8 +9,8 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arithmetic import contraction
-from nearpeak.ops._arrays import unless_empty, where
+from nearpeak.ops._arithmetic import contraction, shared_operands
+from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 
@@ -57,6 +57,8 @@ def gemm(
         + dtype.bytes(unless_empty(elements, b * k * n))
         + out.bytes(unless_empty(elements, added)),
         write_bytes=out.bytes(elements),
+        # Where both factors are broadcast, only products with a matrix of their own count as sharing nothing else.
+        contraction=shared_operands((dtype, out), maximum(a, b) * m * n * k),
     )
 
 

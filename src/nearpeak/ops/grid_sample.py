@@ -185,6 +185,7 @@ OPERATOR = Operator(
     forward=grid_sample,
     backward=_backward,
     source="Jaderberg et al. 2015, arXiv:1506.02025, section 3.3",
+    data_axes={"touched": ("d*h*w",)},
     numerics=Numerics(kind="normalisation", reduction="h w d", ulp_count=64.0),
     inputs=_inputs,
     reference=_reference,

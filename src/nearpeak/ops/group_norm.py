@@ -4,6 +4,7 @@ from math import prod
 from typing import Any
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -39,6 +40,7 @@ def group_norm(
         special_count=unless_empty(elements, batch * groups),
         read_bytes=dtype.bytes(elements) + 2 * affine * (param_dtype or dtype).bytes(unless_empty(elements, channels)),
         write_bytes=dtype.bytes(elements),
+        barrier=Barrier(group_count=batch * groups, group_bytes=dtype.bytes(channels // groups * spatial)),
     )
 
 
@@ -72,6 +74,9 @@ def _backward(
         read_bytes=((normal or biases) + normal) * dtype.bytes(elements)
         + (affine and grad_input) * unless_empty(elements, size),
         write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
+        barrier=Barrier(group_count=batch * groups, group_bytes=dtype.bytes(channels // groups * spatial))
+        if grad_input
+        else None,
     )
 
 

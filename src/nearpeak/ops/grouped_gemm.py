@@ -10,7 +10,7 @@ from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arithmetic import contraction, shared_operands
 from nearpeak.ops._arrays import ceil_div, minimum, unless_empty
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._load import counts_of
@@ -64,6 +64,7 @@ def grouped_gemm(
         flop=contraction(a if a.bits_count >= b.bits_count else b, m * n * k),
         read_bytes=a.bytes(m * k) + b.bytes(matrices * k * n) + _OFFSET.bytes(groups) + scales,
         write_bytes=out.bytes((1 if by_rows else groups) * m * n),
+        contraction=shared_operands((a, b, out), m * n * k),
     )
 
 
@@ -277,6 +278,7 @@ OPERATOR = Operator(
     forward=grouped_gemm,
     backward=_backward,
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
+    data_axes={"touched_groups": ("m", "groups")},
     numerics=Numerics(kind="contraction", reduction="k"),
     inputs=_inputs,
     reference=_reference,

@@ -4,6 +4,7 @@ from math import prod
 from typing import Any
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -35,6 +36,7 @@ def layer_norm(
         special_count=unless_empty(hidden, rows),
         read_bytes=dtype.bytes(elements) + vectors * (param_dtype or dtype).bytes(unless_empty(rows, hidden)),
         write_bytes=dtype.bytes(elements),
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(hidden)),
     )
 
 
@@ -66,6 +68,7 @@ def _backward(
         flop={unit(dtype): flop * elements},
         read_bytes=operands * dtype.bytes(elements) + (affine and grad_input) * unless_empty(rows, size),
         write_bytes=grad_input * dtype.bytes(elements) + (weights + biases) * size,
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(hidden)) if grad_input else None,
     )
 
 

@@ -104,6 +104,7 @@ OPERATOR = Operator(
     forward=masked_scatter,
     backward=_backward,
     source="definition",
+    data_axes={"found": ("elements", "sources")},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

@@ -52,6 +52,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=masked_select,
     source="definition",
+    data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

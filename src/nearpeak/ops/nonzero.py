@@ -66,6 +66,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=nonzero,
     source="definition",
+    data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

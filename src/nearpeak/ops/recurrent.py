@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Chain
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
-from nearpeak.ops._arrays import maximum, where
+from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._recurrent_cells import run, run_back
@@ -61,10 +62,11 @@ def recurrent(
 
     Shapes: X [steps,batch,features]; per layer and direction W [gates * hidden, inputs], U [gates * hidden, width],
     with width = projection or hidden, inputs = features or directions * width, gates 4 (lstm), 3 (gru), 1.
-    Counts: 2 * batch * steps * gates * hidden * (inputs + width) FLOP per layer and direction, and the projection;
-    per hidden unit and step lstm 4 FLOP and 5 special evaluations, gru 5 and 3, rnn_tanh 0 and 1, rnn_relu 1 and 0,
-    and one FLOP per bias that cannot be added beforehand. Weights are read once, on the assumption that they stay on
-    chip; what a backward pass wants kept, and dropout between layers, is not counted.
+    Counts: 2 * batch * steps * gates * hidden * (inputs + width) FLOP per layer and direction, and the projection,
+    without the first step's products with states that are zero; per hidden unit and step lstm 4 FLOP and 5 special
+    evaluations, gru 5 and 3, rnn_tanh 0 and 1, rnn_relu 1 and 0, and one FLOP per bias that cannot be added beforehand.
+    Weights are read once, on the assumption that they stay on chip; what a backward pass wants kept, and dropout
+    between layers, is not counted.
 
     Args:
         directions: 2 when the sequence is run both ways.
@@ -83,15 +85,18 @@ def recurrent(
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
+    carried = layers * directions * row.gate_count * hidden * width
+    unused = where(steps == 1, (not state) * carried, 0 * carried)
     results = batch * steps * directions * width + states
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * steps * weights,
+            f"matrix.{dtype.name}": 2 * batch * (steps * weights - (not state) * carried),
             unit(dtype): units * (row.flop_count + (row.bias_count if bias else 0)),
         },
         special_count=units * row.special_count,
-        read_bytes=dtype.bytes(batch * steps * features + weights + bias * biases + state * states),
+        read_bytes=dtype.bytes(batch * steps * features + weights - unused + bias * biases + state * states),
         write_bytes=dtype.bytes(where(written == 0, results, written)),
+        chain=_chain(batch, steps, hidden, layers),
     )
 
 
@@ -125,19 +130,26 @@ def _backward(
     row, width = cell_of(cell), where(projection == 0, hidden, projection)
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
-    first = directions * row.gate_count * hidden * features
+    unasked = 0 if grad_input else directions * row.gate_count * hidden * features
+    carried = layers * directions * row.gate_count * hidden * width
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     inputs, outputs = batch * steps * features, batch * steps * directions * width
-    kept = inputs + weights + state * states + outputs
+    kept = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
     upstream = grad_output * outputs + grad_states * layers * directions * batch * width
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * steps * (2 * weights - (0 if grad_input else first)),
+            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * (not state) * carried),
             unit(dtype): units * (row.grad_flop_count + (row.bias_count if bias else 0)),
         },
         read_bytes=dtype.bytes(kept + upstream),
         write_bytes=dtype.bytes(grad_input * inputs + weights + bias * biases + state * states),
+        chain=_chain(batch, steps, hidden, layers),
     )
+
+
+def _chain(batch: int, steps: int, hidden: int, layers: int) -> Chain:
+    """Return the dependent steps: each state needs the one before, each layer the one below; both ways run at once."""
+    return Chain(step_count=unless_empty(batch * steps * hidden * layers, steps + layers - 1), width_count=hidden)
 
 
 def cell_of(name: str) -> Cell:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -34,6 +35,7 @@ def rms_norm(rows: int, hidden: int, dtype: DType, param_dtype: DType | None = N
         special_count=unless_empty(hidden, rows),
         read_bytes=dtype.bytes(elements) + affine * (param_dtype or dtype).bytes(unless_empty(rows, hidden)),
         write_bytes=dtype.bytes(elements),
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(hidden)),
     )
 
 
@@ -61,6 +63,7 @@ def _backward(
         read_bytes=2 * (grad_input or weights) * dtype.bytes(elements)
         + (affine and grad_input) * unless_empty(rows, size),
         write_bytes=grad_input * dtype.bytes(elements) + weights * size,
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(hidden)) if grad_input else None,
     )
 
 

@@ -184,6 +184,7 @@ def _claims() -> dict[str, Any]:
 OPERATOR = Operator(
     forward=scatter,
     source="definition",
+    data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(kind="reduction"),
     inputs=_inputs,
     reference=_reference,

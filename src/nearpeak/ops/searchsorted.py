@@ -71,6 +71,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=searchsorted,
     source="definition",
+    data_axes={"touched_boundaries": ("boundaries",)},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -34,6 +35,7 @@ def softmax(rows: int, columns: int, dtype: DType, log: bool = False, out_dtype:
         special_count=unless_empty(columns, rows * (columns + 1)),
         read_bytes=dtype.bytes(rows * columns),
         write_bytes=(out_dtype or dtype).bytes(rows * columns),
+        barrier=Barrier(group_count=rows, group_bytes=_narrower(dtype, out_dtype).bytes(columns)),
     )
 
 
@@ -49,7 +51,13 @@ def _backward(rows: int, columns: int, dtype: DType, log: bool = False, out_dtyp
         special_count=elements if log else 0 * elements,
         read_bytes=2 * out.bytes(elements),
         write_bytes=dtype.bytes(elements),
+        barrier=Barrier(group_count=rows, group_bytes=_narrower(dtype, out_dtype).bytes(columns)),
     )
+
+
+def _narrower(dtype: DType, out_dtype: DType | None) -> DType:
+    """Return the format of fewer bits: what must be kept of an element between the two passes over its row."""
+    return min(dtype, out_dtype or dtype, key=lambda one: one.bits_count)
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:

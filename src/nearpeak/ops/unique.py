@@ -80,6 +80,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=unique,
     source="definition",
+    data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
     reference=_reference,

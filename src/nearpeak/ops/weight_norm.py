@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DType
+from nearpeak.core.structure import Barrier
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
@@ -27,6 +28,7 @@ def weight_norm(rows: int, columns: int, dtype: DType) -> Work:
         special_count=2 * rows,
         read_bytes=dtype.bytes(rows * columns + rows),
         write_bytes=dtype.bytes(rows * columns + rows),
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(columns)),
     )
 
 
@@ -43,6 +45,7 @@ def _backward(rows: int, columns: int, dtype: DType) -> Work:
         special_count=rows,
         read_bytes=dtype.bytes(2 * rows * columns + 2 * rows),
         write_bytes=dtype.bytes(rows * columns + rows),
+        barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(columns)),
     )
 
 

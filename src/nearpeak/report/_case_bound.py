@@ -4,19 +4,24 @@ import json
 
 from nearpeak.core.bound import ASSUMPTIONS, Bound
 from nearpeak.core.case import Case
+from nearpeak.core.proof import Proof
 from nearpeak.core.target import Target
+from nearpeak.report._codec import plain
+from nearpeak.report._words import interval
 from nearpeak.units import show
 
 
-def to_json(case: Case, target: Target, bound: Bound) -> str:
-    """Return the bound as one JSON line."""
+def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
+    """Return the bound as one JSON line; its `proof` is what `nearpeak.theory.proof.verify` checks."""
+    record = plain(proof, Proof)
     terms = [{"name": t.name, "time_s": t.time_s, "status": t.status, "formula": t.formula} for t in bound.terms]
     return json.dumps(
         {
             "case": case.record(), "digest": case.digest, "target": target.name,
             "bound_s": bound.time_s, "limiter": bound.limiter, "terms": terms,
             "roofline_s": bound.roofline_s, "launch_floor_s": bound.launch_floor_s,
-            "assumptions": list(bound.assumptions), "unverified": list(target.unverified),
+            "interval": record["interval"], "assumptions": list(bound.assumptions),
+            "unverified": list(target.unverified), "proof": record,
         }
     )  # fmt: skip
 
@@ -27,6 +32,8 @@ def to_terminal(label: str, target: Target, bound: Bound) -> str:
         label,
         f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
     ]
+    if bound.interval is not None:
+        lines.append(f"  {interval(bound.interval)}")
     for term in sorted(bound.terms, key=lambda one: -one.time_s):
         lines.append(f"    {term.name:8} {show(term.time_s, 's'):>10}  {term.status:7} {term.formula}")
     lines.append(f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}")

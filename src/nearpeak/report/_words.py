@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
-from nearpeak.core.bound import Policy
+from nearpeak.core.bound import Interval, Policy
+from nearpeak.core.finding import BelowBound
+from nearpeak.errors import ImplausibleError
 from nearpeak.units import show
 
 STEPS: Mapping[str, str] = {
@@ -21,8 +23,13 @@ LIMITERS: Mapping[str, str] = {
     "matrix": "matrix units",
     "link": "links to other devices",
     "host": "link to the host",
+    "capacity": "memory bandwidth, storage on chip too small",
+    "ingress": "L2 cache bandwidth, storage of multiprocessors too small",
+    "barrier": "memory bandwidth, groups read twice",
+    "depth": "dependent steps",
     "vector": "vector units",
     "special": "special functions",
+    "latency": "dependent steps at usual latency",
 }
 """Limiting term in words."""
 
@@ -165,6 +172,24 @@ def policy(value: Policy) -> tuple[str, ...]:
     return (_DTYPE_POLICIES.get(value.dtype, clean(value.dtype)), inputs, outputs)
 
 
+def interval(value: Interval) -> str:
+    """Return what values that are not given could make of a bound.
+
+    >>> interval(Interval(low_s=1e-6, high_s=2e-6, axes=("found",)))
+    'up to 2 µs if the values are at their worst (A9: found is not given)'
+    """
+    names = " and ".join(value.axes)
+    verb = "is" if len(value.axes) == 1 else "are"
+    return f"up to {show(value.high_s, 's')} if the values are at their worst (A9: {names} {verb} not given)"
+
+
+def below_bound(one: BelowBound) -> str:
+    """Return a finding with its evidence in one line."""
+    terms = ", ".join(f"{name} {show(time_s, 's')}" for name, time_s in one.terms_s.items())
+    times = f"{show(one.measured_s, 's')}, shortest of {len(one.samples_s)}, under {show(one.bound_s, 's')}"
+    return f"BELOW_BOUND {clean(one.label)}: {times} by {one.limiter}; {terms}; cause {one.cause}"
+
+
 def fits(value: bool | None) -> str:
     """Return the verdict on memory in words."""
     return {True: "fits", False: "does not fit", None: "unknown"}[value]
@@ -176,7 +201,13 @@ def flop_of(row: CaseRow) -> int:
 
 
 def attained(time: CaseTime) -> float | None:
-    """Return the attained ratio, bound over measured; none when not measured."""
+    """Return the attained ratio, bound over measured; none when not measured.
+
+    Raises:
+        ImplausibleError: the measurement is below its bound; such a ratio is never shown and never cut to 100 %.
+    """
+    if is_implausible(time):
+        raise ImplausibleError(f"measured {time.measured_s} s, below its bound of {time.bound_s} s by {time.limiter}")
     return time.bound_s / time.measured_s if time.measured_s else None
 
 

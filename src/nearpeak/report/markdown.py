@@ -84,9 +84,12 @@ def _marks(analysis: Analysis) -> Iterable[str]:
     for target in analysis.targets:
         if target.unverified:
             yield f"{prose(target.title)}: derived or second-hand figures: {prose(', '.join(target.unverified))}."
+        if target.proof is not None and target.proof.interval is not None:
+            yield f"{prose(target.title)}: {prose(words.interval(target.proof.interval))}."
         wrong = sum(words.is_implausible(time) for time in target.times)
         if wrong:
             yield f"**{prose(target.title)}: {wrong} measurements below their bound are implausible.**"
+        yield from (prose(words.below_bound(one)) for one in target.below_bound)
 
 
 def _parts(kind: str, parts: Sequence[Share]) -> str:

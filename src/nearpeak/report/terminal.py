@@ -25,6 +25,7 @@ _COLOURS = {
     "special": "red",
     "link": "green",
     "host": "green",
+    "barrier": "blue",
 }
 
 
@@ -98,6 +99,9 @@ def _remarks(analysis: Analysis) -> Iterable[str]:
     yield "bound: least time of the whole step in any number of kernels, fused or not"
     if not analysis.complete:
         yield "≥: calls without a rule are not in it, so the true bound is at least this"
+    for target in analysis.targets:
+        if target.proof is not None and target.proof.interval is not None:
+            yield f"{words.clean(target.target)}: {words.interval(target.proof.interval)}"
     doubtful = [f"{words.clean(one.target)} {len(one.unverified)}" for one in analysis.targets if one.unverified]
     if doubtful:
         yield f"*: derived or second-hand figures of the device: {', '.join(doubtful)}; other formats name them"
@@ -181,6 +185,8 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
         console.print(
             Text(f"{implausible} of {len(found)} measurements are below their bound: a rule or a timer is wrong")
         )
+    for one in target.below_bound[:TOP_COUNT]:
+        console.print(Text(words.below_bound(one)))
 
 
 def _memory(console: Console, analysis: Analysis) -> None:

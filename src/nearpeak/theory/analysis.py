@@ -1,10 +1,10 @@
 """Workload × targets → Analysis: every number that a report shows."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
-from nearpeak.core.bound import Bound, Policy
+from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
@@ -12,8 +12,10 @@ from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
+from nearpeak.theory.interval import highest_works
 from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.theory.opportunity import opportunities
+from nearpeak.theory.proof import proof_of
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
 from nearpeak.theory.shares import by_order, shares
@@ -57,7 +59,8 @@ def analysis_of(
         parameter_count=None if parameters is None else int(parameters),
         memory=occupancy.use if occupancy else None,
         targets=tuple(
-            _target_analysis(workload, parts, works, step, occupancy, target, policy, batch_count) for target in targets
+            _target_analysis(workload, parts, works, step, occupancy, target, policy, batch_count, version)
+            for target in targets
         ),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
     )  # fmt: skip
@@ -75,12 +78,13 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 def _target_analysis(
     workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: Work, occupancy: Occupancy | None,
-    target: Target, policy: Policy, batch_count: int | None,
+    target: Target, policy: Policy, batch_count: int | None, version: str,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
     warm = Policy(dtype=policy.dtype, **_WARM)
     rows = tuple(part.row for part in parts)
-    times = tuple(_time(work_bound(part.work, target, policy)) for part in parts)
+    worst = highest_works(workload)
+    times = tuple(_time(part, worst, target, policy) for part in parts)
     chained_s = sum(work_bound(part.work, target, warm).time_s * part.row.call_count for part in parts)
     unfused_s = sum(time.bound_s * row.call_count for row, time in zip(rows, times, strict=True))
     whole = bound_of_step(workload, works, step, target, policy)
@@ -109,11 +113,15 @@ def _target_analysis(
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         unverified=tuple(key for key in target.unverified if not key.startswith("partition.")),
+        proof=proof_of(workload.name, whole, target, policy, version),
     )
 
 
-def _time(bound: Bound) -> CaseTime:
-    return CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s)
+def _time(part: Part, worst: Mapping[Case, Work], target: Target, policy: Policy) -> CaseTime:
+    bound, high_s = work_bound(part.work, target, policy), None
+    if part.row.case in worst:
+        high_s = max(bound.time_s, work_bound(worst[part.row.case], target, policy).time_s)
+    return CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s, high_s=high_s)
 
 
 def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:

@@ -1,10 +1,13 @@
 """The bound of one case, with its proof in terms."""
 
-from nearpeak.core.bound import PROVED, Bound, Policy, Term
+import dataclasses
+
+from nearpeak.core.bound import PROVED, Bound, Interval, Policy, Term
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
-from nearpeak.ops import work_of
+from nearpeak.ops import OPS, work_of
+from nearpeak.ops._data import highest_case
 from nearpeak.theory.terms import assumptions_of, roofline_s, terms_of
 
 STRICT = Policy()
@@ -20,15 +23,28 @@ def case_bound(case: Case, target: Target, policy: Policy = STRICT) -> Bound:
     >>> round(bound.time_s * 1e6, 1), bound.limiter
     (128.4, 'matrix')
     """
-    return work_bound(work_of(case), target, policy)
+    found = work_bound(work_of(case), target, policy)
+    return dataclasses.replace(found, interval=interval_of(case, found, target, policy))
+
+
+def interval_of(case: Case, low: Bound, target: Target, policy: Policy) -> Interval | None:
+    """Return the ends of the bound of `case` where it depends on values that the case does not give."""
+    highest = highest_case(case)
+    if highest is None:
+        return None
+    high_s = work_bound(work_of(highest), target, policy).time_s
+    return Interval(low_s=low.time_s, high_s=max(low.time_s, high_s), axes=tuple(OPS[case.op].data_axes))
 
 
 def work_bound(work: Work, target: Target, policy: Policy = STRICT) -> Bound:
     """Return the bound of `work` on `target`."""
     terms = tuple(
-        Term(name=column.name, time_s=column.time_s, status=column.status, formula=column.formula)
+        Term(
+            name=column.name, time_s=column.time_s, status=column.status, formula=column.formula,
+            expression=column.expression, quantities=column.quantities,
+        )
         for column in terms_of(work, target, policy)
-    )
+    )  # fmt: skip
     limiting = max((term for term in terms if term.status == PROVED), key=lambda term: term.time_s)
     floor_s = None if target.launch_floor_s is None else target.launch_floor_s * work.launch_count
     return Bound(
@@ -37,5 +53,5 @@ def work_bound(work: Work, target: Target, policy: Policy = STRICT) -> Bound:
         terms=terms,
         roofline_s=roofline_s(work, target, policy),
         launch_floor_s=floor_s,
-        assumptions=assumptions_of(work, target, policy),
+        assumptions=assumptions_of(work, target, policy, terms),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
 from nearpeak.theory.recompute import repeated_calls
+from nearpeak.theory.step_barrier import step_barrier
 
 GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
 """Kinds of storage whose content is there before the step."""
@@ -27,7 +28,8 @@ def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
             totals[id(work)] = (work, count + call.call_count)
     arithmetic = sum((_without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
-    return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes)
+    barrier = step_barrier(workload, works, live, GIVEN_KINDS)
+    return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
 
 
 def touched_work(call: Call, work: Work) -> Work:
@@ -44,6 +46,8 @@ def touched_work(call: Call, work: Work) -> Work:
         work,
         read_bytes=reads if less_read else work.read_bytes,
         write_bytes=writes if less_written else work.write_bytes,
+        contraction=None,  # an element in two roles, or a group that is a broadcast row, breaks the argument
+        barrier=None,
     )
 
 

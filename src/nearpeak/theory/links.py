@@ -6,24 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.bound import Policy
+from nearpeak.core.bound import PROVED, Policy
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.theory.column import TermColumn
 
 HOST = "host"
 """Name of the link to the host in device files."""
 
 
-def link_times(work: Work, target: Target, policy: Policy) -> Iterator[tuple[str, Any, str]]:
-    """Yield name, time and formula of each link term that `work` has; times are floats or arrays.
-
-    Traffic with other devices may take all links at once, that to the host among them: peers reach each other over
-    both. Directions do not slow each other, so the larger one counts.
-
-    Raises:
-        NotModelledError: no document states a link that the work needs.
-    """
+def moved_bytes(work: Work, policy: Policy) -> Iterator[tuple[str, Any]]:
+    """Yield `link` and `host` with the larger of the bytes in and out, where there are any."""
     # Without help of switches a device still sends and receives what it must with it.
     peers = ("peer",) if policy.switch_reduction else ("peer", "endpoint")
     for name, ports in (("link", peers), (HOST, (HOST,))):
@@ -31,7 +25,39 @@ def link_times(work: Work, target: Target, policy: Policy) -> Iterator[tuple[str
         for port, way in product(ports, ("in", "out")):
             size_bytes = _larger(size_bytes, work.comm_bytes.get(f"{port}.{way}", 0))
         if np.any(np.asarray(size_bytes) > 0):
-            yield name, size_bytes / _rate(target, name), f"larger of bytes in and out / {_FORMULA[name]}"
+            yield name, size_bytes
+
+
+def link_rate(target: Target, name: str) -> float:
+    """Return the bytes per second in one direction of all links, or of the host link.
+
+    Raises:
+        NotModelledError: no document states one.
+    """
+    links = [link for key, link in target.links.items() if name == "link" or key == HOST]
+    if not links:
+        what = "link to the host" if name == HOST else "link to other devices"
+        raise NotModelledError(f"{target.name}: no {what} is documented, so no bound on traffic over it")
+    return sum(link.bandwidth_bytes_per_s for link in links)
+
+
+def link_terms(work: Work, target: Target, policy: Policy) -> Iterator[TermColumn]:
+    """Yield each link term that `work` has.
+
+    Traffic with other devices may take all links at once, that to the host among them: peers reach each other over
+    both. Directions do not slow each other, so the larger one counts.
+
+    Raises:
+        NotModelledError: no document states a link that the work needs.
+    """
+    for name, size_bytes in moved_bytes(work, policy):
+        rate = link_rate(target, name)
+        yield TermColumn(
+            name=name, time_s=size_bytes / rate, status=PROVED,
+            formula=f"larger of bytes in and out / {_FORMULA[name]}",
+            expression=f"moved_bytes / {name}_bytes_per_s",
+            quantities={"moved_bytes": size_bytes, f"{name}_bytes_per_s": rate},
+        )  # fmt: skip
 
 
 def link_assumptions(work: Work, policy: Policy) -> tuple[str, ...]:
@@ -42,15 +68,6 @@ def link_assumptions(work: Work, policy: Policy) -> tuple[str, ...]:
 
 
 _FORMULA = {"link": "rate of all links in one direction", HOST: "rate of the host link in one direction"}
-
-
-def _rate(target: Target, name: str) -> float:
-    """Return the bytes per second in one direction of all links, or of the host link."""
-    links = [link for key, link in target.links.items() if name == "link" or key == HOST]
-    if not links:
-        what = "link to the host" if name == HOST else "link to other devices"
-        raise NotModelledError(f"{target.name}: no {what} is documented, so no bound on traffic over it")
-    return sum(link.bandwidth_bytes_per_s for link in links)
 
 
 def _larger(left: Any, right: Any) -> Any:

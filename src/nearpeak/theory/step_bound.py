@@ -11,6 +11,7 @@ from nearpeak.core.workload import Workload
 from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.compulsory import compulsory
+from nearpeak.theory.interval import interval_of_step
 
 
 def step_bound(workload: Workload, target: Target, policy: Policy) -> Bound:
@@ -27,7 +28,8 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: Work, targe
     found = work_bound(step, target, policy)
     if not workload.buffers:
         found = _one_after_the_other(workload, works, target, policy, found)
-    return dataclasses.replace(found, uncovered=workload.uncovered_counts())
+    interval = interval_of_step(workload, works, step, found, target, policy)
+    return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval)
 
 
 class _Same:
@@ -67,4 +69,4 @@ def _one_after_the_other(
         one = work_bound(works[case], target, policy)
         times[one.limiter] = times.get(one.limiter, 0.0) + one.time_s * count
     limiter = max(times, key=lambda name: times[name], default=whole.limiter)
-    return dataclasses.replace(whole, time_s=sum(times.values()), limiter=limiter)
+    return dataclasses.replace(whole, time_s=sum(times.values()), limiter=limiter, summed=True)

@@ -1,25 +1,26 @@
 """Bounds for whole tables of cases: the rules of single cases over columns, in pieces that stay in cache."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.bound import PROVED, Policy
+from nearpeak.core.bound import PROVED, TERMS, Policy
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import OPS
+from nearpeak.ops._data import highest_axes
 from nearpeak.ops._table import CaseGroup, CaseTable
-from nearpeak.theory.terms import larger, roofline_s, terms_of
+from nearpeak.theory.column import larger
+from nearpeak.theory.terms import roofline_s, terms_of
 
 PIECE_ROWS = 8192
 """Rows per piece: a dozen columns of them fit in a core's own cache."""
 _SAFE_PRODUCT = 2.0**54
 """Product of extents up to which every count stays below 2^63: rules multiply it by less than 512."""
-_TERMS = ("dram", "l2", "matrix", "link", "host", "vector", "special")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,9 @@ class BoundTable:
     """Time by term; 0 where a case has no such term."""
     limiter_codes: Any
     """Position in `limiters` of the term that sets each bound."""
-    limiters: tuple[str, ...] = _TERMS
+    high_s: Any = None
+    """Bound for the values (indices, masks, routers) that cost most; none where no case depends on values."""
+    limiters: tuple[str, ...] = TERMS
     """Names of the terms."""
 
     @property
@@ -46,23 +49,41 @@ class BoundTable:
 def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
     """Return the bounds of all cases of `table` on `target`."""
     rows = table.row_count
-    columns = {name: np.zeros(rows) for name in ("bound", "roofline", *_TERMS)}
+    columns = {name: np.zeros(rows) for name in ("bound", "roofline")}
     codes = np.zeros(rows, dtype=np.int8)
     for group in table.groups:
-        for start in range(0, _size(group, rows), PIECE_ROWS):
-            piece = slice(start, min(start + PIECE_ROWS, _size(group, rows)))
-            _fill(columns, codes, group, piece, target, policy)
-    used = {name: columns[name] for name in _TERMS if columns[name].any()}
-    return BoundTable(bound_s=columns["bound"], roofline_s=columns["roofline"], terms_s=used, limiter_codes=codes)
+        _fill_group(columns, codes, group, target, policy)
+    high_s = _highest(columns["bound"], table, target, policy)
+    used = {name: columns[name] for name in TERMS if name in columns and columns[name].any()}
+    return BoundTable(
+        bound_s=columns["bound"], roofline_s=columns["roofline"], terms_s=used, limiter_codes=codes, high_s=high_s
+    )
+
+
+def _highest(lowest: Any, table: CaseTable, target: Target, policy: Policy) -> Any:
+    """Return the bounds at the worst values, equal to `lowest` where a case gives its values or has none."""
+    groups = [group for group in table.groups if OPS[group.op].data_axes]
+    if not groups:
+        return None
+    worst = [replace(group, axes=highest_axes(group.op, group.phase, group.axes)) for group in groups]
+    columns: dict[str, Any] = {name: np.zeros(table.row_count) for name in ("bound", "roofline")}
+    for group in worst:
+        _fill_group(columns, np.zeros(table.row_count, dtype=np.int8), group, target, policy)
+    return np.maximum(lowest, columns["bound"])
+
+
+def _fill_group(columns: dict[str, Any], codes: Any, group: CaseGroup, target: Target, policy: Policy) -> None:
+    """Write the bounds of one group into the columns, piece by piece."""
+    size = _size(group, len(codes))
+    for start in range(0, size, PIECE_ROWS):
+        _fill(columns, codes, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
 
 
 def _size(group: CaseGroup, rows: int) -> int:
     return rows if group.rows is None else len(group.rows)
 
 
-def _fill(
-    columns: Mapping[str, Any], codes: Any, group: CaseGroup, piece: slice, target: Target, policy: Policy
-) -> None:
+def _fill(columns: dict[str, Any], codes: Any, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
     """Write the bounds of one piece of one group into the columns."""
     axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
@@ -78,15 +99,17 @@ def _fill(
         _write(columns, codes, where[index], _work(group, single, where[index : index + 1]), target, policy)
 
 
-def _write(columns: Mapping[str, Any], codes: Any, where: Any, work: Work, target: Target, policy: Policy) -> None:
+def _write(columns: dict[str, Any], codes: Any, where: Any, work: Work, target: Target, policy: Policy) -> None:
     """Write the bounds of `work` at the positions `where`."""
     best: Any = None
     code: Any = 0
     for term in terms_of(work, target, policy):
+        if term.name not in columns:
+            columns[term.name] = np.zeros(len(codes))
         columns[term.name][where] = term.time_s
         if term.status != PROVED:
             continue
-        number = _TERMS.index(term.name)
+        number = TERMS.index(term.name)
         code = number if best is None else np.where(term.time_s > best, number, code)
         best = term.time_s if best is None else larger(best, term.time_s)
     columns["bound"][where] = best

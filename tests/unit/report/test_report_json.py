@@ -8,8 +8,10 @@ import pytest
 from tests.unit.report import factory
 
 from nearpeak.core import analysis as values
-from nearpeak.core.bound import Policy
+from nearpeak.core.bound import Interval, Policy
 from nearpeak.core.case import Case
+from nearpeak.core.finding import BelowBound
+from nearpeak.core.proof import Proof, ProvedTerm, Quantity
 from nearpeak.errors import SpecError
 from nearpeak.report.json import from_json, to_json
 
@@ -27,6 +29,11 @@ RECORDS = (
     values.MemoryUse,
     Policy,
     Case,
+    Proof,
+    ProvedTerm,
+    Quantity,
+    Interval,
+    BelowBound,
 )
 
 
@@ -64,7 +71,7 @@ def changed(**fields):
         ('{"kind": "other"}', "its kind is 'other'"),
         ('{"kind": NaN}', "NaN is not a number"),
         ("[" * 100_000, "not a saved analysis"),
-        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 1"),
+        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 2"),
         (changed(name=3), "mine.json.name: is a whole number; must be a text"),
         (changed(rows={}), "mine.json.rows: is an object; must be a list"),
         (changed(extra=1), "'extra' is not a field"),

@@ -45,7 +45,10 @@ class TorchCpuRunner:
         return self._measurement(case, samples_s, "")
 
     def _measurement(self, case: Case, samples_s: tuple[float, ...], note: str) -> Measurement:
-        return Measurement(case=case, target=self.target, runner=self.name, samples_s=samples_s, note=note)
+        timer_s = time.get_clock_info("perf_counter").resolution
+        return Measurement(
+            case=case, target=self.target, runner=self.name, samples_s=samples_s, timer_s=timer_s, note=note
+        )
 
     def _samples(self, run: Callable[[], object]) -> tuple[float, ...]:
         run()

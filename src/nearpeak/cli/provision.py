@@ -1,0 +1,91 @@
+"""`nearpeak provision`: what a device must have at least to reach a given time."""
+
+import re
+import shutil
+import sys
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import workload_of
+from nearpeak.cli._words import case_of
+from nearpeak.core.case import Case
+from nearpeak.core.workload import Workload
+from nearpeak.errors import SpecError
+
+
+def provision(
+    words: list[str] = typer.Argument(metavar="OP AXIS=EXTENT… | MODEL", help="A case in words, or a model."),
+    within: str = typer.Option(..., "--within", help="Time to reach, e.g. '5 ms'."),
+    on: str | None = typer.Option(None, "--on", help="Base target: show what it lacks, and by what factor."),
+    edits: list[str] = shared.EDITS,
+    step: str = shared.STEP,
+    batch: int | None = shared.BATCH,
+    sequence: int | None = shared.SEQUENCE,
+    kv: int | None = shared.KV,
+    dtype: str | None = shared.DTYPE,
+    evaluation: bool = shared.EVAL,
+    input_shape: list[str] = shared.SHAPES,
+    axis: list[str] = shared.AXES,
+    policy: str = shared.POLICY,
+    no_credit: bool = shared.NO_CREDIT,
+    json: bool = shared.JSON,
+    text: bool = shared.TEXT,
+    timeout: float = shared.TIMEOUT,
+    memory: str = shared.MEMORY,
+) -> None:
+    """Show the least bandwidth, rates, clock and storage with which a case or a model step could take a given time.
+
+    Each figure is necessary on its own. With --on, what the target has stands beside it.
+    """
+    within_s = _time_s(within)
+    if on is None and edits:
+        raise SpecError("provision: --set edits the target of --on; give --on TARGET too")
+    target = shared.targets_of([on], edits)[0] if on is not None else None
+    if json and text:
+        raise SpecError("--json and --text: exclude each other; give one")
+    bounds = shared.policy_of(policy, no_credit)
+    subject: Case | Workload
+    if _is_case(words):
+        subject = case_of(words, "provision")
+    else:
+        subject = workload_of(
+            words[0], step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
+            shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        )  # fmt: skip
+    from nearpeak import api
+    from nearpeak.report import _provision as report
+
+    found = api.provision(subject, within_s, target, bounds)
+    if json or not (text or shared.on_terminal()):
+        sys.stdout.write(report.to_json(found) + "\n")
+    else:
+        width = shutil.get_terminal_size().columns
+        sys.stdout.write(report.to_terminal(found, colour=shared.coloured(), width=width))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(provision)
+
+
+def _is_case(words: list[str]) -> bool:
+    """Say whether the words are a case: an operator, or anything with axes behind it."""
+    from nearpeak.ops import OPS
+
+    return len(words) > 1 or words[0] in OPS.names()
+
+
+def _time_s(text: str) -> float:
+    """Return the seconds of `--within`; the space before the unit may be left out.
+
+    >>> _time_s("5ms"), _time_s("1.5 us")
+    (0.005, 1.5e-06)
+    """
+    from nearpeak.units import parse
+
+    spaced = re.sub(r"^([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(?=\S)", r"\1 ", text.strip())
+    try:
+        return parse(spaced, "s")
+    except SpecError as error:
+        raise SpecError(f"--within {text!r}: {error}") from None

@@ -1,0 +1,60 @@
+"""How far a step's bound could rise with values that are not given: indices, masks, routers."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from nearpeak.core.bound import Bound, Interval, Policy
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.core.work import NO_WORK, Work
+from nearpeak.core.workload import Call, Workload
+from nearpeak.ops import OPS, work_of
+from nearpeak.ops._data import highest_case
+from nearpeak.theory.case_bound import work_bound
+from nearpeak.theory.compulsory import GIVEN_KINDS, KEPT_KINDS
+
+
+def interval_of_step(
+    workload: Workload, works: Mapping[Case, Work], step: Work, low: Bound, target: Target, policy: Policy
+) -> Interval | None:
+    """Return the ends of the step's bound; none where it does not depend on values.
+
+    The upper end adds what each call reads of given storages and leaves in kept ones at the worst values; storages
+    that several calls share are added each time, so that no values can raise the bound beyond it.
+    """
+    worst = highest_works(workload)
+    if not worst:
+        return None
+    axes = tuple(sorted({name for case in worst for name in OPS[case.op].data_axes}))
+    if workload.buffers:
+        more = sum((_more(call, works, worst, workload) * call.call_count for call in workload.calls), NO_WORK)
+        high_s = work_bound(step + more, target, policy).time_s
+    else:
+        counts = workload.case_counts()
+        extra = {case: work_bound(worst[case], target, policy).time_s for case in worst}
+        high_s = low.time_s + sum(
+            (extra[case] - work_bound(works[case], target, policy).time_s) * counts[case] for case in worst
+        )
+    return Interval(low_s=low.time_s, high_s=max(low.time_s, high_s), axes=axes)
+
+
+def highest_works(workload: Workload) -> dict[Case, Work]:
+    """Return the work at the worst values of each case that depends on values; a captured step never knows them."""
+    captured = bool(workload.buffers)
+    found = {case: highest_case(case, captured=captured) for case in workload.case_counts()}
+    return {case: work_of(highest) for case, highest in found.items() if highest is not None}
+
+
+def _more(call: Call, works: Mapping[Case, Work], worst: Mapping[Case, Work], workload: Workload) -> Work:
+    """Return what the worst values add to one call."""
+    if call.case is None or call.case not in worst:
+        return NO_WORK
+    high, low = worst[call.case], works[call.case]
+    given = any(workload.buffers[use.buffer].kind in GIVEN_KINDS for use in call.reads)
+    kept = any(workload.buffers[use.buffer].kind in KEPT_KINDS for use in call.writes)
+    return dataclasses.replace(
+        NO_WORK,
+        flop={kind: max(0, count - low.flop.get(kind, 0)) for kind, count in high.flop.items()},
+        read_bytes=max(0, high.read_bytes - low.read_bytes) if given else 0,
+        write_bytes=max(0, high.write_bytes - low.write_bytes) if kept else 0,
+    )
