@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+STAND_IN_LOSS = "loss"
+"""Module path of the loss that stands in where a model returns none."""
 _OWN = str(Path(__file__).parents[1])
 _STEP = str(Path(__file__).with_name("_step.py"))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]

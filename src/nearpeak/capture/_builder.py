@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nearpeak.core.case import Case
-from nearpeak.core.tensor import Tensor
-from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Use, Workload
+from nearpeak.core.tensor import Layout, Tensor
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
@@ -34,6 +34,7 @@ class WorkloadBuilder:
         self.buffers: list[Buffer] = []
         self.calls: list[Call] = []
         self.skipped: dict[str, int] = {}
+        self.returned: list[tuple[int, Layout]] = []
 
     def add_buffer(self, bytes_: int, kind: str, name: str = "") -> int:
         """Return the number of a new storage; one that no machine could hold is taken for a typing error."""
@@ -46,6 +47,10 @@ class WorkloadBuilder:
     def relabel(self, buffer: int, kind: str, name: str = "") -> None:
         """Say later, when it has become known, what a storage holds."""
         self.buffers[buffer] = replace(self.buffers[buffer], kind=kind, name=name or self.buffers[buffer].name)
+
+    def note_value(self, buffer: int, value: float) -> None:
+        """Say what every element of a constant holds."""
+        self.buffers[buffer] = replace(self.buffers[buffer], value=value)
 
     def keep(self, buffer: int, bytes_: int) -> None:
         """Say that `bytes_` more of an output are returned; no more than all count."""
@@ -102,6 +107,8 @@ class WorkloadBuilder:
         writes: tuple[Use, ...],
         module: str,
         source: str,
+        form: Form | None = None,
+        storages: tuple[int, ...] = (),
     ) -> None:
         """Append the calls of `matched`; their storages are named once, at the first."""
         for index, (case, call_count) in enumerate(matched.cases):
@@ -110,6 +117,7 @@ class WorkloadBuilder:
                 Call(
                     case=case, operator=operator, phase=phase, module=module, source=source,
                     reads=reads if first else (), writes=writes if first else (), call_count=call_count,
+                    form=form if first else None, storages=storages if first else (),
                 )
             )  # fmt: skip
 
@@ -126,7 +134,7 @@ class WorkloadBuilder:
             raise SpecError(f"{name}: nothing to analyse; the captured step launches no kernel")
         return Workload(
             name=name, step=step, calls=tuple(self.calls), buffers=tuple(self.buffers), origin=dict(origin),
-            assumptions=tuple(assumptions), skipped=dict(sorted(self.skipped.items())),
+            assumptions=tuple(assumptions), skipped=dict(sorted(self.skipped.items())), returned=tuple(self.returned),
         )  # fmt: skip
 
 

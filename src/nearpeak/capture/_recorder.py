@@ -3,14 +3,16 @@
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
-from nearpeak.capture._attribution import Attribution, Place
+from nearpeak.capture._attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.capture._builder import Matched, WorkloadBuilder
 from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
 from nearpeak.capture._origins import Origins
 from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
-from nearpeak.capture._storages import Layout, Storages, described
+from nearpeak.capture._storages import Storages, described
 from nearpeak.capture._values import Values
+from nearpeak.core.tensor import Layout
+from nearpeak.core.workload import Form
 from nearpeak.ops import AtenSite
 from nearpeak.ops._attention_calls import KNOWN_MASK, WHOLE
 from nearpeak.ops._attention_live import Live
@@ -45,7 +47,7 @@ class Recorder:
         self.masks = LiveMasks(self.origins)
         self.phase = "forward"
         self.recording = False
-        self._matched: dict[Hashable, Matched] = {}
+        self._matched: dict[Hashable, tuple[Matched, Form]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
     def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -92,7 +94,9 @@ class Recorder:
     def _number_free(self, plan: Plan, out: Any) -> None:
         kind = "constant" if plan.packet.startswith("lift") else "activation"
         for tensor in self._flat(out):
-            self.storages.number(tensor, kind)
+            number = self.storages.number(tensor, kind)
+            if kind == "constant":
+                self.storages.note_value(tensor, number)
 
     def _call(self, plan: Plan, args: Any, kwargs: dict[str, Any], outs: list[Any]) -> None:
         operands: list[_Operand] = []
@@ -109,7 +113,8 @@ class Recorder:
         key = (plan.name, tuple(values.values()), tuple(r.layout for r in results))
         matched = self._matched.get(key)
         if matched is None:
-            matched = self._matched[key] = self.builder.match(_site(plan, values, operands, results))
+            form = Form(arguments=tuple(values.items()), results=key[2])
+            matched = self._matched[key] = (self.builder.match(_site(plan, values, operands, results)), form)
         self._append(plan, matched, values, operands, results)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
@@ -125,8 +130,10 @@ class Recorder:
         return None if own is None or keys is None else (own, keys)
 
     def _append(
-        self, plan: Plan, matched: Matched, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]
-    ) -> None:
+        self, plan: Plan, known: tuple[Matched, Form], values: Mapping[str, Any],
+        operands: list[_Operand], results: list[_Operand],
+    ) -> None:  # fmt: skip
+        matched, form = known
         written = self._written(plan, values, operands, results)
         use, touched = self.storages.use, matched.touched_bytes
         reads = tuple(
@@ -138,9 +145,14 @@ class Recorder:
             use(o.layout, o.number, touched.get(f"write:{o.name}")) for o in written if 0 not in o.layout.shape
         )
         place = self._place()
+        stated = place.module not in (
+            STAND_IN_LOSS,
+            "optimizer",
+        )  # nobody asked for that loss, so nothing may be concluded from it
         self.builder.append(
-            matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source
-        )
+            matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source,
+            form=form if stated else None, storages=tuple(o.number for o in (*operands, *results)) if stated else (),
+        )  # fmt: skip
 
     def _written(
         self, plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]

@@ -1,18 +1,20 @@
 """A workload as JSON text and back: documented, versioned, the same bytes for the same workload."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.canon import canonical_json
 from nearpeak.core.case import Case
-from nearpeak.core.workload import BUFFER_KINDS, PHASES, Buffer, Call, Use, Workload
+from nearpeak.core.tensor import Layout
+from nearpeak.core.workload import BUFFER_KINDS, PHASES, Argument, Buffer, Call, Form, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS
 
 SCHEMA = "nearpeak.workload"
 SCHEMA_VERSION = 1
-# 1: name, step, origin, assumptions, skipped, cases, buffers, calls.
+# 1: name, step, origin, assumptions, skipped, cases, buffers, calls; forms where the source states arguments.
 
 
 def is_workload(data: object) -> bool:
@@ -30,13 +32,24 @@ def save_text(workload: Workload) -> str:
     for call in workload.calls:
         if call.case is not None:
             numbers.setdefault(call.case, len(numbers))
+    forms: dict[int, tuple[int, Form]] = {}  # by identity: alike calls share one form
+    for call in workload.calls:
+        if call.form is not None:
+            forms.setdefault(id(call.form), (len(forms), call.form))
     data = {
         "schema": SCHEMA, "version": SCHEMA_VERSION, "name": workload.name, "step": workload.step,
         "origin": dict(workload.origin), "assumptions": list(workload.assumptions), "skipped": dict(workload.skipped),
         "cases": [case.record() for case in numbers],
         "buffers": [_buffer_record(buffer) for buffer in workload.buffers],
-        "calls": [_call_record(call, numbers) for call in workload.calls],
+        "calls": [_call_record(call, numbers, forms) for call in workload.calls],
     }  # fmt: skip
+    if forms:
+        data["forms"] = [_form_record(form) for _, form in forms.values()]
+    known = [(number, buffer.value) for number, buffer in enumerate(workload.buffers) if buffer.value is not None]
+    if known:
+        data["values"] = [[number, _argument_record(value)] for number, value in known]
+    if workload.returned:
+        data["returned"] = [[number, _argument_record(layout)] for number, layout in workload.returned]
     return canonical_json(data) + "\n"
 
 
@@ -73,11 +86,13 @@ def _buffer_record(buffer: Buffer) -> list[int | str]:
     return [buffer.bytes, buffer.kind, buffer.name, *kept]
 
 
-def _call_record(call: Call, numbers: Mapping[Case, int]) -> dict[str, Any]:
+def _call_record(call: Call, numbers: Mapping[Case, int], forms: Mapping[int, tuple[int, Form]]) -> dict[str, Any]:
     """Return a call as plain data, without what says nothing."""
     record: dict[str, Any] = {"operator": call.operator, "phase": call.phase}
     if call.case is not None:
         record["case"] = numbers[call.case]
+    if call.form is not None:
+        record["form"] = [forms[id(call.form)][0], *call.storages]
     optional = {
         "module": call.module, "source": call.source, "count": call.call_count if call.call_count != 1 else 0,
         "reads": [_use_record(use) for use in call.reads], "writes": [_use_record(use) for use in call.writes],
@@ -89,6 +104,24 @@ def _use_record(use: Use) -> list[int]:
     return [use.buffer, use.bytes, use.start_bytes, use.stop_bytes]
 
 
+def _form_record(form: Form) -> dict[str, Any]:
+    return {
+        "arguments": [[name, _argument_record(value)] for name, value in form.arguments],
+        "results": [_argument_record(layout) for layout in form.results],
+    }
+
+
+def _argument_record(value: Argument) -> Any:
+    """Return one argument as plain data: tensors and numbers that JSON lacks as objects."""
+    if isinstance(value, Layout):
+        return {"tensor": [list(value.shape), list(value.strides), value.dtype, value.offset, value.alias]}
+    if isinstance(value, tuple):
+        return [_argument_record(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}
+    return value
+
+
 class _Reader:
     """Reads the parts of a saved workload, keeping the place for messages."""
 
@@ -98,9 +131,11 @@ class _Reader:
 
     def workload(self, data: Mapping[str, Any]) -> Workload:
         """Return the whole."""
-        buffers = tuple(self._buffer(index, row) for index, row in enumerate(data["buffers"]))
+        values = {_whole(number): float(_number(value)) for number, value in data.get("values", ())}
+        buffers = tuple(self._buffer(index, row, values.get(index)) for index, row in enumerate(data["buffers"]))
         cases = tuple(self._case(index, record) for index, record in enumerate(data["cases"]))
-        calls = tuple(self._call(index, row, cases, len(buffers)) for index, row in enumerate(data["calls"]))
+        forms = tuple(self._form(index, row) for index, row in enumerate(data.get("forms", ())))
+        calls = tuple(self._call(index, row, cases, forms, buffers) for index, row in enumerate(data["calls"]))
         self.place = "header"
         if not calls:
             raise ValueError("it holds no call")
@@ -109,15 +144,18 @@ class _Reader:
             origin={_text(key): _text(value) for key, value in data["origin"].items()},
             assumptions=tuple(_text(item) for item in data["assumptions"]),
             skipped={_text(key): _whole(value) for key, value in data["skipped"].items()},
+            returned=tuple(
+                (_position(number, buffers, "returned"), _layout(value)) for number, value in data.get("returned", ())
+            ),
         )  # fmt: skip
 
-    def _buffer(self, index: int, row: Any) -> Buffer:
+    def _buffer(self, index: int, row: Any, value: float | None) -> Buffer:
         self.place = f"buffer {index}"
         size, kind, name, *kept = row
         kept_bytes = _whole(kept[0]) if kept else None
         return Buffer(
-            bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name), kept_bytes=kept_bytes
-        )  # fmt: skip
+            bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name), kept_bytes=kept_bytes, value=value
+        )
 
     def _case(self, index: int, record: Mapping[str, Any]) -> Case:
         """Return the case through its operator, which checks names and values and writes defaults out."""
@@ -125,26 +163,72 @@ class _Reader:
         arguments = {key: value for key, value in record.items() if key not in ("op", "phase")}
         return OPS[_text(record["op"])].case(_text(record["phase"]), **arguments)
 
-    def _call(self, index: int, row: Mapping[str, Any], cases: tuple[Case, ...], buffer_count: int) -> Call:
+    def _form(self, index: int, row: Mapping[str, Any]) -> Form:
+        self.place = f"form {index}"
+        arguments = tuple((_text(name), _argument(value)) for name, value in row["arguments"])
+        return Form(arguments=arguments, results=tuple(_layout(value) for value in row["results"]))
+
+    def _call(
+        self,
+        index: int,
+        row: Mapping[str, Any],
+        cases: tuple[Case, ...],
+        forms: tuple[Form, ...],
+        buffers: tuple[Buffer, ...],
+    ) -> Call:
         self.place = f"call {index}"
         number = row.get("case")
+        form, *storages = row.get("form", (None,))
         return Call(
             case=None if number is None else cases[_whole(number)], operator=_text(row["operator"]),
             phase=_one_of(row["phase"], PHASES),
             module=_text(row.get("module", "")), source=_text(row.get("source", "")),
-            reads=_uses(row, "reads", buffer_count), writes=_uses(row, "writes", buffer_count),
-            call_count=_whole(row.get("count", 1)),
+            reads=_uses(row, "reads", buffers), writes=_uses(row, "writes", buffers),
+            call_count=_whole(row.get("count", 1)), storages=tuple(_position(one, buffers, "form") for one in storages),
+            form=None if form is None else forms[_whole(form)],
         )  # fmt: skip
 
 
-def _uses(row: Mapping[str, Any], key: str, buffer_count: int) -> tuple[Use, ...]:
+def _uses(row: Mapping[str, Any], key: str, buffers: tuple[Buffer, ...]) -> tuple[Use, ...]:
     found = []
     for entry in row.get(key, ()):
         buffer, size, start, stop = map(_whole, entry)
-        if buffer >= buffer_count:
-            raise ValueError(f"{key} buffer {buffer} of {buffer_count}")
-        found.append(Use(buffer=buffer, bytes=size, start_bytes=start, stop_bytes=stop))
+        found.append(Use(buffer=_position(buffer, buffers, key), bytes=size, start_bytes=start, stop_bytes=stop))
     return tuple(found)
+
+
+def _position(value: object, buffers: tuple[Buffer, ...], where: str) -> int:
+    number = _whole(value)
+    if number >= len(buffers):
+        raise ValueError(f"{where} buffer {number} of {len(buffers)}")
+    return number
+
+
+def _layout(value: Any) -> Layout:
+    found = _argument(value)
+    if not isinstance(found, Layout):
+        raise ValueError(f"{value!r} is not a tensor")  # noqa: TRY004 (one kind of error for a damaged file)
+    return found
+
+
+def _number(value: Any) -> float:
+    found = _argument(value)
+    if not isinstance(found, (int, float)):
+        raise ValueError(f"{value!r} is not a number")  # noqa: TRY004 (one kind of error for a damaged file)
+    return found
+
+
+def _argument(value: Any) -> Argument:
+    if isinstance(value, dict) and "tensor" in value:
+        shape, strides, dtype, offset, alias = value["tensor"]
+        return Layout(tuple(map(_whole, shape)), tuple(map(int, strides)), _text(dtype), _whole(offset), _whole(alias))
+    if isinstance(value, dict):
+        return float(_text(value["number"]))
+    if isinstance(value, list):
+        return tuple(_argument(item) for item in value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ValueError(f"{value!r} is no argument of a call")
 
 
 def _whole(value: object) -> int:

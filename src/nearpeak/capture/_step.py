@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nearpeak.capture._attribution import STAND_IN_LOSS
 from nearpeak.capture._failure import stage
 from nearpeak.capture._recorder import Recorder
 from nearpeak.errors import CaptureError
@@ -26,7 +27,7 @@ def train(
     recorder.phase, recorder.recording = "forward", True
     with stage(subject, "forward"):
         output = model(*args, **kwargs)
-    with recorder.attribution.inside("loss"):
+    with recorder.attribution.inside(STAND_IN_LOSS):
         loss = _loss(subject, output)
     recorder.phase = "backward"
     recorder.attribution.last = recorder.attribution.of_node(loss.grad_fn)

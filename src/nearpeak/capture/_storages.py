@@ -1,27 +1,12 @@
 """Numbers the storages behind tensors and remembers what each one holds."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._groups import group_text
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.tensor import Layout, Tensor
 from nearpeak.core.workload import Use
-
-
-class Layout(NamedTuple):
-    """A tensor without its storage; the key under which matches and uses are cached."""
-
-    shape: tuple[int, ...]
-    """Extent of each dimension."""
-    strides: tuple[int, ...]
-    """Elements to step per dimension."""
-    dtype: str
-    """Canonical format."""
-    offset: int
-    """Elements from the start of the storage."""
-    alias: int
-    """Storages of one call numbered in order of appearance."""
 
 
 class Storages:
@@ -60,8 +45,15 @@ class Storages:
         """Say that the step returns `tensor`, which may be a part of its storage."""
         tensor = getattr(tensor, "_local_tensor", tensor)
         number = self.number(tensor, "output")
+        self._builder.returned.append((number, self.layout(tensor, 0)))
         if self.kind(number) == "output":
             self._builder.keep(number, described(self.layout(tensor, 0), number).bytes)
+
+    def note_value(self, tensor: Any, number: int) -> None:
+        """Remember the value of a number that the source wrote down as a tensor."""
+        known = getattr(tensor, "constant", None)
+        if known is not None and tensor.numel() == 1 and not tensor.is_complex():
+            self._builder.note_value(number, float(known))
 
     def kind(self, number: int) -> str:
         """Return what a storage holds."""

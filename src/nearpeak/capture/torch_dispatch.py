@@ -11,7 +11,6 @@ from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._composites import kept_whole
 from nearpeak.capture._failure import stage
 from nearpeak.capture._fake import (
-    collector_paused,
     dispatch_mode,
     eager_models,
     fake_mode,
@@ -28,6 +27,7 @@ from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import forward, named_parameters, tensors_in, train
 from nearpeak.capture._transfers import transfers_kept
 from nearpeak.capture._values import Values
+from nearpeak.core.collector import collector_paused
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError

@@ -18,6 +18,7 @@ TARGET = typer.Option(
 )
 EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.bandwidth="8 TB/s". Repeatable.')
 POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
+ALGORITHM = typer.Option("classical", "--algorithm", help="How products are formed: classical, or any (Winograd, …).")
 NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
 JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
 TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
@@ -42,9 +43,9 @@ def targets_of(names: list[str], edits: list[str]) -> list[Target]:
     return [target_of(name, edits) for name in names]
 
 
-def policy_of(policy: str, no_credit: bool) -> Policy:
+def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:
     """Return the bound policy of the options."""
-    return Policy(dtype=policy, output_credit=not no_credit)
+    return Policy(dtype=policy, algorithm=algorithm, output_credit=not no_credit)
 
 
 def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:

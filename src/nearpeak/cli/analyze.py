@@ -30,6 +30,7 @@ def analyze(
     axis: list[str] = shared.AXES,
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
@@ -53,7 +54,7 @@ def analyze(
         _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return
     targets = shared.targets_of(target, edits)
-    bounds = shared.policy_of(policy, no_credit)
+    bounds = shared.policy_of(policy, algorithm, no_credit)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
         shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,

@@ -12,6 +12,7 @@ from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from nearpeak.core.bound import Policy
     from nearpeak.core.case import Case
     from nearpeak.core.target import Target
 
@@ -25,6 +26,7 @@ def bound(
     out: Path | None = typer.Option(None, "--out", help="Write the table with bound_s and limiter added."),
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
 ) -> None:
@@ -33,16 +35,16 @@ def bound(
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
     can be piped in, e.g. from 'nearpeak capture'.
     """
-    devices = shared.targets_of(target, edits)
+    devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     shared.check_writable(out)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
     if words and out is not None:
         raise SpecError("bound: --out writes a table; with one case in words leave it out, or give --cases FILE")
     if words:
-        _bound_case(case_of(words, "bound"), devices, policy, no_credit, json=json)
+        _bound_case(case_of(words, "bound"), devices, bounds, json=json)
     elif cases is not None or not sys.stdin.isatty():
-        _bound_table(cases, out, devices, policy, no_credit)
+        _bound_table(cases, out, devices, bounds)
     else:
         raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
 
@@ -52,26 +54,25 @@ def register(app: typer.Typer) -> None:
     app.command()(bound)
 
 
-def _bound_case(case: "Case", devices: list["Target"], policy: str, no_credit: bool, *, json: bool) -> None:
+def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json: bool) -> None:
     from nearpeak.api import version
     from nearpeak.ops import label_of
     from nearpeak.report import _case_bound as report
     from nearpeak.theory.case_bound import case_bound
     from nearpeak.theory.proof import proof_of
 
-    bounds = shared.policy_of(policy, no_credit)
-    found = [(device, case_bound(case, device, bounds)) for device in devices]
+    found = [(device, case_bound(case, device, policy)) for device in devices]
     plain = json or not shared.on_terminal()
     for device, one in found:
         if plain:
-            proof = proof_of(case.digest, one, device, bounds, version())
+            proof = proof_of(case.digest, one, device, policy, version())
             text = report.to_json(case, device, one, proof)
         else:
             text = report.to_terminal(label_of(case), device, one)
         sys.stdout.write(f"{text}\n")
 
 
-def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: str, no_credit: bool) -> None:
+def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy") -> None:
     from nearpeak import api
     from nearpeak.capture.table_file import parse_jsonl, read_columns, rows_to_columns, write_columns
 
@@ -87,7 +88,7 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
     table = api.case_table(columns)
     if table.passed_through:
         sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
-    bounds = api.bound(table, devices[0], shared.policy_of(policy, no_credit))
+    bounds = api.bound(table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
     columns = {**columns, "bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
     if out is not None:

@@ -28,6 +28,7 @@ def provision(
     input_shape: list[str] = shared.SHAPES,
     axis: list[str] = shared.AXES,
     policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
@@ -44,7 +45,7 @@ def provision(
     target = shared.targets_of([on], edits)[0] if on is not None else None
     if json and text:
         raise SpecError("--json and --text: exclude each other; give one")
-    bounds = shared.policy_of(policy, no_credit)
+    bounds = shared.policy_of(policy, algorithm, no_credit)
     subject: Case | Workload
     if _is_case(words):
         subject = case_of(words, "provision")

@@ -29,6 +29,7 @@ def score(
     target: list[str] = shared.TARGET,
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
@@ -44,11 +45,14 @@ def score(
     devices = shared.targets_of(target, edits)
     read = _read(definition, workloads, traces)
     rows: list[dict[str, Any]] = []
+    bounds = shared.policy_of(policy, algorithm, no_credit)
     with shared.progress(f"capturing {definition} (its code runs in a child process)"):
         for line in read[1]:
             workload = _captured(definition, line, timeout, memory)
             for device in devices:
-                rows += _rows(read, line, workload, device, shared.policy_of(policy, no_credit), baseline, clock)
+                rows += _rows(
+                    read, line, workload, device, bounds, baseline, clock
+                )
     text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
     if out is not None:
         shared.write_whole(out, text)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nearpeak.core.bound import Policy
+from nearpeak.core.bound import Policy, Rewritten
 from nearpeak.core.case import Case
 from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof
@@ -167,6 +167,10 @@ class TargetAnalysis:
     """The bound of the whole step with every figure that it follows from."""
     below_bound: tuple[BelowBound, ...] = ()
     """Cases measured below their bound, each with its evidence; none is ever clamped."""
+    as_written_s: float | None = None
+    """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
+    rewrites: tuple[Rewritten, ...] = ()
+    """What was rewritten, largest gain first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

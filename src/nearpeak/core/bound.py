@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from nearpeak.errors import SpecError
 
+ALGORITHM_POLICIES = ("classical", "any")
 DTYPE_POLICIES = ("strict", "tf32", "hard")
 STRICT_DTYPES = ("strict",)
 """Policies under which what is kept on chip is as wide as it is stored."""
@@ -24,14 +25,17 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A5": "outputs may stay in the last shared cache when the clock stops, so that much of them is not charged",
     "A6": "no hardware memory compression",
     "A7": "dense peaks at the highest permitted clock, no structured sparsity",
+    "A8": "values are finite, so that x - x is 0 and a comparison has an answer",
     "A9": "index values are unknown: a gather is charged one row, not one row per index",
     "A11": "products are formed on one kind of unit at a time, not on two at once",
     "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
-    "A13": "an operator that something later depends on is evaluated on its whole result, not on a part of it",
+    "A13": "an operator that something later depends on is evaluated on its whole result, unless a rewrite narrows it",
     "A14": "what a kernel can hold on chip is the last cache, registers, shared and tensor memory of the device file",
     "A15": "links carry their documented rate in both directions at once, all links of a device together",
     "A16": "traffic with the host takes the device's own host link",
     "A17": "switches between devices may add up and multicast what passes through them",
+    "A18": "real arithmetic: sums may be formed in any order, and intermediate results need not be rounded",
+    "A19": "products by any bilinear algorithm, Winograd, Strassen and FFT among them; their additions are not counted",
 }
 """What a bound may rest on, by identifier."""
 
@@ -69,6 +73,24 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """An algebraic identity that the `simplified` engine used."""
+
+    name: str
+    """Rewrite, a file of theory/simplify/rewrites."""
+    text: str
+    """What it says."""
+    where: str = ""
+    """Source line or module that it concerns; empty when several."""
+    count: int = 1
+    """How often it was applied there."""
+    before_flop: int = 0
+    """FLOP of the linear maps concerned before it; 0 when it concerns none."""
+    after_flop: int = 0
+    """FLOP of what took their place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
     """The largest proved term, and everything beside it that a reader wants to see."""
 
@@ -90,6 +112,10 @@ class Bound:
     """Ends of the bound where it depends on values that are not given."""
     summed: bool = False
     """True for a list of cases: `time_s` is the sum of their bounds and not the largest of `terms`."""
+    as_written_s: float | None = None
+    """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
+    rewrites: tuple[Rewritten, ...] = ()
+    """What was rewritten, largest gain first; empty where the bound is that of the step as written."""
 
     @property
     def terms_s(self) -> Mapping[str, float]:
@@ -103,6 +129,8 @@ class Policy:
 
     dtype: str = "strict"
     """`strict` (as accurate as declared), `tf32` (fp32 products may round to TF32), `hard` (any unit)."""
+    algorithm: str = "classical"
+    """`classical` (products by their definition) or `any` (Winograd, Strassen, FFT and every other bilinear one)."""
     output_credit: bool = True
     """Whether outputs may stay in the last shared cache."""
     cold_inputs: bool = True
@@ -112,5 +140,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Refuse a policy that does not exist."""
+        if self.algorithm not in ALGORITHM_POLICIES:
+            known = ", ".join(ALGORITHM_POLICIES)
+            raise SpecError(f"policy: algorithm policy {self.algorithm!r} is not known; there are {known}")
         if self.dtype not in DTYPE_POLICIES:
             raise SpecError(f"policy: dtype policy {self.dtype!r} is not known; there are {', '.join(DTYPE_POLICIES)}")

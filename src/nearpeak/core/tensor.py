@@ -2,8 +2,24 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from nearpeak.core.dtype import dtype_of
+
+
+class Layout(NamedTuple):
+    """A tensor without its storage; the key under which matches and uses are cached."""
+
+    shape: tuple[int, ...]
+    """Extent of each dimension."""
+    strides: tuple[int, ...]
+    """Elements to step per dimension."""
+    dtype: str
+    """Canonical format."""
+    offset: int
+    """Elements from the start of the storage."""
+    alias: int
+    """Storages of one call numbered in order of appearance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nearpeak.core.case import Case
+from nearpeak.core.tensor import Layout
 
 PHASES = ("forward", "backward", "optimizer")
 BUFFER_KINDS = ("weight", "input", "kv_cache", "state", "activation", "gradient", "output", "constant")
@@ -23,6 +24,8 @@ class Buffer:
     """Parameter or input name, where it has one."""
     kept_bytes: int | None = None
     """How much of an output is returned when that is less than the whole storage."""
+    value: float | None = None
+    """What every element holds before the step, where that is known: a constant of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,20 @@ class Use:
     """First byte of the touched span."""
     stop_bytes: int = 0
     """One past the last byte of the touched span."""
+
+
+Argument = Layout | None | bool | int | float | str | tuple["Argument", ...]
+"""One argument of a call: a tensor's layout, a number, a text, or a list of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How the source stated a call, apart from the storages: one object for all calls that were stated alike."""
+
+    arguments: tuple[tuple[str, Argument], ...]
+    """Names and values in the order of the operator's schema."""
+    results: tuple[Layout, ...]
+    """Layouts of what it returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +76,10 @@ class Call:
     """Storages written."""
     call_count: int = 1
     """How often it runs."""
+    form: Form | None = None
+    """Its arguments, where the source states them; the `simplified` engine needs them."""
+    storages: tuple[int, ...] = ()
+    """Buffers of the form's tensors in order, those of its results last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +100,9 @@ class Workload:
     """What capture assumed, in sentences."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Views and metadata that launch no kernel, by name, with counts."""
+
+    returned: tuple[tuple[int, Layout], ...] = ()
+    """Storage and layout of each tensor that the step returns, where the source says so."""
 
     def case_counts(self) -> dict[Case, int]:
         """Return each distinct case with its number of calls, in order of first appearance."""

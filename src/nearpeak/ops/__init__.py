@@ -48,14 +48,16 @@ def case(op: str, phase: str = "forward", **arguments: Value) -> Case:
     return OPS[op].case(phase, **arguments)
 
 
-def work_of(case: Case) -> Work:
-    """Return the least work of `case`.
+def work_of(case: Case, algorithm: str = "classical") -> Work:
+    """Return the least work of `case`, by classical algorithms or by any bilinear one.
 
     >>> work_of(case("gemm", m=4, n=4, k=8, dtype="bf16")).flop
     {'matrix.bf16': 256}
+    >>> work_of(case("gemm", m=4, n=4, k=8, dtype="bf16"), "any").flop
+    {'matrix.bf16': 64}
     """
     formats = {name: dtype_of(value) for name, value in case.dtypes}
-    return OPS[case.op].rule(case.phase)(**dict(case.axes), **formats, **dict(case.attributes))
+    return OPS[case.op].work(case.phase, algorithm, dict(case.axes) | formats | dict(case.attributes))
 
 
 def label_of(case: Case) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from nearpeak.core.dtype import DType
 from nearpeak.core.structure import Contraction
+from nearpeak.ops._arrays import maximum
 
 _PARTS: Mapping[str, str] = {"complex32": "fp16", "complex64": "fp32", "complex128": "fp64"}
 """Format of the real and of the imaginary part."""
@@ -29,6 +30,22 @@ def shared_operands(formats: tuple[DType, ...], products: int, reuse: int = 1) -
         return None
     bits = min(one.bits_count for one in formats)
     return Contraction(product_count=products, word_bits_count=bits, reuse_count=reuse)
+
+
+def bilinear(left: int, right: int, result: int) -> int:
+    """Return how many multiplications any bilinear algorithm needs for a map of that many elements that matter.
+
+    Each product of linear forms adds at most one dimension to what the map tells apart of either operand, and to what
+    its results span; so there are at least as many products as elements of the largest of the three.
+
+    Source: Winograd 1970, doi:10.1002/cpa.3160230204 (matrix times vector); Buergisser, Clausen and Shokrollahi 1997,
+    Algebraic Complexity Theory, chapter 14 (rank of a concise tensor). For one channel of a convolution it is the
+    n_out + k - 1 of Winograd 1980, Arithmetic Complexity of Computations, chapter IV.
+
+    >>> bilinear(16, 32, 8)
+    32
+    """
+    return maximum(left, maximum(right, result))
 
 
 def contraction(dtype: DType, products: int, sums: int | None = None) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops._arrays import minimum
 
 Value = int | str | bool
 Arrays = Mapping[str, Any]
@@ -113,6 +114,8 @@ class Operator:
     `h*w`) whose smallest extent they cannot pass. At their default they are not known, and the rule takes the least."""
     degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
+    fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
+    """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
     version: int = 1
     """Raised when the meaning of a case changes."""
 
@@ -144,6 +147,20 @@ class Operator:
         if rule is None:
             raise NotModelledError(f"{self.name}: no rule for phase {phase!r}; it has {', '.join(self.signatures)}")
         return rule
+
+    def work(self, phase: str, algorithm: str, arguments: Mapping[str, Any]) -> Work:
+        """Return the least work by `classical` algorithms, or by `any` bilinear one: Winograd, Strassen, FFT.
+
+        A multiplication takes the place of one multiply-add; the additions of such an algorithm are not counted.
+        """
+        work = self.rule(phase)(**arguments)
+        if algorithm == "classical":
+            return work
+        fewest = self.fewest[phase](**arguments) if phase in self.fewest else 0
+        flop = {
+            kind: minimum(flop, 2 * fewest) if kind.startswith("matrix.") else flop for kind, flop in work.flop.items()
+        }
+        return replace(work, flop=flop, recompute_flop={})
 
     def case(self, phase: str = "forward", **arguments: Value) -> Case:
         """Return the case with defaults written out; wrong names and values are refused by name."""

@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import contraction, shared_operands
+from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._checks import required_multiple, required_positive
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
@@ -91,6 +91,16 @@ def _products(batch: int, in_channels: int, out_channels: int, groups: int, reac
     required_positive("conv", groups=groups)
     required_multiple("conv", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
     return batch * out_channels * (in_channels // groups) * reach.pair_count
+
+
+def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **arguments: Any) -> int:
+    """Return the multiplications that Winograd's and any other bilinear algorithm needs at least, each pass alike."""
+    reach = sliding.reach_of(arguments)
+    return bilinear(
+        batch * in_channels * reach.touched_count,
+        out_channels * (in_channels // groups) * reach.live_tap_count,
+        batch * out_channels * reach.live_output_count,
+    )
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -226,6 +236,7 @@ OPERATOR = Operator(
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same=sliding.ENDS,
+    fewest={"forward": _fewest, "backward": _fewest},
     aten={"aten.convolution.default": _from_aten, "aten.convolution_backward.default": _from_aten},
     onnx={"Conv": _from_onnx, "ConvInteger": _quantised, "QLinearConv": _quantised},
 )

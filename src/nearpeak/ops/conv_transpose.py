@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import contraction, shared_operands
+from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._checks import required_multiple, required_positive
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
@@ -102,6 +102,18 @@ def _products(batch: int, in_channels: int, out_channels: int, groups: int, reac
     required_positive("conv_transpose", groups=groups)
     required_multiple("conv_transpose", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
     return batch * in_channels * (out_channels // groups) * reach.pair_count
+
+
+def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **arguments: Any) -> int:
+    """Return the multiplications that Winograd's and any other bilinear algorithm needs at least, each pass alike."""
+    rows = [[arguments[f"{name}{axis}"] for name in ("", "k", "s", "p")] for axis in AXES]
+    ends = [[arguments[f"p{axis}_end"], arguments[f"d{axis}"], arguments[f"o{axis}"]] for axis in AXES]
+    reach = _reach(*((*row, *end) for row, end in zip(rows, ends, strict=True)))
+    return bilinear(
+        batch * in_channels * reach.live_output_count,
+        in_channels * (out_channels // groups) * reach.live_tap_count,
+        batch * out_channels * reach.touched_count,
+    )
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -215,6 +227,7 @@ OPERATOR = Operator(
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same=sliding.ENDS,
+    fewest={"forward": _fewest, "backward": _fewest},
     # The dispatched overload is aten.convolution, which conv.py claims and hands over when it is transposed.
     onnx={"ConvTranspose": _from_onnx},
 )

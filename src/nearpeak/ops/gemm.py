@@ -9,7 +9,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arithmetic import contraction, shared_operands
+from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
@@ -60,6 +60,14 @@ def gemm(
         # Where both factors are broadcast, only products with a matrix of their own count as sharing nothing else.
         contraction=shared_operands((dtype, out), maximum(a, b) * m * n * k),
     )
+
+
+def _fewest(
+    m: int, n: int, k: int, batch: int, a_batch: int | None = None, b_batch: int | None = None, **_: Any
+) -> int:
+    """Return the multiplications that Strassen's and any other bilinear algorithm needs at least."""
+    a, b = (batch if own is None else own for own in (a_batch, b_batch))
+    return bilinear(a * m * k, b * k * n, batch * m * n)
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -247,6 +255,7 @@ OPERATOR = Operator(
     reference=_reference,
     torch_call=_torch_call,
     same={"a_batch": "batch", "b_batch": "batch"},
+    fewest={"forward": _fewest},
     aten=_claims(),
     onnx={"Gemm": _from_onnx, "MatMul": _from_onnx, "MatMulInteger": _from_onnx, "QLinearMatMul": _quantised},
 )

@@ -169,7 +169,27 @@ def policy(value: Policy) -> tuple[str, ...]:
         if value.output_credit
         else "All outputs are charged to device memory."
     )
-    return (_DTYPE_POLICIES.get(value.dtype, clean(value.dtype)), inputs, outputs)
+    fast = (
+        []
+        if value.algorithm == "classical"
+        else ["Products may be formed by any algorithm, Winograd's or Strassen's too."]
+    )
+    return (_DTYPE_POLICIES.get(value.dtype, clean(value.dtype)), *fast, inputs, outputs)
+
+
+def simplified(target: TargetAnalysis) -> str:
+    """Return by what the step was simplified and what it would take as written; empty where nothing was gained."""
+    if target.as_written_s is None:
+        return ""
+    named: dict[str, tuple[int, int]] = {}
+    for one in target.rewrites:
+        before, after = named.get(one.text, (0, 0))
+        named[one.text] = (before + one.before_flop, after + one.after_flop)
+    said = [
+        f"{clean(text)} ({show(before, 'FLOP')} → {show(after, 'FLOP')})" if before else clean(text)
+        for text, (before, after) in named.items()
+    ]
+    return f"simplified: {show(target.bound_s, 's')}, {show(target.as_written_s, 's')} as written; {'; '.join(said)}"
 
 
 def interval(value: Interval) -> str:

@@ -86,6 +86,8 @@ def _marks(analysis: Analysis) -> Iterable[str]:
             yield f"{prose(target.title)}: derived or second-hand figures: {prose(', '.join(target.unverified))}."
         if target.proof is not None and target.proof.interval is not None:
             yield f"{prose(target.title)}: {prose(words.interval(target.proof.interval))}."
+        if target.rewrites:
+            yield f"{prose(target.title)} {prose(words.simplified(target))}."
         wrong = sum(words.is_implausible(time) for time in target.times)
         if wrong:
             yield f"**{prose(target.title)}: {wrong} measurements below their bound are implausible.**"

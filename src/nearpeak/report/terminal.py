@@ -103,6 +103,9 @@ def _remarks(analysis: Analysis) -> Iterable[str]:
         if target.proof is not None and target.proof.interval is not None:
             yield f"{words.clean(target.target)}: {words.interval(target.proof.interval)}"
     doubtful = [f"{words.clean(one.target)} {len(one.unverified)}" for one in analysis.targets if one.unverified]
+    for one in analysis.targets:
+        if one.rewrites:
+            yield f"{words.clean(one.target)} {words.simplified(one)}"
     if doubtful:
         yield f"*: derived or second-hand figures of the device: {', '.join(doubtful)}; other formats name them"
 

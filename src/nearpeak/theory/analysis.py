@@ -19,7 +19,7 @@ from nearpeak.theory.proof import proof_of
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
 from nearpeak.theory.shares import by_order, shares
-from nearpeak.theory.step_bound import bound_of_step, step_work
+from nearpeak.theory.step_bound import StepWork, bound_of_step, step_work
 
 _WARM = {"cold_inputs": False, "output_credit": True}
 
@@ -32,10 +32,11 @@ def analysis_of(
     Raises:
         NotModelledError: a target states no rate for a format that the workload uses; target and format are named.
     """
-    works = {case: work_of(case) for case in workload.case_counts()}
+    works = {case: work_of(case, policy.algorithm) for case in workload.case_counts()}
     parts = parts_of(workload, works)
     rows = tuple(part.row for part in parts)
-    step = step_work(workload, works)
+    both = step_work(workload, works, policy.algorithm)
+    step = both.as_written
     occupancy = occupancy_of(workload) if workload.buffers else None
     batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
     parameters = workload.origin.get("parameters")
@@ -59,7 +60,7 @@ def analysis_of(
         parameter_count=None if parameters is None else int(parameters),
         memory=occupancy.use if occupancy else None,
         targets=tuple(
-            _target_analysis(workload, parts, works, step, occupancy, target, policy, batch_count, version)
+            _target_analysis(workload, parts, works, both, occupancy, target, policy, batch_count, version)
             for target in targets
         ),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
@@ -77,13 +78,13 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 
 def _target_analysis(
-    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: Work, occupancy: Occupancy | None,
+    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: StepWork, occupancy: Occupancy | None,
     target: Target, policy: Policy, batch_count: int | None, version: str,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
-    warm = Policy(dtype=policy.dtype, **_WARM)
+    warm = Policy(dtype=policy.dtype, algorithm=policy.algorithm, **_WARM)
     rows = tuple(part.row for part in parts)
-    worst = highest_works(workload)
+    worst = highest_works(workload, policy.algorithm)
     times = tuple(_time(part, worst, target, policy) for part in parts)
     chained_s = sum(work_bound(part.work, target, warm).time_s * part.row.call_count for part in parts)
     unfused_s = sum(time.bound_s * row.call_count for row, time in zip(rows, times, strict=True))
@@ -112,6 +113,8 @@ def _target_analysis(
         opportunities=opportunities(rows, times, target, policy),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
+        as_written_s=whole.as_written_s,
+        rewrites=whole.rewrites,
         unverified=tuple(key for key in target.unverified if not key.startswith("partition.")),
         proof=proof_of(workload.name, whole, target, policy, version),
     )

@@ -31,7 +31,7 @@ def storage_bytes(target: Target) -> int | None:
 
 def capacity_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermColumn]:
     """Charge the traffic that limited storage forces: on memory, and on the last cache where its rate is known."""
-    if work.contraction is None:
+    if work.contraction is None or policy.algorithm != "classical":
         return ()
     found = []
     whole, inner, l2_rate = storage_bytes(target), target.on_chip_bytes, target.l2.bandwidth_bytes_per_s

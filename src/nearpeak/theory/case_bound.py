@@ -23,7 +23,7 @@ def case_bound(case: Case, target: Target, policy: Policy = STRICT) -> Bound:
     >>> round(bound.time_s * 1e6, 1), bound.limiter
     (128.4, 'matrix')
     """
-    found = work_bound(work_of(case), target, policy)
+    found = work_bound(work_of(case, policy.algorithm), target, policy)
     return dataclasses.replace(found, interval=interval_of(case, found, target, policy))
 
 
@@ -32,7 +32,7 @@ def interval_of(case: Case, low: Bound, target: Target, policy: Policy) -> Inter
     highest = highest_case(case)
     if highest is None:
         return None
-    high_s = work_bound(work_of(highest), target, policy).time_s
+    high_s = work_bound(work_of(highest, policy.algorithm), target, policy).time_s
     return Interval(low_s=low.time_s, high_s=max(low.time_s, high_s), axes=tuple(OPS[case.op].data_axes))
 
 

@@ -26,7 +26,7 @@ def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
         if alive and work is not None and not again:
             count = totals[id(work)][1] if id(work) in totals else 0
             totals[id(work)] = (work, count + call.call_count)
-    arithmetic = sum((_without_bytes(work) * count for work, count in totals.values()), NO_WORK)
+    arithmetic = sum((without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
     barrier = step_barrier(workload, works, live, GIVEN_KINDS)
     return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
@@ -82,7 +82,7 @@ def _overwritten(call: Call, workload: Workload) -> set[int]:
     return filled.difference(use.buffer for use in call.reads) if filled else filled
 
 
-def _without_bytes(work: Work) -> Work:
+def without_bytes(work: Work) -> Work:
     """Return the arithmetic of `work` that no other program could avoid."""
     flop = {kind: amount - work.recompute_flop.get(kind, 0) for kind, amount in work.flop.items()}
     return Work(
@@ -95,6 +95,20 @@ def _without_bytes(work: Work) -> Work:
 
 def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:
     """Return the bytes that must be read and written, each storage once."""
+    reads, writes = _outer_uses(workload, live)
+    kept = {number: workload.buffers[number].kept_bytes for number in writes}
+    sizes = {number: union_bytes(uses) for number, uses in writes.items()}
+    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
+    return sum(map(union_bytes, reads.values())), left
+
+
+def given_reads(workload: Workload) -> dict[int, int]:
+    """Return the bytes that must be read of each storage whose content is there before the step."""
+    return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live_calls(workload))[0].items()}
+
+
+def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:
+    """Return what is read from before the step and what is left behind after it, by storage."""
     reads: dict[int, list[Use]] = {}
     writes: dict[int, list[Use]] = {}
     written: dict[int, int] = {}
@@ -103,10 +117,7 @@ def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, in
             _collect(call, workload, written, reads, writes)
         for use in call.writes:
             written[use.buffer] = written.get(use.buffer, 0) + use.bytes
-    kept = {number: workload.buffers[number].kept_bytes for number in writes}
-    sizes = {number: union_bytes(uses) for number, uses in writes.items()}
-    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
-    return sum(map(union_bytes, reads.values())), left
+    return reads, writes
 
 
 def _collect(

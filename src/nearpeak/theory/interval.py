@@ -22,7 +22,7 @@ def interval_of_step(
     The upper end adds what each call reads of given storages and leaves in kept ones at the worst values; storages
     that several calls share are added each time, so that no values can raise the bound beyond it.
     """
-    worst = highest_works(workload)
+    worst = highest_works(workload, policy.algorithm)
     if not worst:
         return None
     axes = tuple(sorted({name for case in worst for name in OPS[case.op].data_axes}))
@@ -38,11 +38,11 @@ def interval_of_step(
     return Interval(low_s=low.time_s, high_s=max(low.time_s, high_s), axes=axes)
 
 
-def highest_works(workload: Workload) -> dict[Case, Work]:
+def highest_works(workload: Workload, algorithm: str = "classical") -> dict[Case, Work]:
     """Return the work at the worst values of each case that depends on values; a captured step never knows them."""
     captured = bool(workload.buffers)
     found = {case: highest_case(case, captured=captured) for case in workload.case_counts()}
-    return {case: work_of(highest) for case, highest in found.items() if highest is not None}
+    return {case: work_of(highest, algorithm) for case, highest in found.items() if highest is not None}
 
 
 def _more(call: Call, works: Mapping[Case, Work], worst: Mapping[Case, Work], workload: Workload) -> Work:

@@ -46,7 +46,7 @@ def provision_of(
     """
     if not 0 < within_s < math.inf:
         raise SpecError(f"provision: the time is {within_s} s; it must be above 0 and finite")
-    work = _work(subject)
+    work = _work(subject, policy.algorithm)
     found = None if target is None else _bound(subject, target, policy)
     needs = [*_memory(work, within_s, target, policy), *_products(work, within_s, target, policy)]
     needs += [*_elementwise(work, within_s, target), *_rest(subject, work, within_s, target, policy)]
@@ -76,10 +76,11 @@ def traffic_bytes(work: Work, size_bytes: int, policy: Policy) -> float:
     return max(float(reads + writes + again), bits / 8 * float(moved_words(work.contraction, size_bytes * 8 / bits)))
 
 
-def _work(subject: Case | Workload) -> Work:
+def _work(subject: Case | Workload, algorithm: str) -> Work:
+    """Return the least work, of a step after what algebra removes."""
     if isinstance(subject, Case):
-        return work_of(subject)
-    return step_work(subject, {case: work_of(case) for case in subject.case_counts()})
+        return work_of(subject, algorithm)
+    return step_work(subject, {case: work_of(case, algorithm) for case in subject.case_counts()}, algorithm).simplified
 
 
 def _bound(subject: Case | Workload, target: Target, policy: Policy) -> Bound:

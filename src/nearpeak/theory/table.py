@@ -89,14 +89,22 @@ def _fill(columns: dict[str, Any], codes: Any, group: CaseGroup, piece: slice, t
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
     wide = _wide(axes, len(where), OPS[group.op].degree_count)
     if wide is None:
-        _write(columns, codes, piece if group.rows is None else where, _work(group, axes, where), target, policy)
+        _write(
+            columns,
+            codes,
+            piece if group.rows is None else where,
+            _work(group, axes, where, policy.algorithm),
+            target,
+            policy,
+        )
         return
     narrow = {name: value if isinstance(value, int) else value[~wide] for name, value in axes.items()}
     if not wide.all():
-        _write(columns, codes, where[~wide], _work(group, narrow, where[~wide]), target, policy)
+        _write(columns, codes, where[~wide], _work(group, narrow, where[~wide], policy.algorithm), target, policy)
     for index in np.flatnonzero(wide):
         single = {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
-        _write(columns, codes, where[index], _work(group, single, where[index : index + 1]), target, policy)
+        work = _work(group, single, where[index : index + 1], policy.algorithm)
+        _write(columns, codes, where[index], work, target, policy)
 
 
 def _write(columns: dict[str, Any], codes: Any, where: Any, work: Work, target: Target, policy: Policy) -> None:
@@ -129,12 +137,11 @@ def _wide(axes: Mapping[str, Any], rows: int, degree: int) -> Any:
     return wide if wide.any() else None
 
 
-def _work(group: CaseGroup, axes: Mapping[str, Any], where: Any) -> Work:
+def _work(group: CaseGroup, axes: Mapping[str, Any], where: Any, algorithm: str) -> Work:
     """Return the work of rows in exact integers; a row that the rule refuses is named."""
-    rule = OPS[group.op].rule(group.phase)
     formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
     try:
-        return rule(**axes, **formats, **group.attributes)
+        return OPS[group.op].work(group.phase, algorithm, dict(axes) | formats | dict(group.attributes))
     except NearpeakError as error:
         raise _refusal(group, axes, where, error) from None
 

@@ -47,15 +47,11 @@ def roofline_s(work: Work, target: Target, policy: Policy) -> Any:
 def assumptions_of(work: Work, target: Target, policy: Policy, terms: Iterable[Term] = ()) -> tuple[str, ...]:
     """Return the identifiers of what the proved ones of `terms`, which are those of `work`, rest on."""
     stored = any(term.name in _STORED and term.status == PROVED for term in terms)
-    found = ["A1", "A2", "A3", *(["A4"] if policy.cold_inputs else [])]
+    classical = policy.algorithm == "classical"
+    found = ["A1", *(["A2"] if classical else []), "A3", *(["A4"] if policy.cold_inputs else [])]
     found += [*(["A5"] if policy.output_credit else []), "A6", "A7", "A9", "A11"]
-    return (
-        *found,
-        *(["A12"] if target.measured else []),
-        "A13",
-        *(["A14"] if stored else []),
-        *link_assumptions(work, policy),
-    )
+    found += [*(["A12"] if target.measured else []), "A13", *(["A14"] if stored else [])]
+    return (*found, *link_assumptions(work, policy), *([] if classical else ["A19"]))
 
 
 def _matrix(work: Work, target: Target, policy: Policy, *, documented: bool = False) -> Sequence[TermColumn]:

@@ -29,6 +29,18 @@ def test_one_case_in_words_gives_its_bound_as_json_in_a_pipe(run):
     assert record["bound_s"] == pytest.approx(2 * 4096**3 / (132 * 4096 * 1.98e9))
 
 
+def test_the_algorithm_policy_reaches_bound_table_and_report(run, tmp_path):
+    _, classical, _ = run("bound", *GEMM, "--target", "h100_sxm")
+    _, free, _ = run("bound", *GEMM, "--target", "h100_sxm", "--algorithm", "any")
+    assert [json.loads(out)["limiter"] for out in (classical, free)] == ["matrix", "dram"]
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(json.dumps({"op": "gemm", "dtype": "bf16", "m": 4096, "n": 4096, "k": 4096}), encoding="utf-8")
+    _, table, _ = run("bound", "--cases", str(cases), "--target", "h100_sxm", "--algorithm", "any")
+    assert json.loads(table)["bound_s"] == json.loads(free)["bound_s"]
+    _, report, _ = run("analyze", str(cases), "--target", "h100_sxm", "--json", "--algorithm", "any")
+    assert json.loads(report)["policy"]["algorithm"] == "any"
+
+
 def test_what_if_edits_change_the_bound(run):
     _, slow, _ = run("bound", *GEMM, "--target", "h100_sxm")
     _, fast, _ = run("bound", *GEMM, "--target", "h100_sxm", "--set", "sm_count=264")

@@ -1,0 +1,134 @@
+"""The step as values: nodes that are stored once, so that what is computed twice is one node."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class Node(NamedTuple):
+    """One tensor value and how it follows from others.
+
+    Kinds: `given` (what a storage holds before the step), `constant`, `view` (elements of another node, moved),
+    `product` (a sum over products of its inputs, labels shared), `add`, `spread` (placed among zeros), `turned` (order
+    reversed along dimensions), `join` (concatenated), `patch` (a storage of which a part was written), `strided`
+    (elements of a storage in an order that no view describes), `pointwise` and `call` (an operator as it was called).
+    """
+
+    kind: str
+    """What it is."""
+    inputs: tuple[int, ...]
+    """Nodes that it is made of."""
+    shape: tuple[int, ...]
+    """Extent of each dimension."""
+    dtype: str
+    """Number format of the result."""
+    options: Any = ()
+    """What else it depends on; its type depends on the kind."""
+
+
+class Stated(NamedTuple):
+    """Options of `pointwise` and `call`: an operator with its arguments, tensors replaced by their position."""
+
+    name: str
+    """Name under which the source called it."""
+    arguments: tuple[tuple[str, Hashable], ...]
+    """Names and values."""
+    result: int = 0
+    """Which of its results the node is."""
+    serial: int = -1
+    """Number of the call where two calls of the same operator differ, as those that draw numbers do."""
+
+    def value(self, name: str) -> Any:
+        """Return the argument `name`, none where it has none."""
+        return next((value for key, value in self.arguments if key == name), None)
+
+
+class Slot(NamedTuple):
+    """Stands for a tensor among the arguments."""
+
+    position: int
+    """Position among the node's inputs."""
+
+
+Rule = Callable[["Graph", Node], int | None]
+"""Gives the node that replaces one which is about to be added, none where it does not apply."""
+
+
+class Fired(NamedTuple):
+    """A rewrite that was applied."""
+
+    name: str
+    """File of the rewrite."""
+    call: int
+    """Position of the call during whose reading it was applied; -1 when later."""
+
+
+class Graph:
+    """Nodes by number; adding one applies the rewrites that are registered for its kind."""
+
+    def __init__(self, rules: Mapping[str, Iterable[tuple[str, Rule]]]) -> None:
+        """Start empty; `rules` gives names and rules by kind of node."""
+        self.nodes: list[Node] = []
+        self.fired: list[Fired] = []
+        self.owner: dict[int, int] = {}
+        self.parts: dict[int, tuple[int, int, int]] = {}
+        self.call = -1
+        self._known: dict[Node, int] = {}
+        self.ranges: dict[int, tuple[float, float]] = {}
+        self._labels = 0
+        self._rules = {kind: tuple(own) for kind, own in rules.items()}
+
+    def __getitem__(self, number: int) -> Node:
+        """Return the node of that number."""
+        return self.nodes[number]
+
+    def add(self, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], dtype: str, options: Any = ()) -> int:
+        """Return the number of the node, or of what a rewrite puts in its place."""
+        node = Node(kind, inputs, shape, dtype, options)
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = self._rewritten(node)
+        elif kind in ("product", "call") and self.owner.get(found, self.call) != self.call >= 0:
+            self.fired.append(Fired("computed_once", self.call))
+        return found
+
+    def label(self) -> int:
+        """Return a label that no term has yet."""
+        self._labels += 1
+        return self._labels
+
+    def constant(self, value: float, shape: tuple[int, ...], dtype: str) -> int:
+        """Return the node that holds `value` everywhere."""
+        return self.add("constant", (), shape, dtype, float(value))
+
+    def _rewritten(self, node: Node) -> int:
+        for name, rule in self._rules.get(node.kind, ()):
+            found = rule(self, node)
+            if found is not None:
+                self.fired.append(Fired(name, self.call))
+                return found
+        self.nodes.append(node)
+        number = len(self.nodes) - 1
+        if self.call >= 0:
+            self.owner[number] = self.call
+        return number
+
+    def share(self, whole: int, part: int, elements: int, of: int) -> None:
+        """Say that the node `part` does that part of the arithmetic of the node `whole`."""
+        if whole in self.owner:
+            self.parts[part] = (self.owner[whole], elements, of)
+        elif whole in self.parts:
+            call, before, total = self.parts[whole]
+            self.parts[part] = (call, before * elements, total * of)
+        if part in self.parts:
+            self.owner.pop(part, None)
+
+    def live(self, roots: Iterable[int]) -> list[int]:
+        """Return what the roots depend on, in rising order: inputs before what uses them."""
+        seen: set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            number = waiting.pop()
+            if number not in seen:
+                seen.add(number)
+                waiting.extend(self.nodes[number].inputs)
+        return sorted(seen)

@@ -1,0 +1,48 @@
+"""The rewrites, one file each: what it matches, when it is sound, and the sentence that explains it."""
+
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from nearpeak.registry import Registry
+from nearpeak.theory.simplify.graph import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """One algebraic identity."""
+
+    kinds: tuple[str, ...]
+    """Kinds of node that it may replace."""
+    rule: Rule | None
+    """Gives the replacement; none for those that the search over orders of products applies."""
+    text: str
+    """What it says, for people."""
+    sound: str
+    """When it holds."""
+    shown: bool = True
+    """Whether a report names it; one that only tidies views is not named."""
+
+
+def _load(name: str) -> Rewrite:
+    rewrite: Rewrite = importlib.import_module(f"nearpeak.theory.simplify.rewrites.{name}").REWRITE
+    return rewrite
+
+
+REWRITES: Registry[Rewrite] = Registry(
+    kind="rewrite", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.rewrites"
+)
+"""All rewrites by name."""
+
+
+@cache
+def rules() -> dict[str, list[tuple[str, Rule]]]:
+    """Return names and rules by kind of node."""
+    found: dict[str, list[tuple[str, Rule]]] = {}
+    for name in REWRITES:
+        rule = REWRITES[name].rule
+        if rule is not None:
+            for kind in REWRITES[name].kinds:
+                found.setdefault(kind, []).append((name, rule))
+    return found

@@ -1,0 +1,24 @@
+"""A view of a view is one view; a view of a constant is that constant."""
+
+from nearpeak.theory.simplify.graph import Graph, Node
+from nearpeak.theory.simplify.rewrites import Rewrite
+from nearpeak.theory.simplify.views import View, composed, view
+
+
+def _rule(graph: Graph, node: Node) -> int | None:
+    source = graph[node.inputs[0]]
+    if source.kind == "constant":
+        return graph.constant(source.options, node.shape, node.dtype)
+    if not isinstance(source.options, View) or not isinstance(node.options, View):
+        return None
+    both = composed(node.options, source.options, graph[source.inputs[0]].shape)
+    return None if both is None else view(graph, source.inputs[0], both.groups, both.starts)
+
+
+REWRITE = Rewrite(
+    kinds=("view",),
+    rule=_rule,
+    text="transposes, reshapes and slices that follow one another are one",
+    sound="always: views move elements and change none",
+    shown=False,
+)
