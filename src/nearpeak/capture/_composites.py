@@ -128,6 +128,18 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
         return _rms_norm()(x, list(normalized_shape), weight, eps)
 
+    def ctc_loss(
+        log_probs: Any, targets: Any, inputs: Any, labels: Any, blank: int = 0, reduction: int = 1,
+        zero_infinity: bool = False,
+    ) -> Any:  # fmt: skip
+        # PyTorch reads the lengths from memory, and writes the mean's divisors there; fake tensors have none.
+        lengths = [row if isinstance(row, (list, tuple)) else _listed(row) for row in (inputs, labels)]
+        loss = torch.ops.aten._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)[0]
+        loss = torch.where(loss == float("inf"), 0.0, loss) if zero_infinity else loss
+        if reduction == 1:
+            return (loss / torch.tensor(lengths[1], dtype=loss.dtype).clamp_min(1).reshape(loss.shape)).mean()
+        return loss.sum() if reduction else loss
+
     def recurrent(name: str) -> Callable[..., Any]:
         def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
             states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
@@ -137,9 +149,22 @@ def _replacements() -> dict[str, Callable[..., Any]]:
 
     return {
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
+        "ctc_loss.Tensor": ctc_loss, "ctc_loss.IntList": ctc_loss,
         "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
         "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),
     }  # fmt: skip
+
+
+def _listed(lengths: Any) -> list[int]:
+    """Return the whole numbers in a tensor; where they are not known, each is what capture answers for the largest."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    known = getattr(lengths, "constant", lengths)
+    if known is None:
+        return [int(lengths.max())] * lengths.numel()
+    with _disable_current_modes():
+        numbers: list[int] = known.flatten().tolist()
+        return numbers
 
 
 def _four_dimensional(tensor: Any) -> Any:

@@ -98,6 +98,8 @@ def faked(mode: Any, tensor: Any) -> Any:
 
     if isinstance(tensor, FakeTensor):
         return tensor
+    if not tensor.is_leaf:
+        tensor = tensor.detach().requires_grad_(tensor.requires_grad)
     whole = not (tensor.is_floating_point() or tensor.is_complex())
     if whole and tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
         return known(mode, tensor)

@@ -1,6 +1,6 @@
 """Reads an ONNX file as shapes: input dimensions fixed, shape arithmetic folded, weights never loaded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ _BATCHLESS_NAMES = ("seq", "len", "time", "frame", "height", "width")
 _DTYPES = {
     1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16",
     11: "fp64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bf16", 17: "fp8_e4m3",
-    18: "fp8_e4m3fnuz", 19: "fp8_e5m2", 20: "fp8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "fp4_e2m1", 24: "fp8_e8m0",
+    18: "fp8_e4m3fnuz", 19: "fp8_e5m2", 20: "fp8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "fp4_e2m1",
+    24: "fp8_e8m0", 25: "uint2", 26: "int2",
 }  # fmt: skip
 """Canonical formats by number of onnx.TensorProto.DataType; formats without a row are not modelled."""
 
@@ -48,8 +49,12 @@ class OnnxGraph:
     """Nodes of shape arithmetic that were computed here, by operator type."""
 
 
-def load_graph(path: Path, shapes: Shapes, batch: int | None) -> OnnxGraph:
+def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[str] = ()) -> OnnxGraph:
     """Return the graph stored at `path` with its inputs fixed to `shapes` and `batch`.
+
+    Args:
+        known: operator types that stay whole; of the others those that the standard defines by simpler ones are
+            replaced by these.
 
     Raises:
         SpecError: the file is missing, or an input dimension is contradicted or left open.
@@ -57,8 +62,12 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None) -> OnnxGraph:
     """
     onnx = imported_onnx()
     model = _loaded(onnx, path)
+    before = [item.SerializeToString() for item in model.graph.input]
     inputs = _fix_inputs(model.graph, shapes, batch)
+    if before != [item.SerializeToString() for item in model.graph.input]:
+        _shed_shapes(model.graph)
     _shed_weights(model, onnx, path)
+    model = _spelled_out(onnx, model, known)
     folded: dict[str, int] = {}
     values: dict[str, Any] = {}
     while True:
@@ -105,6 +114,37 @@ def _loaded(onnx: Any, path: Path) -> Any:
     return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
+def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:
+    """Return the model with operators that are not `known` replaced by the standard's own definitions of them."""
+    opset, stated = _opset(model), {item.name for item in (*model.graph.input, *model.graph.value_info)}
+    for item in model.graph.initializer:
+        if item.name not in stated:  # definitions that depend on types look for them here
+            model.graph.value_info.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, item.dims))
+    done: set[str] = set()
+    while True:
+        names = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")} - done
+        schemas = [onnx.defs.get_schema(n, opset) for n in sorted(names) if n not in known and onnx.defs.has(n, opset)]
+        defined = {s.name: s for s in schemas if s.has_function or s.has_context_dependent_function}
+        if not defined:
+            return model
+        done.update(defined)
+        for node in model.graph.node:
+            _write_defaults(node, defined.get(node.op_type))
+        chosen = [("", name) for name in defined]
+        try:
+            model = onnx.inliner.inline_selected_functions(model, chosen, inline_schema_functions=True)
+        except RuntimeError:  # a definition that depends on a type which nothing states: the node stays as it is
+            continue
+
+
+def _write_defaults(node: Any, schema: Any) -> None:
+    """Write the attributes that the node leaves at the standard's default; definitions look only at the node."""
+    stated = {item.name for item in node.attribute}
+    for name, attribute in sorted(schema.attributes.items()) if schema else ():
+        if name not in stated and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
+
+
 def _opset(model: Any) -> int:
     return max((int(item.version) for item in model.opset_import if item.domain in ("", "ai.onnx")), default=0)
 
@@ -114,6 +154,7 @@ def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...
     stored = {item.name for item in graph.initializer}
     inputs = [item for item in graph.input if item.name not in stored and item.type.HasField("tensor_type")]
     names = tuple(item.name for item in inputs)
+    others = tuple(item.name for item in graph.input if item.name not in {*stored, *names})
     for name in shapes:
         if name not in names:
             near = unknown_name("input", name, names).args[0].split("(")[0].strip()
@@ -125,7 +166,7 @@ def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...
     first = [_fill_shape(item, batch, symbols) for item in inputs]
     if batch is not None and batch not in first:
         raise SpecError(f"--batch {batch}: the file fixes input {names[0]!r} to {first[0]}; leave the option out")
-    return names
+    return names + others
 
 
 def _write_shape(item: Any, shape: Sequence[int], symbols: dict[str, int]) -> None:
@@ -166,16 +207,20 @@ def _fill_shape(item: Any, batch: int | None, symbols: dict[str, int]) -> int:
     return int(dims[0].dim_value) if dims else 1
 
 
-def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
-    """Drop stale shapes and the contents of large weights; load small constants that stand in a file beside."""
-    graph = model.graph
-    model.ir_version = max(model.ir_version, 4)  # before 4, inference ignores constants that are not inputs as well
-    for domain in sorted({node.domain for node in graph.node} - {item.domain for item in model.opset_import}):
-        model.opset_import.add(domain=domain, version=1)  # inference refuses a domain that the file forgot to state
+def _shed_shapes(graph: Any) -> None:
+    """Drop the shapes that held before the inputs were fixed."""
     del graph.value_info[:]
     for item in graph.output:
         if item.type.HasField("tensor_type"):
             item.type.tensor_type.ClearField("shape")
+
+
+def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
+    """Drop the contents of large weights; load small constants that stand in a file beside."""
+    graph = model.graph
+    model.ir_version = max(model.ir_version, 4)  # before 4, inference ignores constants that are not inputs as well
+    for domain in sorted({node.domain for node in graph.node} - {item.domain for item in model.opset_import}):
+        model.opset_import.add(domain=domain, version=1)  # inference refuses a domain that the file forgot to state
     for item in graph.initializer:
         count = _count(item.dims)
         if count > LARGEST_FOLDED_COUNT and item.data_location != onnx.TensorProto.EXTERNAL:
@@ -239,8 +284,10 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
     for item in model.graph.initializer:
         if item.name not in values and _count(item.dims) <= LARGEST_FOLDED_COUNT:
             values[item.name] = onnx.numpy_helper.to_array(item)
-    kept, found = [], False
-    for node in model.graph.node:
+    kept = []
+    nodes = [part for node in model.graph.node for part in _decided(onnx, model.graph, node, values)]
+    found = len(nodes) != len(model.graph.node)
+    for node in nodes:
         results = _folded_outputs(onnx, node, tensors, values, _opset(model))
         if results is None:
             kept.append(node)
@@ -255,6 +302,17 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
     return found
 
 
+def _decided(onnx: Any, graph: Any, node: Any, values: Mapping[str, Any]) -> list[Any]:
+    """Return the nodes of the branch that a known condition chooses; any other node itself."""
+    if node.op_type != "If" or node.input[0] not in values:
+        return [node]
+    wanted = "then_branch" if values[node.input[0]].item() else "else_branch"
+    branch = next(item.g for item in node.attribute if item.name == wanted)
+    graph.initializer.extend(branch.initializer)
+    names = zip(branch.output, node.output, strict=True)
+    return [*branch.node, *(onnx.helper.make_node("Identity", [inner.name], [outer]) for inner, outer in names)]
+
+
 def _folded_outputs(
     onnx: Any, node: Any, tensors: Mapping[str, Tensor], values: Mapping[str, Any], opset: int
 ) -> dict[str, Any] | None:
@@ -263,8 +321,10 @@ def _folded_outputs(
 
     if node.domain not in ("", "ai.onnx") or any(attribute.HasField("g") for attribute in node.attribute):
         return None
-    if node.op_type in ("Shape", "Size") and node.input[0] in tensors and not node.attribute:
-        shape = np.array(tensors[node.input[0]].shape, dtype=np.int64)
+    if node.op_type in ("Shape", "Size") and node.input[0] in tensors:
+        limits = {item.name: int(item.i) for item in node.attribute}
+        extents = tensors[node.input[0]].shape[limits.get("start") : limits.get("end")]
+        shape = np.array(extents, dtype=np.int64)
         return {node.output[0]: shape if node.op_type == "Shape" else np.array(shape.prod(), dtype=np.int64)}
     large = any(name in tensors and tensors[name].elements > LARGEST_FOLDED_COUNT for name in node.output)
     random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")

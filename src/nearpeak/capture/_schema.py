@@ -14,6 +14,7 @@ _FREE = frozenset({
     "record_stream", "is_pinned", "is_same_size", "equal", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk",
     "as_strided_", "squeeze_", "unsqueeze_", "t_", "transpose_", "_linalg_check_errors",
     "swapaxes_", "swapdims_", "detach_", "wait_tensor", "barrier", "monitored_barrier_", "check_for_nan",
+    "resize_as_", "_resize_output_", "allclose",
 })  # fmt: skip
 """Launch no kernel although their schema does not call them views; a scalar's value is a synchronisation."""
 

@@ -12,8 +12,11 @@ from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
 from nearpeak.ops import OnnxSite, onnx_matchers
 
-VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "BitCast",
+                   "Optional", "OptionalGetElement"})  # fmt: skip
 """Nodes that only rename their first input when the file is run for inference."""
+_OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
+"""Nodes whose results' extent is data: they have rules that do not ask for it."""
 _BODIES = ("If", "Loop", "Scan")
 _LARGEST_CONSTANT_COUNT = 64
 
@@ -34,7 +37,7 @@ def capture_onnx(
     """
     if batch is not None and batch < 1:
         raise SpecError(f"--batch {batch}: must be at least 1")
-    graph = load_graph(path, shapes or {}, batch)
+    graph = load_graph(path, shapes or {}, batch, known={*onnx_matchers(), *VIEWS})
     walk = _Walk(path, graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -165,7 +168,8 @@ class _Walk:
             return str(node.op_type)
         if node.domain not in ("", "ai.onnx"):
             return f"{node.domain}.{node.op_type}"
-        unknown = [name for name in (*node.input, *node.output) if name and name not in self._graph.tensors]
+        results = () if node.op_type in _OPEN else node.output
+        unknown = [name for name in (*node.input, *results) if name and name not in self._graph.tensors]
         self._unknown.extend(unknown[:1])
         return f"{node.op_type} (shape not known)" if unknown else ""
 

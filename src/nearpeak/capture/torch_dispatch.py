@@ -176,7 +176,9 @@ class _World:
         return args, kwargs
 
     def differentiate(self, inputs: Any) -> None:
-        """Ask for the gradients of floating-point inputs."""
+        """Ask for the gradients of floating-point inputs, of all unless some are asked for already."""
+        if any(tensor.requires_grad for tensor in tensors_in(inputs)):
+            return
         for tensor in tensors_in(inputs):
             if tensor.is_floating_point() and tensor.is_leaf:
                 tensor.requires_grad_()

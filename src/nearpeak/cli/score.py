@@ -50,9 +50,7 @@ def score(
         for line in read[1]:
             workload = _captured(definition, line, timeout, memory)
             for device in devices:
-                rows += _rows(
-                    read, line, workload, device, bounds, baseline, clock
-                )
+                rows += _rows(read, line, workload, device, bounds, baseline, clock)
     text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
     if out is not None:
         shared.write_whole(out, text)

@@ -93,14 +93,13 @@ _ROWS = (
     DType(name="fp4_e2m1_x2", bits_count=8, vector_units=_VECTOR),
     DType(name="int64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="int32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
-    # States of random number generators.
-    DType(name="uint64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="int16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
     DType(name="uint64", bits_count=64, kind="int", vector_units=("vector.fp32",)),
     DType(name="uint32", bits_count=32, kind="int", vector_units=("vector.fp32",)),
     DType(name="uint16", bits_count=16, kind="int", vector_units=("vector.fp32",)),
     DType(name="int8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
     DType(name="uint8", bits_count=8, kind="int", matrix_units=_EXACT_INT8, vector_units=_VECTOR),
+    *(DType(name=name, bits_count=2, kind="int", vector_units=_VECTOR) for name in ("int2", "uint2")),
     DType(
         name="int4",
         bits_count=4,

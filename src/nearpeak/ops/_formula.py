@@ -11,18 +11,22 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.ops._special import SPECIAL
 
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "minimum": np.minimum, "maximum": np.maximum, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil,
     "round": np.round, "trunc": np.trunc, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
+    "copysign": np.copysign, "signbit": np.signbit, "ldexp": lambda x, n: x * np.exp2(n),
 }  # fmt: skip
 """Functions that count as one FLOP, like + - * and comparisons."""
 
 _SELECTION: Mapping[str, Callable[..., Any]] = {
     "where": np.where, "logical_and": np.logical_and, "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor, "logical_not": np.logical_not,
+    "logical_xor": np.logical_xor, "logical_not": np.logical_not, "left_shift": np.left_shift,
+    "right_shift": np.right_shift, "gcd": np.gcd, "lcm": np.lcm, "nextafter": np.nextafter,
+    "mantissa": lambda x: np.frexp(x)[0],
 }  # fmt: skip
-"""Functions on truth values: no FLOP."""
+"""Functions on truth values, integers and bits: no FLOP."""
 
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
@@ -30,7 +34,7 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
     "sigmoid": lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), "remainder": np.mod, "fmod": np.fmod, "hypot": np.hypot,
-    "logaddexp": np.logaddexp,
+    "logaddexp": np.logaddexp, **SPECIAL,
 }  # fmt: skip
 """Functions that count as one special evaluation, like division and powers."""
 

@@ -60,6 +60,20 @@ _TANH_ARGUMENT = f"tanh({_SQRT_2_PI} * (a + 0.044715 * a * a * a))"
 _DENSITY = "0.3989422804014327 * exp(-0.5 * a * a)"
 _SELU_SCALE, _SELU_PRODUCT = "1.0507009873554805", "1.7580993408473766"
 
+_BESSEL = {
+    "i0": "i0", "i0e": "i0e", "i1": "i1", "i1e": "i1e", "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0",
+    "bessel_y1": "y1", "modified_bessel_i0": "i0", "modified_bessel_i1": "i1", "modified_bessel_k0": "k0",
+    "modified_bessel_k1": "k1", "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e",
+}  # fmt: skip
+"""Bessel functions below torch.special, with their names in formulas."""
+_KINDS = tuple(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw")
+_FAMILIES = (
+    *((name, name.replace("polynomial_", "")) for name in _KINDS), ("hermite_polynomial_h", "hermite_h"),
+    ("hermite_polynomial_he", "hermite_he"), ("laguerre_polynomial_l", "laguerre"),
+    ("legendre_polynomial_p", "legendre"),
+)  # fmt: skip
+"""Polynomials below torch.special, of degree b, with their names in formulas."""
+
 _ARITHMETIC = (
     _row("add", "a + b", "g", "g", onnx=("Add",)),
     _row("sub", "a - b", "g", "-g", onnx=("Sub",), aten=("subtract",)),
@@ -86,7 +100,22 @@ _ARITHMETIC = (
     _row("lerp", "a + c * (b - a)", "g * (1 - c)", "g * c"),
     _row("addcmul", "a + b * c", "g", "g * c", "g * b"),
     _row("addcdiv", "a + b / c", "g", "g / c", "-(g * b) / (c * c)"),
-)
+    _row("frac", "a - trunc(a)", "g"),
+    _row("deg2rad", "0.017453292519943295 * a", "g * 0.017453292519943295"),
+    _row("rad2deg", "57.29577951308232 * a", "g * 57.29577951308232"),
+    _row("copysign", "copysign(a, b)"),
+    _row("signbit", "signbit(a)"),
+    _row("heaviside", "where(a == 0, b, a > 0)"),
+    _row("ldexp", "ldexp(a, b)"),
+    _row("mantissa", "mantissa(a)", aten=("frexp",)),
+    _row("nextafter", "nextafter(a, b)"),
+    _row("gcd", "gcd(a, b)"),
+    _row("lcm", "lcm(a, b)"),
+    _row("left_shift", "left_shift(a, b)", torch="bitwise_left_shift",
+         aten=("bitwise_left_shift", "__lshift__", "__ilshift__")),
+    _row("right_shift", "right_shift(a, b)", torch="bitwise_right_shift",
+         aten=("bitwise_right_shift", "__rshift__", "__irshift__")),
+)  # fmt: skip
 
 _SPECIAL = (
     _row("sqrt", "sqrt(a)", "g * 0.5 / y", onnx=("Sqrt",)),
@@ -114,7 +143,32 @@ _SPECIAL = (
     _row("hypot", "hypot(a, b)", "g * a / y", "g * b / y"),
     _row("logaddexp", "logaddexp(a, b)"),
     _row("xlogy", "where(a == 0, 0, a * log(b))"),
-)
+    _row("xlog1py", "where(a == 0, 0, a * log1p(b))", torch="special.xlog1py", aten=("special_xlog1py",)),
+    _row("logaddexp2", "logaddexp2(a, b)"),
+    _row("asinh", "asinh(a)", onnx=("Asinh",), aten=("arcsinh",)),
+    _row("acosh", "acosh(a)", onnx=("Acosh",), aten=("arccosh",)),
+    _row("atanh", "atanh(a)", onnx=("Atanh",), aten=("arctanh",)),
+    _row("sinc", "where(a == 0, 1, sin(pi * a) / (pi * a))", aten=("special_sinc",)),
+    _row("logit", "log(a / (1 - a))", "g / (a * (1 - a))", aten=("special_logit",), backward=("logit_backward",)),
+    _row("entr", "where(a > 0, -a * log(a), 0)", torch="special.entr", aten=("special_entr",)),
+    _row("angle", "where(a < 0, pi, 0)"),
+    _row("polar", "polar(a, b)"),
+    _row("erfinv", "erfinv(a)", aten=("special_erfinv",)),
+    _row("erfcx", "erfcx(a)", torch="special.erfcx", aten=("special_erfcx",)),
+    _row("ndtri", "ndtri(a)", torch="special.ndtri", aten=("special_ndtri",)),
+    _row("log_ndtr", "log_ndtr(a)", torch="special.log_ndtr", aten=("special_log_ndtr",)),
+    _row("lgamma", "lgamma(a)", aten=("mvlgamma", "special_gammaln")),  # a multivariate one holds at least one
+    _row("digamma", "digamma(a)", aten=("special_digamma", "special_psi")),
+    _row("polygamma", "trigamma(a)", torch="Tensor.polygamma", options={"n": 1}, aten=("special_polygamma",)),
+    _row("zeta", "zeta(a, b)", torch="special.zeta", aten=("special_zeta",)),
+    _row("igamma", "igamma(a, b)", aten=("special_gammainc",)),
+    _row("igammac", "igammac(a, b)", aten=("special_gammaincc",)),
+    _row("airy_ai", "airy(a)", torch="special.airy_ai", aten=("special_airy_ai",)),
+    _row("spherical_bessel_j0", "sin(a) / a", torch="special.spherical_bessel_j0",
+         aten=("special_spherical_bessel_j0",)),
+    *(_row(name, f"{short}(a)", torch=f"special.{name}", aten=(f"special_{name}",)) for name, short in _BESSEL.items()),
+    *(_row(name, f"{short}(a, b)", torch=f"special.{name}", aten=(f"special_{name}",)) for name, short in _FAMILIES),
+)  # fmt: skip
 
 _ACTIVATIONS = (
     _row("relu", "maximum(a, 0)", "where(a > 0, g, 0)", onnx=("Relu",), backward=("threshold_backward",)),
@@ -126,8 +180,8 @@ _ACTIVATIONS = (
          onnx=("LeakyRelu",), backward=("leaky_relu_backward",)),
     _row("prelu", "where(a > 0, a, b * a)", "where(a > 0, g, b * g)", "where(a > 0, 0, a * g)", torch="_prelu_kernel",
          aten=("_prelu_kernel",), backward=("_prelu_kernel_backward",), onnx=("PRelu",)),
-    _row("rrelu", "where(a > 0, a, b * a)", torch="_prelu_kernel",
-         aten=("rrelu_with_noise", "rrelu_with_noise_functional")),
+    _row("rrelu", "where(a > 0, a, b * a)", "where(a > 0, g, b * g)", torch="_prelu_kernel",
+         aten=("rrelu_with_noise", "rrelu_with_noise_functional"), backward=("rrelu_with_noise_backward",)),
     _row("elu", "where(a > 0, a, expm1(a))", "g * where(a > 0, 1, exp(a))", torch=_F + "elu", onnx=("Elu",),
          backward=("elu_backward",)),
     _row("celu", "where(a > 0, a, expm1(a))", "g * where(a > 0, 1, exp(a))", torch=_F + "celu", onnx=("Celu",)),
@@ -181,6 +235,8 @@ _LOGIC = (
     _row("masked_fill", "where(b, c, a)", "where(b, 0, g)"),
     _row("isnan", "isnan(a)", onnx=("IsNaN",)),
     _row("isinf", "isinf(a)", onnx=("IsInf",)),
+    _row("isposinf", "a == inf"),
+    _row("isneginf", "a == -inf"),
     _row("isfinite", "isfinite(a)"),
     _row("nan_to_num", "where(isnan(a), 0, minimum(maximum(a, -3.4e38), 3.4e38))", "where(isfinite(a), g, 0)"),
 )

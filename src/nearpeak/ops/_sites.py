@@ -9,7 +9,8 @@ from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite
 
 OVERLOADS = (
     "default", "Tensor", "Scalar", "self", "out", "Tensor_out", "Scalar_out", "Tensor_Tensor", "Tensor_Scalar",
-    "Scalar_Tensor", "ScalarSelf", "ScalarOther", "Tensor_mode", "Scalar_mode", "decimals", "grad_input",
+    "Scalar_Tensor", "ScalarSelf", "ScalarOther", "Tensor_mode", "Scalar_mode", "decimals", "grad_input", "self_scalar",
+    "other_scalar", "x_scalar", "n_scalar", "input", "int",
 )  # fmt: skip
 """Overload names under which ATen keeps element-wise operators."""
 

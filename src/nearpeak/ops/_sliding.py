@@ -19,7 +19,7 @@ ENDS = {f"p{axis}_end": f"p{axis}" for axis in AXES}
 
 def rank(arguments: Mapping[str, Any]) -> int:
     """Return 3 when the depth takes part, else 2."""
-    neutral = {"d": 1, "kd": 1, "pd": 0, "pd_end": 0, "od": 0 if "kd" in arguments else 1}
+    neutral = {"d": 1, "kd": 1, "pd": 0, "pd_end": 0, "od": 0 if "sd" in arguments else 1}
     return 2 if all(arguments.get(name, value) == value for name, value in neutral.items()) else 3
 
 

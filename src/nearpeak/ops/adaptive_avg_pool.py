@@ -30,7 +30,7 @@ def adaptive_avg_pool(
     """
     inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
     return Work(
-        flop={unit(dtype): batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)},
+        flop={unit(dtype): batch * channels * pairs_of(d, od) * pairs_of(h, oh) * pairs_of(w, ow)},
         read_bytes=dtype.bytes(unless_empty(outputs, inputs)),
         write_bytes=dtype.bytes(outputs),
     )
@@ -44,7 +44,7 @@ def _backward(
     Counts: one product per output, one addition per pair after the first of each position.
     """
     inputs, outputs = batch * channels * d * h * w, batch * channels * od * oh * ow
-    pairs = batch * channels * _pairs(d, od) * _pairs(h, oh) * _pairs(w, ow)
+    pairs = batch * channels * pairs_of(d, od) * pairs_of(h, oh) * pairs_of(w, ow)
     return Work(
         flop={unit(dtype): unless_empty(inputs, outputs + pairs - unless_empty(outputs, inputs))},
         read_bytes=dtype.bytes(unless_empty(inputs, outputs)),
@@ -52,21 +52,21 @@ def _backward(
     )
 
 
-def _spans(extent: int, parts: int) -> list[tuple[int, int]]:
+def spans_of(extent: int, parts: int) -> list[tuple[int, int]]:
     """Return the window of each part.
 
-    >>> _spans(7, 3)
+    >>> spans_of(7, 3)
     [(0, 3), (2, 5), (4, 7)]
     """
     return [(i * extent // parts, ceil_div((i + 1) * extent, parts)) for i in range(parts)]
 
 
-def _pairs(extent: int, parts: int) -> int:
+def pairs_of(extent: int, parts: int) -> int:
     """Return the positions of all windows of one dimension together.
 
     Neighbouring windows share a position unless their border falls between two, as gcd(extent, parts) - 1 of them do.
 
-    >>> _pairs(7, 3)
+    >>> pairs_of(7, 3)
     9
     """
     return unless_empty(extent, unless_empty(parts, extent + parts - greatest_common_divisor(extent, parts)))
@@ -75,7 +75,7 @@ def _pairs(extent: int, parts: int) -> int:
 def _windows(arguments: dict[str, Any]) -> list[tuple[tuple[int, ...], Any, int]]:
     """Return each output position with the slice of its window and how many positions that has."""
     rows = zip(sliding.extents(arguments), sliding.extents(arguments, "o"), strict=True)
-    spans = [list(enumerate(_spans(extent, parts))) for extent, parts in rows]
+    spans = [list(enumerate(spans_of(extent, parts))) for extent, parts in rows]
     return [
         (tuple(i for i, _ in cell), (..., *(slice(*span) for _, span in cell)), prod(b - a for _, (a, b) in cell))
         for cell in product(*spans)

@@ -133,13 +133,13 @@ def _from_aten(site: AtenSite) -> Match:
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match AveragePool."""
+    """Match AveragePool, and LpPool, of whose powers and roots as little is counted as a mean takes."""
     x = site.inputs[0]
     assert x is not None
     arguments = sliding.onnx_pooled(site, x)
     dilations = [arguments.pop(name) for name in ("dd", "dh", "dw") if name in arguments]
     if any(extent != 1 for extent in dilations):
-        raise NotModelledError("AveragePool: dilations are not modelled")
+        raise NotModelledError(f"{site.name}: dilations are not modelled")
     choices = {"count_padding": bool(site.attributes.get("count_include_pad", 0))}
     return Match(arguments=arguments | choices, touched_bytes=sliding.touched(arguments, x, "0"))
 
@@ -155,5 +155,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same={**sliding.ENDS, "sd": "kd", "sh": "kh", "sw": "kw"},
     aten={f"aten.avg_pool{name}.default": _from_aten for name in ("1d", "2d", "2d_backward", "3d", "3d_backward")},
-    onnx={"AveragePool": _from_onnx},
+    onnx={"AveragePool": _from_onnx, "LpPool": _from_onnx},
 )

@@ -7,14 +7,14 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
-ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf")}
-"""Norms that have a rule."""
+ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf"), "0": 0.0, "p": 3.0}
+"""Norms by name; `p` is any other, in reference and PyTorch call 3."""
 
 
 @free_when_empty
@@ -23,10 +23,11 @@ def cdist(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> 
 
     Counts: Euclidean 2 * k FLOP per pair, those of the product A B^T, and one root; the squares that are added to it
     are not counted, as forming the differences instead needs no squares of the points. Other norms 3k - 1 per pair:
-    difference, magnitude and sum or maximum.
+    difference, magnitude and sum or maximum; a power is at least one FLOP, and its root a special evaluation. The
+    norm of order 0 counts the coordinates that differ: 2k - 1.
 
     Args:
-        norm: 1, 2 or inf.
+        norm: 1, 2, inf, 0 or p.
 
     Source: definition; |a - b|² = |a|² + |b|² - 2ab.
 
@@ -36,8 +37,10 @@ def cdist(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> 
     pairs = batch * m * n
     euclidean = checked(norm) == "2"
     return Work(
-        flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): pairs * maximum(3 * k - 1, 0)},
-        special_count=pairs if euclidean else 0,
+        flop=contraction(dtype, pairs * k)
+        if euclidean
+        else {unit(dtype): pairs * maximum((2 if norm == "0" else 3) * k - 1, 0)},
+        special_count=pairs if norm in ("2", "p") else 0,
         read_bytes=dtype.bytes(batch * (m + n) * k),
         write_bytes=dtype.bytes(pairs),
     )
@@ -48,14 +51,15 @@ def _backward(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2")
     """Return the least work of the gradient of the first set, from that of the distances and the distances.
 
     Counts: Euclidean one division per pair and 2 * k FLOP, those of the product of the quotients with B; norm 1 4 FLOP
-    per pair and coordinate; the maximum norm bytes only.
+    per pair and coordinate, as does any other; the maximum norm bytes only; the gradient of order 0 is zero.
     """
     pairs = batch * m * n
-    euclidean, first = checked(norm) == "2", norm == "1"
+    euclidean, slopes = checked(norm) == "2", norm in ("1", "p")
+    distances = {"0": 0, "1": pairs}.get(norm, 2 * pairs)
     return Work(
-        flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): 4 * pairs * k * first},
+        flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): 4 * pairs * k * slopes},
         special_count=pairs if euclidean else 0,
-        read_bytes=dtype.bytes(batch * (m + n) * k) + dtype.bytes(pairs if first else 2 * pairs),
+        read_bytes=0 * pairs if norm == "0" else dtype.bytes(batch * (m + n) * k) + dtype.bytes(distances),
         write_bytes=dtype.bytes(batch * m * k),
     )
 
@@ -84,7 +88,11 @@ def _backward_reference(arrays: dict[str, Any], norm: str, **_: Any) -> dict[str
     if norm == "1":
         return {"grad_a": (upstream * np.sign(between)).sum(axis=2)}
     distance = np.linalg.norm(between, ORDERS[norm], axis=-1, keepdims=True)
-    slope = between / distance if norm == "2" else np.sign(between) * (np.abs(between) == distance)
+    slopes: dict[str, Any] = {
+        "2": lambda: between / distance, "inf": lambda: np.sign(between) * (np.abs(between) == distance),
+        "0": lambda: 0 * between, "p": lambda: between * np.abs(between) / distance**2,
+    }  # fmt: skip
+    slope = slopes[norm]()
     return {"grad_a": (upstream * slope).sum(axis=2)}
 
 
@@ -99,9 +107,7 @@ def _torch_call(tensors: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
 def _from_aten(site: AtenSite) -> Match:
     """Match the distances and the gradient of the first set."""
     a, b, order = site.args["x1"], site.args["x2"], site.args["p"]
-    norm = next((name for name, value in ORDERS.items() if value == order), "")
-    if not norm:
-        raise NotModelledError(f"cdist: no rule for the norm of order {order}; there are {', '.join(ORDERS)}")
+    norm = next((name for name, value in ORDERS.items() if value == order), "p")
     (m, k), n = a.shape[-2:], b.shape[-2]
     arguments: dict[str, Value] = {
         "batch": max(a.elements // max(1, m * k), b.elements // max(1, n * k)), "m": m, "n": n, "k": k,
@@ -109,7 +115,7 @@ def _from_aten(site: AtenSite) -> Match:
     }  # fmt: skip
     if "grad" not in site.args:
         return Match(arguments=arguments)
-    return Match(arguments=arguments, phase="backward", touched_bytes={"cdist": 0} if norm == "1" else {})
+    return Match(arguments=arguments, phase="backward", touched_bytes={"cdist": 0} if norm in ("0", "1") else {})
 
 
 OPERATOR = Operator(

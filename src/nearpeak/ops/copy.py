@@ -67,6 +67,24 @@ def _strided(site: AtenSite) -> Match:
     return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(read)})
 
 
+def _unfolded(site: AtenSite) -> Match:
+    """Match unfold_copy, whose windows may overlap or leave elements out."""
+    x, out = site.args["self"], site.outputs[0]
+    size, step = site.args["size"], site.args["step"]
+    extent = x.shape[site.args["dimension"]] if x.shape else 1
+    positions = (extent - size) // step + 1
+    read = x.distinct // max(1, extent) * (size + (positions - 1) * min(size, step)) if size else 0
+    arguments: dict[str, Value] = {"elements": out.elements, "read": min(read, out.elements), "dtype": out.dtype}
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(read, out.elements))})
+
+
+def _paired(site: AtenSite) -> Match:
+    """Match complex, which puts two real numbers side by side."""
+    real, imag = site.args["real"], site.args["imag"]
+    read = real.distinct + imag.distinct
+    return Match(arguments={"elements": 2 * site.outputs[0].elements, "read": read, "dtype": real.dtype})
+
+
 def _gathered(inputs: list[Tensor], out: Tensor) -> Match:
     read = min(out.elements, sum(tensor.distinct for tensor in inputs))
     return Match(arguments={"elements": out.elements, "read": read, "dtype": out.dtype})
@@ -146,7 +164,11 @@ _GATHERED = (
     "slice_backward", "select_backward", "diagonal_backward", "unfold_backward", "_reshape_copy", "view_copy",
     "expand_copy", "permute_copy", "transpose_copy", "t_copy", "unsqueeze_copy", "squeeze_copy",
     "diag_embed", "_conj_physical", "contiguous", "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu",
+    "alias_copy", "narrow_copy", "diagonal_copy", "block_diag", "_chunk_cat", "detach_copy", "_reshape_alias_copy",
+    "view_as_real_copy", "view_as_complex_copy",
 )  # fmt: skip
+
+_INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scatter")
 
 OPERATOR = Operator(
     forward=copy,
@@ -165,13 +187,17 @@ OPERATOR = Operator(
         "aten.unbind_copy.int": _split,
         "aten.as_strided_copy.default": _strided,
         "aten.slice_copy.Tensor": _from_inputs,
+        "aten.repeat_interleave.Tensor": _from_inputs,
+        **{f"aten.{name}": _from_inputs for name in ("squeeze_copy.dim", "squeeze_copy.dims", "transpose_copy.int")},
+        "aten.unfold_copy.default": _unfolded,
+        "aten.complex.default": _paired,
         "aten.select_copy.int": _from_inputs,
         "aten.copy_.default": _from_source,
         "aten.copy.default": _from_source,
         "aten.constant_pad_nd.default": _padded,
         **{f"fsdp.{name}.default": _sharded for name in ("all_gather_copy_in", "split_with_sizes_copy", "chunk_cat")},
         "fsdp.copy_.default": lambda site: converted(site.args["data"], site.args["tensor"]),
-        **{f"aten.{name}.default": _into_slice for name in ("slice_scatter", "select_scatter", "diagonal_scatter")},
+        **{f"aten.{name}.default": _into_slice for name in _INTO},
         **{f"aten.{name}.default": _triangle for name in ("tril", "tril_", "triu", "triu_")},
         **{name: together(_from_source) for name in list_overloads("copy")},
     },

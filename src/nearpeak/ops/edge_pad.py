@@ -1,13 +1,14 @@
 """Padding with the tensor's own elements: reflected or repeated at the edges, and its gradient."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
@@ -106,19 +107,19 @@ def _torch_call(tensors: dict[str, Any], function: str, **arguments: Any) -> dic
 def _from_aten(site: AtenSite) -> Match:
     """Match the paddings of one to three dimensions and their gradients."""
     x, padding = site.args["self"], site.args["padding"]
-    if min(padding) < 0:
-        raise NotModelledError("edge_pad: no rule for negative padding, which crops")
     count = len(padding) // 2
     arguments: dict[str, Value] = {
         "planes": int(np.prod(x.shape[:-count], dtype=np.int64)), "dtype": x.dtype,
         "function": site.name.split(".")[1].split("_")[0],
     }  # fmt: skip
     for place, axis in enumerate(reversed(_AXES[-count:])):
-        arguments |= {axis: x.shape[-1 - place]}
-        arguments |= {f"p{axis}": padding[2 * place], f"p{axis}_end": padding[2 * place + 1]}
+        before, after = padding[2 * place : 2 * place + 2]  # negative ones crop, and what is cropped is not read
+        arguments |= {axis: max(0, x.shape[-1 - place] + min(0, before) + min(0, after))}
+        arguments |= {f"p{axis}": max(0, before), f"p{axis}_end": max(0, after)}
     if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=arguments)
+    kept = prod(int(arguments[axis]) for axis in ("planes", *_AXES[-count:]))
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(kept, x.distinct))})
 
 
 OPERATOR = Operator(

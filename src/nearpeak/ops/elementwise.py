@@ -217,8 +217,11 @@ def _backward_reference(arrays: dict[str, Any], function: str, elements: int, **
 
 
 _TENSORS_ONLY = frozenset(
-    ("addcmul", "addcdiv", "atan2", "hypot", "logaddexp", "logical_and", "logical_or", "logical_xor", "prelu", "rrelu")
-)
+    (
+        "addcmul", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "logical_and", "logical_or", "logical_xor",
+        "prelu", "rrelu", "heaviside", "nextafter", "igamma", "igammac", "ldexp", "polar",
+    )
+)  # fmt: skip
 """Functions whose operands PyTorch does not take as numbers."""
 
 
@@ -248,6 +251,8 @@ def _torch_function(row: Function, torch: Any) -> Any:
         return lambda a, b: a * torch.sigmoid(b)
     if row.name == "swiglu":
         return lambda a, b: torch.nn.functional.silu(a) * b
+    if row.name == "mantissa":
+        return lambda a: torch.frexp(a).mantissa
     return attrgetter(row.torch or row.name)(torch)
 
 
@@ -315,9 +320,18 @@ def _from_onnx(name: str, site: OnnxSite) -> Match:
         name = _variant(name, {"exponent": site.constants[1][0]})
     if name == "clamp":
         operands = operands[:1]
+    if len(operands) > len(function_of(name).operand_names) and name in ("minimum", "maximum"):
+        read = sum(min(tensor.distinct, site.outputs[0].elements) for tensor in operands)
+        several: dict[str, Value] = {"outputs": site.outputs[0].elements, "reduced": len(operands), "read": read}
+        return Match(op="reduce", arguments=several | {"dtype": site.outputs[0].dtype, "function": name[:3]})
     match = _match(name, operands[: len(function_of(name).operand_names)], site.outputs[0])
     by_value = [i for i, tensor in enumerate(site.inputs) if tensor is not None and tensor not in operands]
     return Match(arguments=match.arguments, touched_bytes={str(position): 0 for position in by_value})
+
+
+def _shifted(site: OnnxSite) -> Match:
+    """Match BitShift by its direction."""
+    return _from_onnx(f"{str(site.attributes['direction']).lower()}_shift", site)
 
 
 def _claims() -> dict[str, Matcher]:
@@ -347,5 +361,6 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same={"a": "elements", "grad": "elements"},
     aten=_claims(),
-    onnx={name: partial(_from_onnx, row.name) for row in FUNCTIONS.values() for name in row.onnx},
+    onnx={name: partial(_from_onnx, row.name) for row in FUNCTIONS.values() for name in row.onnx}
+    | {"BitShift": _shifted},
 )

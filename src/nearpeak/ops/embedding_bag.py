@@ -163,6 +163,18 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments, touched_bytes={"weight": touched})
 
 
+def _of_factors(site: AtenSite) -> Match:
+    """Match the gradient of the factors: per token, the inner product of a row of the table with its bag's gradient."""
+    grad, table, index = site.args["grad"], site.args["weight"], site.args["indices"]
+    tokens, dim = index.elements, table.shape[1]
+    arguments: dict[str, Value] = {
+        "m": 1, "n": 1, "k": dim, "batch": tokens, "a_batch": min(tokens, grad.shape[0]), "b_batch": min(tokens, 1),
+        "dtype": grad.dtype,
+    }  # fmt: skip
+    touched = {"weight": dtype_of(table.dtype).bytes(min(1, tokens) * dim)}
+    return Match(op="gemm", arguments=arguments, touched_bytes=touched)
+
+
 OPERATOR = Operator(
     forward=embedding_bag,
     backward=_backward,
@@ -178,5 +190,6 @@ OPERATOR = Operator(
         "aten._embedding_bag_forward_only.default": _from_aten,
         "aten._embedding_bag_dense_backward.default": _from_aten,
         "aten._embedding_bag_backward.default": _from_aten,
+        "aten._embedding_bag_per_sample_weights_backward.default": _of_factors,
     },
 )

@@ -100,6 +100,21 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments=arguments)
 
 
+def _frames(site: OnnxSite) -> Match:
+    """Match STFT: one transform per frame; the product with the window is not counted."""
+    x, out = site.inputs[0], site.outputs[0]
+    assert x is not None
+    onesided = bool(site.attributes.get("onesided", 1))
+    frames, columns = out.shape[-3], out.shape[-2]
+    length = site.constants.get(3) or ((site.inputs[2].elements,) if len(site.inputs) > 2 and site.inputs[2] else ())
+    n = int(length[0]) if length else columns if not onesided else 2 * (columns - 1)
+    arguments: dict[str, Value] = {
+        "rows": x.shape[0] * frames, "n": n, "kind": "c2c" if x.shape[-1] == 2 and len(x.shape) == 3 else "r2c",
+        "dtype": x.dtype, "onesided": onesided,
+    }  # fmt: skip
+    return Match(arguments=arguments)
+
+
 OPERATOR = Operator(
     forward=fft,
     source="Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087",
@@ -108,5 +123,5 @@ OPERATOR = Operator(
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten._fft_{kind}.default": _from_aten for kind in KINDS},
-    onnx={"DFT": _from_onnx},
+    onnx={"DFT": _from_onnx, "STFT": _frames},
 )

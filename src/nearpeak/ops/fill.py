@@ -55,7 +55,9 @@ _NAMES = (
     "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "zero", "fill", "fill_",
     "_efficientzerotensor",
 )  # fmt: skip
-_OVERLOADS = ("default", "start", "start_step", "m", "Scalar", "Tensor", "out", "start_out")
+_OVERLOADS = ("default", "start", "start_step", "m", "Scalar", "Tensor", "out", "start_out",
+    "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor",
+)  # fmt: skip
 
 OPERATOR = Operator(
     forward=fill,

@@ -96,6 +96,12 @@ def _per_row(site: AtenSite) -> Match:
     return matched(table, index.elements, width, 1, [index])
 
 
+def _flat(site: AtenSite) -> Match:
+    """Match take, whose positions count through the whole tensor."""
+    index = site.args["index"]
+    return matched(site.args["self"], index.elements, 1, 1, [index])
+
+
 def _advanced(site: AtenSite) -> Match:
     """Match indexing with tensors; dimensions without one are copied whole."""
     table, index = site.args["self"], [i for i in site.args["indices"] if i is not None]
@@ -142,6 +148,8 @@ OPERATOR = Operator(
         "aten.index_select.default": _per_row,
         "aten.index.Tensor": _advanced,
         "aten._unsafe_index.Tensor": _advanced,
+        "aten._unsafe_masked_index.default": _advanced,
+        "aten.take.default": _flat,
     },
     onnx=dict.fromkeys(("Gather", "GatherElements", "GatherND"), _from_onnx),
 )

@@ -12,6 +12,7 @@ from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._einsum import from_onnx as einsum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 
 
@@ -257,5 +258,9 @@ OPERATOR = Operator(
     same={"a_batch": "batch", "b_batch": "batch"},
     fewest={"forward": _fewest},
     aten=_claims(),
-    onnx={"Gemm": _from_onnx, "MatMul": _from_onnx, "MatMulInteger": _from_onnx, "QLinearMatMul": _quantised},
+    onnx={
+        **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger"), _from_onnx),
+        "QLinearMatMul": _quantised,
+        "Einsum": einsum,
+    },
 )

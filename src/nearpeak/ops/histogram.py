@@ -8,7 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._sites import claimed
 
 _REACH = 4.0
@@ -68,6 +68,23 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments)
 
 
+def _with_edges(site: AtenSite) -> Match:
+    """Match histogram and histogramdd, whose points have several coordinates; the edges of bins are not counted."""
+    x, out = site.args["self"], site.outputs[0]
+    arguments: dict[str, Value] = {
+        "elements": x.elements, "bins": out.elements, "dtype": x.dtype, "out_dtype": out.dtype,
+    }  # fmt: skip
+    return Match(arguments=arguments)
+
+
+def _edges(site: AtenSite) -> Match:
+    """Match the edges of bins between the extrema of each coordinate."""
+    x = site.args["self"]
+    columns = x.shape[-1] if x.shape else 1
+    arguments: dict[str, Value] = {"outputs": columns, "reduced": x.elements // max(1, columns), "dtype": x.dtype}
+    return Match(op="reduce", arguments=arguments | {"function": "min_max"})
+
+
 OPERATOR = Operator(
     forward=histogram,
     source="definition",
@@ -75,5 +92,12 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
-    aten=claimed(("aten.histc.default", "aten.bincount.default"), _from_aten),
+    aten={
+        **claimed(("aten.histc.default", "aten.bincount.default"), _from_aten),
+        **claimed(("aten.histogram.bin_ct", "aten.histogram.bins_tensor"), _with_edges),
+        **claimed(
+            ("aten._histogramdd_from_bin_cts.default", "aten._histogramdd_from_bin_tensors.default"), _with_edges
+        ),
+        "aten._histogramdd_bin_edges.default": _edges,
+    },
 )

@@ -7,6 +7,7 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
@@ -118,6 +119,8 @@ def _match(image: Tensor, axes: dict[str, int], *, back: bool, name: str) -> Mat
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Col2Im with the same padding on both sides; image and block size travel with the launch."""
     block = site.constants[2]
+    if len(block) != 2:
+        raise NotModelledError(f"im2col: no rule for {len(block)} dimensions; only images have one")
     pads = site.attributes.get("pads", [0, 0, 0, 0])
     axes = sliding.named("k", block, 2) | sliding.named("p", pads[:2], 2)
     axes |= sliding.named("s", site.attributes.get("strides", [1, 1]), 2)

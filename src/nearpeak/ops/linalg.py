@@ -1,7 +1,7 @@
 """Factorisations and systems of linear equations: Cholesky, LU, inverse, determinant, solves."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops.decomposition import matched
 from nearpeak.registry import unknown_name
 
 _PIVOT = dtype_of("int32")
@@ -107,6 +108,16 @@ ROUTINES: Mapping[str, Routine] = {
             a, torch.arange(1, a.shape[-1] + 1, dtype=torch.int32, device=a.device).expand(a.shape[:-1]).contiguous(), b
         ),
     ),
+    "ldl_solve": Routine(
+        flop=lambda n, r: 2 * n * (n - 1) * r, special=_sides, kind="triangular",
+        read=lambda n, r: _triangle(n, r) + n * r, written=_sides,
+        reference=lambda a, b: np.linalg.solve(
+            (np.tril(a, -1) + np.eye(a.shape[-1])) @ (np.eye(a.shape[-1]) * a) @ (np.tril(a, -1) + np.eye(a.shape[-1])
+            ).swapaxes(-1, -2), b),
+        torch=lambda torch, a, b: torch.linalg.ldl_solve(
+            a, torch.arange(1, a.shape[-1] + 1, dtype=torch.int32, device=a.device).expand(a.shape[:-1]).contiguous(), b
+        ),
+    ),
     "cholesky_solve": Routine(
         flop=lambda n, r: 2 * n * (n - 1) * r, special=lambda n, r: 2 * n * r,
         read=lambda n, r: _triangle(n, r) + n * r, written=_sides, kind="triangular",
@@ -120,7 +131,7 @@ ROUTINES: Mapping[str, Routine] = {
     ),
 }  # fmt: skip
 """All routines by name."""
-_WITH_SIDES = ("solve", "lu_solve", "cholesky_solve", "triangular_solve")
+_WITH_SIDES = ("solve", "lu_solve", "ldl_solve", "cholesky_solve", "triangular_solve")
 
 
 @free_when_empty
@@ -141,11 +152,11 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
     {'matrix.fp32': 10}
     """
     row = routine_of(function)
-    pivots = _PIVOT.bytes(batch * n) if function in ("lu", "lu_solve") else 0
+    pivots = _PIVOT.bytes(batch * n) if function in ("lu", "lu_solve", "ldl_solve") else 0
     return Work(
         flop=_products(dtype, batch * maximum(row.flop(n, right), 0)),
         special_count=batch * row.special(n, right),
-        read_bytes=dtype.bytes(batch * row.read(n, right)) + (pivots if function == "lu_solve" else 0),
+        read_bytes=dtype.bytes(batch * row.read(n, right)) + (pivots if function in ("lu_solve", "ldl_solve") else 0),
         write_bytes=dtype.bytes(batch * row.written(n, right)) + (pivots if function == "lu" else 0),
     )
 
@@ -161,7 +172,9 @@ def _inputs(batch: int, n: int, right: int, dtype: str, function: str, **_: Any)
     tensors = {"a": Tensor(shape=(batch, n, n), dtype=dtype)}
     tensors |= {"b": Tensor(shape=(batch, n, right), dtype=dtype)} if function in _WITH_SIDES else {}
     # Dominant matrices need no exchange of rows, so that what is drawn for the pivots is not looked at.
-    return tensors | ({"pivots": Tensor(shape=(batch, n), dtype="int32")} if function == "lu_solve" else {})
+    return tensors | (
+        {"pivots": Tensor(shape=(batch, n), dtype="int32")} if function in ("lu_solve", "ldl_solve") else {}
+    )
 
 
 def _made(a: Any, function: str, eye: Any) -> Any:
@@ -215,6 +228,14 @@ def _from_aten(function: str, matrix: str = "", sides: str = "") -> Matcher:
     return matched
 
 
+def _factored(site: AtenSite) -> Match:
+    """Match LU; rectangular matrices are a decomposition."""
+    a = site.args["A"]
+    if a.shape[-1] == a.shape[-2]:
+        return _from_aten("lu")(site)  # type: ignore[return-value]  # one case, not several
+    return replace(matched(site, "lu_packed", "A"), op="decomposition")
+
+
 def _batches(tensor: Tensor, matrix: Tensor) -> int:
     n = matrix.shape[-1]
     return max(1, matrix.elements // max(1, n * n)) if tensor is matrix else max(1, int(np.prod(tensor.shape[:-2])))
@@ -244,11 +265,12 @@ OPERATOR = Operator(
         "aten.linalg_cholesky_ex.default": _from_aten("cholesky"),
         "aten.cholesky.default": _from_aten("cholesky"),
         "aten.cholesky_inverse.default": _from_aten("cholesky_inverse"),
-        "aten.linalg_lu_factor_ex.default": _from_aten("lu"),
+        "aten.linalg_lu_factor_ex.default": _factored,
         "aten.linalg_inv_ex.default": _from_aten("inverse"),
         "aten._linalg_det.default": _from_aten("determinant"),
         "aten._linalg_slogdet.default": _from_aten("determinant"),
         "aten._linalg_solve_ex.default": _from_aten("solve", sides="B"),
+        "aten.linalg_ldl_solve.default": _from_aten("ldl_solve", matrix="LD", sides="B"),
         "aten.linalg_lu_solve.default": _from_aten("lu_solve", matrix="LU", sides="B"),
         "aten.cholesky_solve.default": _from_aten("cholesky_solve", matrix="input2", sides="self"),
         "aten.linalg_solve_triangular.default": _from_aten("triangular_solve", sides="B", matrix="self"),

@@ -6,7 +6,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arrays import minimum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 
 
 def masked_select(elements: int, dtype: DType, mask: int | None = None, found: int = 0) -> Work:
@@ -49,6 +49,15 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments, touched_bytes={"self": 0, "write:": 0})
 
 
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match Compress, whose mask may name slices of an axis; how much is masked is not known."""
+    x, mask = site.inputs[:2]
+    assert x is not None
+    assert mask is not None
+    arguments: dict[str, Value] = {"elements": x.elements, "mask": mask.distinct, "dtype": x.dtype}
+    return Match(arguments=arguments, touched_bytes={"0": 0, "write:": 0})
+
+
 OPERATOR = Operator(
     forward=masked_select,
     source="definition",
@@ -59,4 +68,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same={"mask": "elements"},
     aten={"aten.masked_select.default": _from_aten},
+    onnx={"Compress": _from_onnx},
 )

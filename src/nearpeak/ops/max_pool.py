@@ -12,6 +12,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._maxima import returned
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import Taps, windows
 
@@ -102,12 +103,7 @@ def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, grad = arrays["input"], arrays["grad_output"]
     _, where = _winners(x, arguments)
-    planes = np.zeros((x.shape[0] * x.shape[1], prod(x.shape[2:])))
-    for plane, values, places in zip(
-        planes, grad.reshape(len(planes), -1), where.reshape(len(planes), -1), strict=True
-    ):
-        np.add.at(plane, places, values)
-    return {"grad_input": planes.reshape(x.shape)}
+    return {"grad_input": returned(grad, where, x.shape)}
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:

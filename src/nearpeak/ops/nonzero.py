@@ -56,6 +56,13 @@ def _from_aten(site: AtenSite) -> Match:
     return _match(site.args["self"])
 
 
+def _counted(site: AtenSite) -> Match:
+    """Match nonzero_static, which fills up what it does not find."""
+    x, out = site.args["self"], site.outputs[0]
+    found = out.elements // max(1, len(x.shape))
+    return Match(arguments={**_match(x).arguments, "found": found})
+
+
 def _from_onnx(site: OnnxSite) -> Match:
     """Match NonZero."""
     x = site.inputs[0]
@@ -71,6 +78,10 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
-    aten={"aten.nonzero.default": _from_aten, "aten.argwhere.default": _from_aten},
+    aten={
+        "aten.nonzero.default": _from_aten,
+        "aten.argwhere.default": _from_aten,
+        "aten.nonzero_static.default": _counted,
+    },
     onnx={"NonZero": _from_onnx},
 )

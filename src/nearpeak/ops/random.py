@@ -9,6 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._sites import tensors_of
 from nearpeak.ops._torch_names import torch_dtype
 
 
@@ -55,7 +56,9 @@ _DISTRIBUTIONS = {
     "bernoulli": ("bernoulli_", "bernoulli"),
     "exponential": ("exponential_", "geometric_", "cauchy_"),
 }
-_OVERLOADS = ("default", "float", "Tensor", "low", "from", "to", "p", "float_float", "Tensor_float", "low_dtype", "out")
+_OVERLOADS = ("default", "float", "Tensor", "low", "from", "to", "p", "float_float", "Tensor_float", "low_dtype", "out",
+    "Tensor_Tensor", "float_Tensor",
+)  # fmt: skip
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -64,6 +67,8 @@ def _from_aten(site: AtenSite) -> Match:
     name = site.name.split(".")[1]
     function = next(key for key, names in _DISTRIBUTIONS.items() if name in names)
     read = site.args["self"].distinct if site.name == "aten.bernoulli.default" else 0
+    if site.name.startswith("aten.normal.") and "size" not in site.args:
+        read = sum(tensor.distinct for tensor in tensors_of(site).values())
     arguments = {"elements": out.elements, "dtype": out.dtype, "function": function, "read": read}
     return Match(arguments=arguments, touched_bytes={} if read else {"self": 0})
 

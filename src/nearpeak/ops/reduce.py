@@ -9,11 +9,10 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
-from nearpeak.ops._sites import list_overloads
+from nearpeak.ops._sites import along, list_overloads, onnx_operands
 from nearpeak.registry import unknown_name
 
 _INDEX = dtype_of("int64")
@@ -81,6 +80,17 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "norm_1": _row(
         lambda n: 2 * n - 1, lambda x: np.abs(x).sum(-1), lambda torch, x: torch.linalg.vector_norm(x, 1, dim=-1)
     ),
+    "norm_p": _row(
+        lambda n: 2 * n - 1, lambda x: (np.abs(x) ** 3).sum(-1) ** (1 / 3),
+        lambda torch, x: torch.linalg.vector_norm(x, 3, dim=-1), lambda _: 1,
+    ),
+    "count_nonzero": _row(
+        lambda n: n, lambda x: np.count_nonzero(x, axis=-1), lambda _, x: x.count_nonzero(-1), outputs=("int64",)
+    ),
+    "norm_0": _row(
+        lambda n: 2 * n - 1, lambda x: np.count_nonzero(x, axis=-1),
+        lambda torch, x: torch.linalg.vector_norm(x, 0, dim=-1),
+    ),
     "sum_square": _row(lambda n: 2 * n - 1, lambda x: (x * x).sum(-1), lambda _, x: x.square().sum(-1)),
     "var": _row(lambda n: 3 * n + 2, lambda x: x.var(-1, ddof=1), lambda _, x: x.var(-1), lambda _: 0),
     "std": _row(lambda n: 3 * n + 2, lambda x: x.std(-1, ddof=1), lambda _, x: x.std(-1), lambda _: 1),
@@ -103,8 +113,8 @@ def reduce(
     """Return the least work of y[outputs] = function of x[outputs,reduced] over its last dimension.
 
     Counts: n - 1 FLOP for n values of a sum, product or extremum, n for a mean (one multiplication by 1/n), 2n - 1 for
-    a norm, 3n + 2 for a variance in one pass (sum, squares and their sum, 4 to combine), 3n - 1 and n + 1 special
-    evaluations for logsumexp; integers none.
+    a norm (of any order: a power of each, of which no order needs less than one FLOP), 3n + 2 for a variance in one
+    pass (sum, squares and their sum, 4 to combine), 3n - 1 and n + 1 special evaluations for logsumexp; integers none.
 
     Args:
         function: sum, mean, prod, max, min, argmax, max_index (values and positions), any, all, norm, var, …
@@ -174,12 +184,38 @@ def _norm(site: AtenSite) -> Match:
 
 
 def _norm_of(site: AtenSite) -> str:
-    """Return the function that is the norm of a call's order; only 1, 2 and infinity have a rule."""
-    order = site.args.get("ord", site.args.get("p", 2))
-    order = 2 if order is None else order
-    if order not in (1, 2, float("inf")):
-        raise NotModelledError(f"reduce: no rule for the norm of order {order}; there are 1, 2 and inf")
-    return {1: "norm_1", 2: "norm"}.get(order, "max")
+    """Return the function that is the norm of a call's order."""
+    order = next((site.args[name] for name in ("ord", "p", "norm_type") if site.args.get(name) is not None), 2)
+    return {0: "norm_0", 1: "norm_1", 2: "norm", float("inf"): "max", float("-inf"): "min"}.get(order, "norm_p")
+
+
+def _distance(site: AtenSite) -> tuple[Match, ...]:
+    """Match dist, the norm of a difference: two kernels."""
+    a, b, out = site.args["self"], site.args["other"], site.outputs[0]
+    elements = int(np.prod(np.broadcast_shapes(a.shape, b.shape), dtype=np.int64))
+    return (
+        Match(op="elementwise", arguments={"function": "sub", "elements": elements, "a": min(a.distinct, elements),
+                                           "b": min(b.distinct, elements), "dtype": a.dtype}),
+        _match(Tensor(shape=(elements,), dtype=a.dtype), out, _norm_of(site)),
+    )  # fmt: skip
+
+
+def _renormed(site: AtenSite) -> tuple[Match, ...]:
+    """Match renorm: the norms of slices, and the product with what brings the larger ones down."""
+    x, slices = site.args["self"], Tensor(shape=(1,), dtype=site.args["self"].dtype)
+    if "maxnorm" in site.args and x.shape:
+        slices = Tensor(shape=(x.shape[site.args["dim"]],), dtype=x.dtype)
+    product: dict[str, Value] = {"function": "mul", "elements": x.elements, "a": x.distinct, "b": slices.elements}
+    return _match(x, slices, _norm_of(site)), Match(op="elementwise", arguments=product | {"dtype": x.dtype})
+
+
+def _rows_renormed(site: AtenSite) -> Match:
+    """Match embedding_renorm_: at least one row is looked at where there is an index, and none needs a change."""
+    table, index = site.args["self"], site.args["indices"]
+    width = table.shape[-1] if index.elements else 0
+    size = dtype_of(table.dtype).bytes(width)
+    match = _match(Tensor(shape=(width,), dtype=table.dtype), Tensor(shape=(1,), dtype=table.dtype), _norm_of(site))
+    return Match(arguments=match.arguments, touched_bytes={"self": size, "write:self": 0})
 
 
 def _trace(site: AtenSite) -> Match:
@@ -221,11 +257,41 @@ def _from_onnx(function: str) -> Callable[[OnnxSite], Match]:
     return matched
 
 
+def _of_several(function: str) -> Callable[[OnnxSite], Match]:
+    """Return the matcher of the nodes that are `function` of any number of inputs, element by element."""
+
+    def matched(site: OnnxSite) -> Match:
+        out, inputs = site.outputs[0], [tensor for tensor in site.inputs if tensor is not None]
+        read = sum(min(tensor.distinct, out.elements) for tensor in onnx_operands(site))
+        arguments: dict[str, Value] = {"outputs": out.elements, "reduced": len(inputs), "read": read}
+        return Match(arguments=arguments | {"dtype": out.dtype, "function": function})
+
+    return matched
+
+
+def _whole_norm(site: OnnxSite) -> Match:
+    """Match GlobalLpPool, the norm of each plane."""
+    x = site.inputs[0]
+    assert x is not None
+    return _match(x, site.outputs[0], {1: "norm_1", 2: "norm"}.get(int(site.attributes.get("p", 2)), "norm_p"))
+
+
+def _normalised(site: OnnxSite) -> tuple[Match, ...]:
+    """Match LpNormalization: the norms along an axis, then the quotients of what has been read already."""
+    x = site.inputs[0]
+    assert x is not None
+    rows, _ = along(x, site.attributes.get("axis", -1))
+    norms = Tensor(shape=(rows,), dtype=x.dtype)
+    quotient: dict[str, Value] = {"function": "div", "elements": x.elements, "a": 0, "b": 0, "dtype": x.dtype}
+    function = "norm_1" if site.attributes.get("p", 2) == 1 else "norm"
+    return _match(x, norms, function), Match(op="elementwise", arguments=quotient)
+
+
 _ATEN = {
     "sum": ("sum.default", "sum.dim_IntList", "nansum.default"),
     "mean": ("mean.default", "mean.dim"),
     "prod": ("prod.default", "prod.dim_int"),
-    "max": ("amax.default", "max.default"),
+    "max": ("amax.default", "amax.out", "max.default"),
     "min": ("amin.default", "min.default"),
     "max_index": ("max.dim",),
     "min_index": ("min.dim",),
@@ -239,6 +305,7 @@ _ATEN = {
     "std_mean": ("std_mean.correction",),
     "min_max": ("aminmax.default",),
     "logsumexp": ("logsumexp.default",),
+    "count_nonzero": ("count_nonzero.default", "count_nonzero.dim_IntList"),
 }
 _ONNX = {
     "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
@@ -257,7 +324,17 @@ OPERATOR = Operator(
         **{f"aten.{name}": _from_aten(function) for function, names in _ATEN.items() for name in names},
         **dict.fromkeys(("aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim"), _norm),
         "aten.trace.default": _trace,
+        "aten.dist.default": _distance,
+        "aten.renorm.default": _renormed,
+        "aten.renorm_.default": _renormed,
+        "aten.embedding_renorm_.default": _rows_renormed,
         **dict.fromkeys(list_overloads("norm"), _list_norm),
     },
-    onnx={name: _from_onnx(function) for function, name in _ONNX.items()},
+    onnx={
+        **{name: _from_onnx(function) for function, name in _ONNX.items()},
+        "Sum": _of_several("sum"),
+        "Mean": _of_several("mean"),
+        "LpNormalization": _normalised,
+        "GlobalLpPool": _whole_norm,
+    },
 )

@@ -9,7 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops.gather import indexed
 
 
@@ -134,7 +134,29 @@ def _per_row(site: AtenSite) -> Match:
     width = table.elements // table.shape[site.args["dim"]] if table.shape and table.elements else 1
     source = "source" if "source" in site.args else "value"
     touched = index.elements if "copy" in site.name else 1
-    return _match(site, index.elements, width, [index], source, touched=touched, add="add" in site.name)
+    return _match(
+        site,
+        index.elements,
+        width,
+        [index],
+        source,
+        touched=touched,
+        add="index_add" in site.name or "reduce" in site.name,
+    )
+
+
+def _flat(site: AtenSite) -> Match:
+    """Match put, whose positions count through the whole tensor."""
+    index = site.args["index"]
+    return _match(site, index.elements, 1, [index], "source", add=bool(site.args["accumulate"]))
+
+
+def _masked(site: AtenSite) -> Match:
+    """Match _unsafe_masked_index_put_accumulate; how much the mask lets through is not known."""
+    table = site.args["self"]
+    _, width = indexed(table, site.args["indices"], 0)
+    index = [i for i in site.args["indices"] if i is not None]
+    return _match(site, 0, width, index, "values", add=True)
 
 
 def _advanced(site: AtenSite) -> Match:
@@ -167,18 +189,36 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments=match.arguments, touched_bytes=touched)
 
 
-_ELEMENTS = ("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two")
-_ROWS = ("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+def _appended(site: OnnxSite) -> Match:
+    """Match TensorScatter, which writes new rows into a cache; a runtime keeps the cache where it is."""
+    table, source = site.inputs[:2]
+    assert table is not None
+    assert source is not None
+    width = source.shape[-1] if source.shape else 1
+    rows = source.elements // width if width else 0
+    arguments: dict[str, Value] = {
+        "rows": rows, "width": width, "table_rows": table.elements // width if width else 0, "touched_rows": rows,
+        "indices": source.shape[0] if source.shape else 0, "dtype": table.dtype, "in_place": True,
+    }  # fmt: skip
+    return Match(arguments=arguments, touched_bytes={"0": 0})
+
+
+_ELEMENTS = (
+    "scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default",
+    "scatter_reduce.two",
+)  # fmt: skip
+_ROWS = ("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor",
+         "index_reduce.default")  # fmt: skip
 _PUTS = ("index_put.default", "_unsafe_index_put.default", "_index_put_impl.default")
 
 
 def _claims() -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for names, matcher in ((_ELEMENTS, _per_element), (_ROWS, _per_row), (_PUTS, _advanced)):
+    for names, matcher in ((_ELEMENTS, _per_element), (_ROWS, _per_row), (_PUTS, _advanced), (("put.default",), _flat)):
         for name in names:
             base, overload = name.split(".")
             found |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
-    return found
+    return found | {"aten._unsafe_masked_index_put_accumulate.default": _masked}
 
 
 OPERATOR = Operator(
@@ -191,5 +231,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     same={"indices": "rows"},
     aten=_claims(),
-    onnx=dict.fromkeys(("ScatterElements", "ScatterND"), _from_onnx),
+    onnx=dict.fromkeys(("ScatterElements", "ScatterND", "Scatter"), _from_onnx) | {"TensorScatter": _appended},
 )

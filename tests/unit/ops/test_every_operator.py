@@ -26,11 +26,19 @@ TORCH_DTYPES = {
     "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "fp8_e8m0": torch.float8_e8m0fnu,
     "int32": torch.int32,
     "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool,
+    "complex64": torch.complex64, "complex128": torch.complex128,
 }  # fmt: skip
 NAMES = {value: name for name, value in TORCH_DTYPES.items()}
 # Stand-ins that hold every value of formats that PyTorch has only packed.
 TORCH_DTYPES |= {"fp4_e2m1": torch.float8_e4m3fn, "int4": torch.int8}
-ROUNDING = {"fp64": 2.0**-53, "fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+ROUNDING = {
+    "fp64": 2.0**-53,
+    "fp32": 2.0**-24,
+    "bf16": 2.0**-8,
+    "fp16": 2.0**-11,
+    "complex64": 2.0**-24,
+    "complex128": 2.0**-53,
+}
 
 
 def lines(*dtypes):

@@ -40,10 +40,15 @@ def test_every_function_states_a_gradient_per_operand_or_none():
         assert len(row.gradients) <= len(row.operand_names), row.name
 
 
-@pytest.mark.parametrize("name", ["asin", "acos", "hardsigmoid"])
-def test_functions_with_a_narrow_domain_agree_with_torch(name):
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("asin", -0.9, 0.9), ("acos", -0.9, 0.9), ("hardsigmoid", -0.9, 0.9), ("atanh", -0.9, 0.9),
+     ("erfinv", -0.99, 0.99), ("logit", 0.02, 0.98), ("ndtri", 0.02, 0.98), ("acosh", 1.1, 5.0),
+     ("lgamma", 0.1, 9.0), ("airy_ai", -2.0, 5.0), ("digamma", -2.3, 8.0)],
+)  # fmt: skip
+def test_functions_with_a_narrow_domain_agree_with_torch(name, low, high):
     arguments = dict(case("elementwise", elements=5, dtype="fp64", function=name).record().items())
-    a = np.linspace(-0.9, 0.9, 5)
+    a = np.linspace(low, high, 5)
     got = OPS["elementwise"].torch_call({"a": torch.tensor(a)}, **{k: arguments[k] for k in arguments if k != "op"})
     np.testing.assert_allclose(got["y"], OPS["elementwise"].reference({"a": a}, **arguments)["y"], rtol=1e-12)
 
@@ -59,3 +64,37 @@ def test_binary_cross_entropy_agrees_with_torch(reduction):
     arrays = {"a": a, "b": b, "grad_y": np.ones(y.shape)}
     expected = OPS["pointwise_loss"].backward_reference(arrays, **arguments)["grad_a"]
     np.testing.assert_allclose(tensors["a"].grad, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "polynomial" in name])
+def test_polynomials_agree_with_torch_in_every_degree(name):
+    arguments = dict(case("elementwise", elements=4, dtype="fp64", function=name, b=4).record().items())
+    tensors = {"a": torch.tensor([-0.7, 0.2, 0.6, 0.9]).double(), "b": torch.tensor([0.0, 1.0, 2.0, 5.0]).double()}
+    got = OPS["elementwise"].torch_call(tensors, **{k: arguments[k] for k in arguments if k != "op"})
+    arrays = {operand: tensor.numpy() for operand, tensor in tensors.items()}
+    np.testing.assert_allclose(got["y"], OPS["elementwise"].reference(arrays, **arguments)["y"], rtol=1e-9)
+
+
+def test_zeta_agrees_with_torch_where_the_sum_converges():
+    arguments = dict(case("elementwise", elements=3, dtype="fp64", function="zeta", b=3).record().items())
+    tensors = {"a": torch.tensor([1.2, 2.0, 7.5]).double(), "b": torch.tensor([0.3, 1.0, 4.0]).double()}
+    got = OPS["elementwise"].torch_call(tensors, **{k: arguments[k] for k in arguments if k != "op"})
+    arrays = {operand: tensor.numpy() for operand, tensor in tensors.items()}
+    np.testing.assert_allclose(got["y"], OPS["elementwise"].reference(arrays, **arguments)["y"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["polygamma", *(f"bessel_{kind}{order}" for kind in "jy" for order in (0, 1))])
+def test_functions_that_torch_approximates_agree_with_it_to_nine_digits(name):
+    arguments = dict(case("elementwise", elements=6, dtype="fp64", function=name).record().items())
+    a = np.linspace(0.1, 2.3, 6)
+    got = OPS["elementwise"].torch_call({"a": torch.tensor(a)}, **{k: arguments[k] for k in arguments if k != "op"})
+    np.testing.assert_allclose(got["y"], OPS["elementwise"].reference({"a": a}, **arguments)["y"], 1e-9, 1e-10)
+
+
+def test_incomplete_gamma_functions_add_up_to_one():
+    a, x = np.array([0.3, 1.0, 4.5]), np.array([0.2, 2.0, 3.0])
+    lower, upper = (OPS["elementwise"].reference(
+        {"a": a, "b": x}, **case("elementwise", elements=3, dtype="fp64", function=name, b=3).record()
+    )["y"] for name in ("igamma", "igammac"))  # fmt: skip
+    np.testing.assert_allclose(upper, torch.special.gammaincc(torch.tensor(a), torch.tensor(x)), rtol=1e-10)
+    np.testing.assert_allclose(lower + upper, 1.0, rtol=1e-12)

@@ -15,7 +15,7 @@ from nearpeak.ops import OPS, case, work_of
 CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 PHASES = [(op, phase) for op in OPS for phase in OPS[op].signatures]
 EXTENTS = st.sampled_from((0, 0, 1, 2, 3, 7, 64))
-READ_TO_FIND_NOTHING = ("masked_select", "nonzero", "unique")
+READ_TO_FIND_NOTHING = ("masked_select", "non_max_suppression", "nonzero", "unique")
 """How much these write is data: they read everything to find that it is nothing."""
 WRITTEN_ELSEWHERE = ("collective", "transfer")
 """What they write may lie on another device."""

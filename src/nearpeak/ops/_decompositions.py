@@ -1,0 +1,104 @@
+"""References of decompositions in NumPy, and choices of sign and order that make their results unique."""
+
+from typing import Any
+
+import numpy as np
+
+
+def symmetric(a: Any) -> Any:
+    """Return the drawn matrices made symmetric; for arrays and tensors alike."""
+    return 0.5 * (a + a.swapaxes(-1, -2))
+
+
+def dominant(a: Any) -> Any:
+    """Return the drawn matrices with a dominant diagonal, which need no exchange of rows."""
+    rows, columns = a.shape[-2:]
+    eye: Any = np.eye(rows, columns)
+    if not isinstance(a, np.ndarray):
+        import torch
+
+        eye = torch.eye(rows, columns, dtype=a.dtype, device=a.device)
+    return a + 4 * max(rows, columns) * eye
+
+
+def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
+    """Return the factors of Q R with a positive diagonal of R, which makes them unique."""
+    count = min(r.shape[-2:])
+    diagonal = r[..., range(count), range(count)]
+    signs = diagonal / abs(diagonal)
+    return q[..., :count] * signs[..., None, :], r[..., :count, :] * signs[..., :, None]
+
+
+def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, ...]:
+    """Return singular or eigenvectors (then without u) whose first components are positive."""
+    if u is None:
+        first = v[..., 0, :]
+        return s, v * (first / abs(first))[..., None, :]
+    first = u[..., 0, : s.shape[-1]]
+    signs = first / abs(first)
+    return u[..., : s.shape[-1]] * signs[..., None, :], s, v[..., : s.shape[-1], :] * signs[..., :, None]
+
+
+def in_order(values: Any, vectors: Any) -> tuple[Any, Any]:
+    """Return eigenvalues in one order, with vectors of length 1 whose first components are positive."""
+    order = np.argsort(values.real + 0.37 * values.imag, axis=-1)
+    values = np.take_along_axis(values, order, -1) + 0j
+    vectors = np.take_along_axis(vectors, order[..., None, :], -1)
+    first = vectors[..., :1, :]
+    return values, vectors * (abs(first) / first) + 0j
+
+
+def packed(a: Any) -> tuple[Any, Any]:
+    """Return R above and the reflectors below the diagonal, with their factors."""
+    h, tau = np.linalg.qr(a, "raw")
+    return h.swapaxes(-1, -2), tau
+
+
+def householder(a: Any, tau: Any) -> Any:
+    """Return the product of the reflectors below the diagonal of `a`, all m columns of it."""
+    rows = a.shape[-2]
+    q = np.broadcast_to(np.eye(rows), (*a.shape[:-2], rows, rows))
+    for j in range(tau.shape[-1]):
+        v = np.where(np.arange(rows) < j, 0.0, np.where(np.arange(rows) == j, 1.0, a[..., :, j]))
+        q = q - tau[..., j, None, None] * (q @ v[..., :, None]) * v[..., None, :]
+    return q
+
+
+def exponential(a: Any) -> Any:
+    """Return the matrix exponential by its series, after halving the matrix four times."""
+    small = a / 16
+    term = found = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
+    for k in range(1, 30):
+        term = term @ small / k
+        found = found + term
+    for _ in range(4):
+        found = found @ found
+    return found
+
+
+def unpacked(a: Any, lu: Any = None) -> tuple[Any, ...]:
+    """Return P, L, U, the packed factors and the pivots of matrices that need no exchange of rows."""
+    if lu is None:
+        lu = a.copy()
+        for j in range(min(a.shape[-2:])):
+            lu[..., j + 1 :, j] /= lu[..., j, None, j]
+            lu[..., j + 1 :, j + 1 :] -= lu[..., j + 1 :, j, None] * lu[..., j, None, j + 1 :]
+    rows, least = lu.shape[-2], min(lu.shape[-2:])
+    identity = np.broadcast_to(np.eye(rows), (*lu.shape[:-2], rows, rows))
+    lower = np.tril(lu, -1)[..., :least] + np.eye(rows, least)
+    pivots = np.broadcast_to(np.arange(1, least + 1), (*lu.shape[:-2], least))
+    parts = (identity, lower, np.triu(lu)[..., :least, :])
+    return parts if a is None else (*parts, lu, pivots)
+
+
+def ldl(a: Any) -> tuple[Any, Any]:
+    """Return L below and D on the diagonal of A = L D L^T, and the pivots, for matrices that need no exchange."""
+    found = np.tril(a)
+    count = a.shape[-1]
+    for j in range(count):
+        found[..., j + 1 :, j] /= found[..., j, None, j]
+        column = found[..., j + 1 :, j]
+        found[..., j + 1 :, j + 1 :] -= np.tril(
+            found[..., j, None, None, j] * column[..., :, None] * column[..., None, :]
+        )
+    return found, np.broadcast_to(np.arange(1, count + 1), a.shape[:-1])

@@ -1,0 +1,136 @@
+"""Fractional max pooling: windows of one size at random distances."""
+
+from math import prod
+from typing import Any
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum, minimum, unless_empty
+from nearpeak.ops._maxima import all_maxima, returned
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+
+_INDEX = dtype_of("int64")
+
+
+def fractional_max_pool(
+    batch: int, channels: int, w: int, kw: int, ow: int, dtype: DType, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1,
+    od: int = 1, oh: int = 1, indices: bool = False,
+) -> Work:  # fmt: skip
+    """Return the least work of maxima over windows kd x kh x kw, od x oh x ow of them at random distances.
+
+    Counts: one vector FLOP per comparison, one fewer than the window's positions; one random number per plane and
+    dimension is read. Windows begin at different positions, so that o of them meet at least o + k - 1.
+
+    Args:
+        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+
+    Source: Graham 2014, arXiv:1412.6071.
+
+    >>> fractional_max_pool(1, 2, 8, 2, 4, DType(name="fp32", bits_count=32), h=8, kh=2, oh=4).flop
+    {'vector.fp32': 96}
+    """
+    planes = unless_empty(d * h * w, batch * channels)
+    outputs = planes * od * oh * ow
+    met = minimum(d, od + kd - 1) * minimum(h, oh + kh - 1) * minimum(w, ow + kw - 1)
+    samples = planes * 2 + planes * ((d > 1) | (kd > 1) | (od > 1))
+    return Work(
+        flop={unit(dtype): outputs * maximum(kd * kh * kw - 1, 0)},
+        read_bytes=unless_empty(outputs, dtype.bytes(planes * maximum(met, 0) + samples)),
+        write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
+    )
+
+
+def _backward(
+    batch: int, channels: int, w: int, kw: int, ow: int, dtype: DType, d: int = 1, h: int = 1, kd: int = 1, kh: int = 1,
+    od: int = 1, oh: int = 1,
+) -> Work:  # fmt: skip
+    """Return the least work of adding each output's gradient where its maximum was, as the saved indices say."""
+    del kd, kh, kw
+    inputs = batch * channels * d * h * w
+    outputs = unless_empty(inputs, batch * channels * od * oh * ow)
+    return Work(
+        flop={unit(dtype): outputs},
+        read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(inputs),
+    )
+
+
+def _inputs(**arguments: Any) -> dict[str, Tensor]:
+    size, lead = sliding.extents(arguments), (arguments["batch"], arguments["channels"])
+    return {
+        "input": Tensor(shape=(*lead, *size), dtype=arguments["dtype"]),
+        "samples": Tensor(shape=(*lead, len(size)), dtype=arguments["dtype"]),
+    }
+
+
+def _spans(extent: int, kernel: int, count: int, sample: float) -> list[tuple[int, int]]:
+    """Return the windows of one dimension; the last one ends where the input ends."""
+    step = (extent - kernel) / (count - 1) if count > 1 else 0.0
+    starts = [int((i + sample) * step) - int(sample * step) for i in range(count - 1)]
+    return [(start, start + kernel) for start in (*starts, extent - kernel)]
+
+
+def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
+    sizes = list(zip(*(sliding.extents(arguments, prefix) for prefix in ("", "k", "o")), strict=True))
+    samples = abs(arrays["samples"]).reshape(-1, len(sizes)) % 1
+    # In a plane, the first number is the width's.
+    ordered = samples[:, ::-1] if len(sizes) == 2 else samples
+    return all_maxima(
+        arrays["input"],
+        [[_spans(n, k, count, s) for (n, k, count), s in zip(sizes, row, strict=True)] for row in ordered],
+    )
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    best, where = _winners(arrays, arguments)
+    return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
+
+
+def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    _, where = _winners(arrays, arguments)
+    return {"grad_input": returned(arrays["grad_output"], where, arrays["input"].shape)}
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch.nn.functional as F  # noqa: N812
+
+    kernel, parts = sliding.extents(arguments, "k"), sliding.extents(arguments, "o")
+    run: Any = F.fractional_max_pool2d if len(parts) == 2 else F.fractional_max_pool3d
+    samples = tensors["samples"].detach().abs() % 1
+    output, where = run(tensors["input"], kernel, output_size=parts, return_indices=True, _random_samples=samples)
+    return {"output": output, "indices": where} if arguments["indices"] else {"output": output}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match fractional max pooling and its gradient; whether the indices are used is not visible here."""
+    x, count, back = site.args["self"], sliding.window_rank(site), "grad_output" in site.args
+    parts = (site.args["grad_output"] if back else site.outputs[0]).shape[-count:]
+    arguments = sliding.planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
+    arguments |= sliding.named("k", site.args["kernel_size"], count)
+    if back:
+        return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
+    rows = zip(x.shape[-count:], parts, sliding.named("k", site.args["kernel_size"], count).values(), strict=True)
+    met = prod(min(size, out + kernel - 1) for size, out, kernel in rows)
+    return Match(
+        arguments=arguments, touched_bytes=sliding.partly_touched("self", x, prod(x.shape[:-count]) * max(met, 0))
+    )
+
+
+OPERATOR = Operator(
+    forward=fractional_max_pool,
+    backward=_backward,
+    source="Graham 2014, arXiv:1412.6071",
+    numerics=Numerics(kind="exact"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={
+        f"aten.fractional_max_pool{rank}d{phase}.{end}": _from_aten
+        for rank in (2, 3)
+        for phase, end in (("", "default"), ("_backward", "default"), ("_backward", "grad_input"))
+    },
+)

@@ -1,0 +1,62 @@
+"""Whether each element is among a set of others."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+
+
+@free_when_empty
+def isin(elements: int, tests: int, dtype: DType) -> Work:
+    """Return the least work of y[i] = x[i] is one of t[tests].
+
+    Counts: bytes only; comparisons are not charged, as how many are needed depends on the data.
+
+    Args:
+        tests: elements of the set; 0 where it is one number.
+
+    Source: definition.
+
+    >>> isin(8, 3, DType(name="int64", bits_count=64, kind="int")).read_bytes
+    88
+    """
+    return Work(read_bytes=dtype.bytes(elements + tests), write_bytes=elements)
+
+
+def _inputs(elements: int, tests: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(elements,), dtype=dtype), "t": Tensor(shape=(tests,), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"y": np.isin(arrays["x"], arrays["t"]) * 1}
+
+
+def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    import torch
+
+    return {"y": torch.isin(tensors["x"], tensors["t"])}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match isin of tensors and of single numbers."""
+    found = [site.args.get(name) for name in ("elements", "test_elements")]
+    x, tests = (value if isinstance(value, Tensor) else None for value in found)
+    dtype = (x or tests or site.outputs[0]).dtype
+    arguments: dict[str, Value] = {"elements": site.outputs[0].elements, "tests": tests.distinct if tests else 0}
+    return Match(arguments=arguments | {"dtype": dtype})
+
+
+OPERATOR = Operator(
+    forward=isin,
+    source="definition",
+    numerics=Numerics(kind="exact"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    aten={f"aten.isin.{kind}": _from_aten for kind in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")},
+)

@@ -1,0 +1,113 @@
+"""Boxes that overlap no better one too much: non-maximum suppression."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.ops._arrays import minimum, unless_empty
+from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator, Value
+
+_INDEX = dtype_of("int64")
+_OVERLAP = 0.1
+"""Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it."""
+
+
+def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, found: int = 0) -> Work:
+    """Return the least work of the boxes that are kept, as image, class and position, three int64 each.
+
+    Shapes: boxes [batch, boxes, 4]; scores [batch, classes, boxes].
+    Counts: bytes only; which boxes are compared depends on the data. How many are kept is data, between 0 and
+    batch * classes * boxes; a bound takes none unless the values are known (assumption A9).
+
+    Args:
+        found: boxes kept.
+
+    Source: definition, as ONNX states it.
+
+    >>> non_max_suppression(1, 8, 2, DType(name="fp32", bits_count=32), found=3).write_bytes
+    72
+    """
+    scores = batch * classes * boxes
+    return Work(
+        read_bytes=dtype.bytes(unless_empty(scores, 4 * batch * boxes) + scores),
+        write_bytes=_INDEX.bytes(3 * minimum(found, scores)),
+    )
+
+
+def _inputs(batch: int, boxes: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {
+        "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
+        "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),
+    }
+
+
+def _corners(boxes: Any) -> tuple[Any, Any]:
+    """Return lower and upper corners of boxes that are given by two opposite ones."""
+    one, other = boxes[..., :2], boxes[..., 2:]
+    lower, size = (one + other - abs(one - other)) / 2, abs(one - other)
+    return lower, lower + size
+
+
+def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
+    """Return the positions that are kept, best first; arrays and tensors alike."""
+    chosen: list[int] = []
+    for place in map(int, order):
+        if all(_shared(lower, upper, place, other) <= _OVERLAP for other in chosen):
+            chosen.append(place)
+    return chosen
+
+
+def _shared(lower: Any, upper: Any, one: int, other: int) -> float:
+    """Return which part of the union of two boxes is common."""
+    starts = [max(float(a), float(b)) for a, b in zip(lower[one], lower[other], strict=True)]
+    ends = [min(float(a), float(b)) for a, b in zip(upper[one], upper[other], strict=True)]
+    common = float(np.prod([max(0.0, end - start) for start, end in zip(starts, ends, strict=True)]))
+    areas = [float((upper[i] - lower[i])[0] * (upper[i] - lower[i])[1]) for i in (one, other)]
+    return common / (sum(areas) - common)
+
+
+def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:
+    lower, upper = _corners(boxes)
+    return [
+        (image, kind, place)
+        for image, kinds in enumerate(orders)
+        for kind, order in enumerate(kinds)
+        for place in _kept(lower[image], upper[image], order)
+    ]
+
+
+def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    orders = np.argsort(-arrays["scores"], axis=-1, kind="stable")
+    return {"y": np.array(_rows(arrays["boxes"], orders), dtype=np.int64).reshape(-1, 3)}
+
+
+def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    import torch
+
+    orders = tensors["scores"].argsort(dim=-1, descending=True, stable=True)
+    return {"y": torch.tensor(_rows(tensors["boxes"], orders), dtype=torch.int64).reshape(-1, 3)}
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match NonMaxSuppression; how many boxes are kept is not known."""
+    boxes, scores = site.inputs[:2]
+    assert boxes is not None
+    assert scores is not None
+    arguments: dict[str, Value] = {
+        "batch": boxes.shape[0], "boxes": boxes.shape[1], "classes": scores.shape[1], "dtype": boxes.dtype,
+    }  # fmt: skip
+    return Match(arguments=arguments, touched_bytes={str(place): 0 for place in range(2, len(site.inputs))})
+
+
+OPERATOR = Operator(
+    forward=non_max_suppression,
+    source="definition, as ONNX states it",
+    numerics=Numerics(kind="exact"),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    onnx={"NonMaxSuppression": _from_onnx},
+)

@@ -1,0 +1,135 @@
+"""Sums, means and extrema of consecutive rows that belong together."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
+from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arrays import maximum
+from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+
+FUNCTIONS = ("sum", "mean", "prod", "max", "min")
+
+
+@free_when_empty
+def segment_reduce(
+    rows: int, segments: int, width: int, dtype: DType, function: str = "sum", index_dtype: str = "int64"
+) -> Work:
+    """Return the least work of y[segment] = function of the rows x[row,width] of the segment.
+
+    Counts: at least rows - segments FLOP per column, as a segment of n rows takes n - 1; a mean one special evaluation
+    per result more.
+
+    Args:
+        function: sum, mean, prod, max or min.
+
+    Source: definition, as PyTorch states it.
+
+    >>> segment_reduce(8, 2, 4, DType(name="fp32", bits_count=32)).flop
+    {'vector.fp32': 24}
+    """
+    return Work(
+        flop={unit(dtype): maximum(rows - segments, 0) * width},
+        special_count=segments * width if checked(function) == "mean" else 0,
+        read_bytes=dtype.bytes(rows * width) + dtype_of(index_dtype).bytes(segments),
+        write_bytes=dtype.bytes(segments * width),
+    )
+
+
+@free_when_empty
+def _backward(
+    rows: int, segments: int, width: int, dtype: DType, function: str = "sum", index_dtype: str = "int64"
+) -> Work:
+    """Return the least work of the gradient of the rows.
+
+    Counts: a mean one special evaluation per result; extrema read rows and results to know where the gradient goes,
+    products them for the quotients, one special evaluation per row and column.
+    """
+    compared = checked(function) in ("max", "min", "prod")
+    return Work(
+        special_count=(segments * width if function == "mean" else 0) + (rows * width if function == "prod" else 0),
+        read_bytes=dtype.bytes(segments * width)
+        + dtype_of(index_dtype).bytes(segments)
+        + (dtype.bytes((rows + segments) * width) if compared else 0),
+        write_bytes=dtype.bytes(rows * width),
+    )
+
+
+def checked(function: str) -> str:
+    """Return `function`, refused when it is not known."""
+    if function not in FUNCTIONS:
+        raise SpecError(f"segment_reduce: function={function!r} is not known; there are {', '.join(FUNCTIONS)}")
+    return function
+
+
+def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {
+        "x": Tensor(shape=(rows, width), dtype=dtype),
+        "lengths": Tensor(shape=(segments,), dtype=index_dtype),
+    }
+
+
+def _lengths(rows: int, segments: int) -> list[int]:
+    """Return how many rows each segment has in reference and PyTorch call; the work does not depend on it."""
+    even = max(1, rows // segments)
+    return [even] * (segments - 1) + [rows - even * (segments - 1)]
+
+
+def _parts(x: Any, rows: int, segments: int) -> list[Any]:
+    return np.split(x, np.cumsum(_lengths(rows, segments))[:-1])
+
+
+def _reference(arrays: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
+    return {"y": np.stack([getattr(np, function)(part, axis=0) for part in _parts(arrays["x"], rows, segments)])}
+
+
+def _backward_reference(arrays: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
+    parts = _parts(arrays["x"], rows, segments)
+    slopes: dict[str, Any] = {
+        "sum": np.ones_like, "mean": lambda part: np.ones_like(part) / len(part),
+        "prod": lambda part: part.prod(0) / part,
+        "max": lambda part: 1.0 * (part == part.max(0)), "min": lambda part: 1.0 * (part == part.min(0)),
+    }  # fmt: skip
+    pairs = zip(parts, arrays["grad_y"], strict=True)
+    return {"grad_x": np.concatenate([slopes[function](part) * grad for part, grad in pairs])}
+
+
+def _torch_call(tensors: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
+    import torch
+
+    lengths = torch.tensor(_lengths(rows, segments))
+    return {"y": torch.segment_reduce(tensors["x"], function, lengths=lengths, axis=0)}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match segment_reduce and its gradient; how long the segments are is not known."""
+    x, back = site.args["data"], "backward" in site.name
+    out = site.args["output"] if back else site.outputs[0]
+    index = site.args["lengths"] if site.args.get("lengths") is not None else site.args["offsets"]
+    axis = site.args.get("axis", 0)
+    rows, segments = x.shape[axis], out.shape[axis]
+    arguments: dict[str, Value] = {
+        "rows": rows, "segments": segments, "width": x.elements // rows if rows else 0, "dtype": x.dtype,
+        "function": site.args["reduce"], "index_dtype": index.dtype,
+    }  # fmt: skip
+    compared = site.args["reduce"] in ("max", "min", "prod")
+    unread = {} if compared or not back else {"data": 0, "output": 0}
+    return Match(arguments=arguments, phase="backward" if back else "forward", touched_bytes=unread)
+
+
+OPERATOR = Operator(
+    forward=segment_reduce,
+    backward=_backward,
+    source="definition, as PyTorch states it",
+    numerics=Numerics(kind="normalisation", reduction="rows"),
+    inputs=_inputs,
+    reference=_reference,
+    backward_reference=_backward_reference,
+    torch_call=_torch_call,
+    aten={f"aten.{name}.default": _from_aten for name in ("segment_reduce", "_segment_reduce_backward")},
+)
