@@ -141,6 +141,8 @@ def capture(
     sequence: int | None = None,
     kv: int | None = None,
     dtype: str | None = None,
+    autocast: str | None = None,
+    fusion: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     axes: Mapping[str, int] | None = None,
     timeout_s: float = TIMEOUT_S,
@@ -151,11 +153,16 @@ def capture(
     A file or a named model is captured in a child process, as capturing executes it; a callable runs here.
 
     Args:
-        source: a model name, a Hugging Face config.json or its folder, a problem file (.py), an ONNX file, a sweep
-            (.toml, .jsonl), a saved workload (.json), a kernel definition (.json), or a callable or module.
-        inputs: positional inputs of a callable, tensors or fake ones.
+        source: a model name, a Hugging Face config.json or its folder, a problem file (.py), an exported program
+            (.pt2), an ONNX file, a sweep (.toml, .jsonl), a log of operator inputs (.txt), a header of DeepBench
+            problems (.h), a saved workload (.json), a kernel definition (.json), or a callable or module, which may
+            be compiled, scripted, exported or wrapped for data parallelism; a JAX function, jitted or with JAX arrays
+            as inputs.
+        inputs: positional inputs of a callable, tensors or fake ones; a mapping gives keyword inputs.
         step: `forward` (or `prefill`), `decode`, `train`.
         training: whether modules are in training mode; by default only for `train`, and for problem files.
+        autocast: format to which `torch.autocast` on a GPU lowers the step, `bf16` or `fp16`; weights stay fp32.
+        fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them; forward only.
         shapes: shape of each ONNX input by name.
         axes: extent of each variable axis of a kernel definition.
     """
@@ -165,10 +172,11 @@ def capture(
     for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv)):
         _check_count(name, value)
     if callable(source):
-        return _callable(source, inputs, step, training, dtype)
+        return _callable(source, inputs, step, training, dtype, autocast, fusion)
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
     options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
+    options |= {"autocast": autocast, "fusion": fusion}
     if axes or _json_kind(str(source)) == "definition":
         return _defined(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
@@ -214,53 +222,89 @@ def _captured(
     """Return the workload of a file or a named model, by what it is."""
     path, suffix = Path(source), Path(source).suffix
     given = {name: value for name, value in options.items() if value is not None}
-    if suffix in (".py", ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
+    if suffix in (".py", ".pt2", ".txt", ".h", ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
         raise SpecError(f"{source}: not found")
+    if suffix in (".pt", ".pth", ".ts"):
+        raise SpecError(
+            f"{source}: does not say its inputs; load it in Python and call nearpeak.capture(module, inputs=…)"
+        )
     if suffix == ".onnx":
         from nearpeak.capture.onnx_file import capture_onnx
 
-        _refuse(source, given, ("sequence", "kv", "training", "dtype"))
+        _refuse(source, given, ("sequence", "kv", "training", "dtype", "autocast", "fusion"))
         if given["step"] != "forward":
             raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
     if shapes:
         raise SpecError(f"{source}: input shapes can be given for ONNX files only")
+    if suffix in (".txt", ".h"):
+        return _listed(path, given)
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
+        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype", "autocast", "fusion"))
         return capture_sweep(path)
     if _json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
-        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype"))
+        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype", "autocast", "fusion"))
         return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
 
+def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
+    """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
+    _refuse(str(path), given, ("batch", "sequence", "kv", "training", "autocast", "fusion"))
+    if path.suffix == ".h":
+        from nearpeak.capture.deepbench_file import capture_deepbench
+
+        return capture_deepbench(path, dtype=given.get("dtype"))
+    from nearpeak.capture.op_log_file import capture_op_log
+
+    _refuse(str(path), given, ("dtype",))
+    return capture_op_log(path)
+
+
 def _callable(
-    source: Callable[..., object], inputs: Any, step: str, training: bool | None, dtype: str | None
+    source: Callable[..., object],
+    inputs: Any,
+    step: str,
+    training: bool | None,
+    dtype: str | None,
+    autocast: str | None,
+    fusion: str | None,
 ) -> Workload:
     """Return the workload of a module or function of the caller's, captured in this process."""
+    from nearpeak.capture.jax_function import capture_jax, is_jax
     from nearpeak.capture.torch_dispatch import capture_torch
 
     if inputs is None:
         raise SpecError("capture: a callable needs inputs=(tensor, …), its positional arguments")
-    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (inputs, {})
+    args = args if isinstance(args, tuple) else (args,)
     is_module = hasattr(source, "named_parameters")
     name = type(source).__name__ if is_module else getattr(source, "__name__", "callable")
+    if is_jax(source, (args, kwargs)):
+        given = {"training": training, "dtype": dtype, "autocast": autocast, "fusion": fusion}
+        _refuse(name, {key: value for key, value in given.items() if value is not None}, tuple(given))
+        return capture_jax(source, args, kwargs, name=name, step=step)
     return capture_torch(
-        source if is_module else lambda: source, (given, {}), name=name, step=step, training=training, dtype=dtype
-    )
+        source if is_module else lambda: source, (args, kwargs), name=name, step=step, training=training, dtype=dtype,
+        autocast=autocast, fusion=fusion,
+    )  # fmt: skip
 
 
 def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes: int) -> Workload:
     """Return the workload of what must be executed to be captured: a problem file or an architecture."""
     from nearpeak.capture._isolation import run_isolated
 
-    if source.endswith(".py"):
+    file = {
+        ".py": "nearpeak.capture.problem_file:capture_problem",
+        ".pt2": "nearpeak.capture.exported_file:capture_exported",
+    }.get(Path(source).suffix)
+    if file:
         _refuse(source, given, ("batch", "sequence", "kv"))
-        function, arguments = "nearpeak.capture.problem_file:capture_problem", {"path": Path(source), **given}
+        function, arguments = file, {"path": Path(source), **given}
     else:
         _refuse(source, given, ("training",))
         function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}

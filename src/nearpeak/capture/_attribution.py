@@ -11,6 +11,7 @@ STAND_IN_LOSS = "loss"
 """Module path of the loss that stands in where a model returns none."""
 _OWN = str(Path(__file__).parents[1])
 _STEP = str(Path(__file__).with_name("_step.py"))
+_STEP_SHOWN = "nearpeak/capture/_step.py"
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
@@ -40,10 +41,11 @@ class Attribution:
         self.last = NOWHERE
 
     def name_modules(self, model: Any) -> None:
-        """Remember the path of every module and the module of every parameter."""
+        """Remember the path of every module and the module of every parameter; the whole model has its class's name."""
         if not hasattr(model, "named_modules"):
             return
-        for path, module in model.named_modules():
+        for name, module in model.named_modules():
+            path = plain_path(name) or str(getattr(module, "original_name", type(module).__name__))
             self._paths[id(module)] = path
             for parameter in module.parameters(recurse=False):
                 self._parameters.setdefault(id(parameter), path)
@@ -117,7 +119,9 @@ class Attribution:
             elif shown:
                 return f"{shown}:{frame.f_lineno}"
             frame = frame.f_back
-        return inner
+        if inner or frame is None:
+            return inner
+        return f"{_STEP_SHOWN}:{frame.f_lineno}"  # the step's own: its loss, its optimizer
 
     def _show(self, file: str) -> str:
         """Return the file's name for people; empty for files that no user wrote."""
@@ -140,3 +144,12 @@ def shown_path(file: str) -> str:
     if file.startswith(_STANDARD_LIBRARY + "/"):
         return ""
     return "/".join(Path(file).parts[-2:]).lstrip("/")
+
+
+def plain_path(path: str) -> str:
+    """Return a module or parameter path without the parts that only say that a module was compiled.
+
+    >>> plain_path("layers._orig_mod.0.weight")
+    'layers.0.weight'
+    """
+    return ".".join(part for part in path.split(".") if part != "_orig_mod")

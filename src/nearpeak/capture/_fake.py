@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from nearpeak.capture import _groups, _moves
+from nearpeak.capture import _groups, _lazy, _moves
 from nearpeak.capture._values import CONSTANT_ELEMENTS, known
 from nearpeak.errors import MissingExtraError
 
@@ -62,7 +62,7 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        for owner, name, stand_in in (*_moves.stand_ins(), *_groups.stand_ins(), *more):
+        for owner, name, stand_in in (*_moves.stand_ins(), *_lazy.stand_ins(), *_groups.stand_ins(), *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 
@@ -95,8 +95,9 @@ def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
 def faked(mode: Any, tensor: Any) -> Any:
     """Return the fake stand-in of a real tensor; small whole numbers keep their values."""
     from torch._subclasses.fake_tensor import FakeTensor
+    from torch.nn.parameter import is_lazy
 
-    if isinstance(tensor, FakeTensor):
+    if isinstance(tensor, FakeTensor) or is_lazy(tensor):
         return tensor
     if not tensor.is_leaf:
         tensor = tensor.detach().requires_grad_(tensor.requires_grad)
@@ -119,7 +120,7 @@ def faked_module(mode: Any, module: Any) -> Any:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
-    tensors = list(_tensors_of(module))
+    tensors = list(tensors_of(module))
     # The parameters of a sharded model wrap their part of the whole.
     if all(isinstance(getattr(tensor, "_local_tensor", tensor), FakeTensor) for tensor in tensors):
         return module
@@ -131,7 +132,7 @@ def faked_module(mode: Any, module: Any) -> Any:
     return copy.deepcopy(module, memo)
 
 
-def _tensors_of(module: Any) -> Iterator[Any]:
+def tensors_of(module: Any) -> Iterator[Any]:
     """Yield parameters, buffers and tensors that are plain attributes."""
     import torch
 

@@ -80,7 +80,7 @@ class Recorder:
             return SHAPES[plan.packet](*args, **kwargs)
         out = self.values.run(func, args, kwargs)
         if isinstance(out, self._tensor):
-            self.values.note(plan.packet, out)
+            self.values.note(plan.packet, out, args)
             return self.values.constant(func, plan.packet, out, args, kwargs)
         return out
 
@@ -177,7 +177,7 @@ class Recorder:
             return self.attribution.here()
         if self.phase == "backward":
             return self.attribution.of_node(self._c._current_autograd_node())
-        return Place("optimizer", "")
+        return Place("optimizer", self.attribution.here().source)
 
     def _value(self, name: str, value: Any, operands: list[_Operand], local: dict[int, int]) -> Any:
         """Return `value` as a hashable description, and note the tensors in it."""

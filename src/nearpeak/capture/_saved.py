@@ -42,6 +42,7 @@ def save_text(workload: Workload) -> str:
         "cases": [case.record() for case in numbers],
         "buffers": [_buffer_record(buffer) for buffer in workload.buffers],
         "calls": [_call_record(call, numbers, forms) for call in workload.calls],
+        **({"groups": [list(group) for group in workload.groups]} if workload.groups else {}),
     }  # fmt: skip
     if forms:
         data["forms"] = [_form_record(form) for _, form in forms.values()]
@@ -147,6 +148,7 @@ class _Reader:
             returned=tuple(
                 (_position(number, buffers, "returned"), _layout(value)) for number, value in data.get("returned", ())
             ),
+            groups=tuple(_group(members, len(calls)) for members in data.get("groups", ())),
         )  # fmt: skip
 
     def _buffer(self, index: int, row: Any, value: float | None) -> Buffer:
@@ -187,6 +189,14 @@ class _Reader:
             call_count=_whole(row.get("count", 1)), storages=tuple(_position(one, buffers, "form") for one in storages),
             form=None if form is None else forms[_whole(form)],
         )  # fmt: skip
+
+
+def _group(members: Any, call_count: int) -> tuple[int, ...]:
+    """Return the positions of the calls that run as one kernel."""
+    found = tuple(map(_whole, members))
+    if not found or max(found) >= call_count:
+        raise ValueError(f"a group names calls {list(found)} of {call_count}")
+    return found
 
 
 def _uses(row: Mapping[str, Any], key: str, buffers: tuple[Buffer, ...]) -> tuple[Use, ...]:

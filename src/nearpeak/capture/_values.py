@@ -59,11 +59,22 @@ class Values:
             real = func(*args, **kwargs)
         return known(self._fake_mode, real)
 
-    def note(self, packet: str, out: Any) -> None:
-        """Remember who produced a truth value."""
+    def note(self, packet: str, out: Any, args: Any) -> None:
+        """Remember who produced a truth value; a count that equals the number of elements is an `all`."""
         if packet in _TRUE:
-            storage = out.untyped_storage()
-            self._producers[storage._cdata] = (packet, storage)
+            self._produced(packet, out)
+        elif packet == "sum" and str(args[0].dtype) == "torch.bool":
+            self._produced(f"count of {args[0].numel()}", out)
+        elif packet == "eq" and self._producer(args[0]) == f"count of {args[1]}":
+            self._produced("all", out)
+
+    def _produced(self, what: str, out: Any) -> None:
+        storage = out.untyped_storage()
+        self._producers[storage._cdata] = (what, storage)
+
+    def _producer(self, tensor: Any) -> str:
+        found: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
+        return found
 
     def scalar(self, tensor: Any) -> Any:
         """Return the value of a one-element tensor: the known one, or a guess."""
@@ -73,7 +84,7 @@ class Values:
 
             with unset_fake_temporarily():
                 return constant.item()
-        packet, _ = self._producers.get(tensor.untyped_storage()._cdata, ("", None))
+        packet = self._producer(tensor)
         kind = "bool" if str(tensor.dtype) == "torch.bool" else "float" if tensor.is_floating_point() else "int"
         answer = True if packet in _TRUE else _GUESSES["complex" if tensor.is_complex() else kind]
         return self.guess(packet or kind, answer)

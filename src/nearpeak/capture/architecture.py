@@ -33,6 +33,8 @@ def capture_architecture(
     sequence: int | None = None,
     kv: int | None = None,
     dtype: str | None = None,
+    autocast: str | None = None,
+    fusion: str | None = None,
 ) -> Workload:
     """Return the workload of one step of a published architecture.
 
@@ -41,7 +43,9 @@ def capture_architecture(
         step: `forward` (for a decoder: prefill), `train`, or `decode` (one new token per sequence).
         sequence: tokens per sequence.
         kv: positions already in the cache of a decode step.
-        dtype: format of weights and activations, the published one when not given.
+        dtype: format of weights and activations, the published one when not given, fp32 with autocast.
+        autocast: format to which the step is lowered as autocast does on a GPU.
+        fusion: `inductor` for the calls and kernels of TorchInductor's graph.
 
     Raises:
         UnknownNameError: no such model.
@@ -51,7 +55,7 @@ def capture_architecture(
     options = Options(step=step, batch=batch, sequence=sequence, kv=kv)
     _check_options(options)
     model = published(name_or_config)
-    wanted = dtype_of(dtype or model.dtype or "fp32").name
+    wanted = dtype_of(dtype or (not autocast and model.dtype) or "fp32").name
     transformers = _transformers()
     config = _config(transformers, model)
     cls, notes = _class(transformers, model, config, step)
@@ -65,7 +69,7 @@ def capture_architecture(
         "transformers": str(transformers.__version__),
     }  # fmt: skip
     return capture_torch(
-        plan.build, plan.inputs, name=model.name, step=step, origin=origin,
+        plan.build, plan.inputs, name=model.name, step=step, autocast=autocast, fusion=fusion, origin=origin,
         assumptions=(*model.notes, *notes, *more, *plan.notes),
     )  # fmt: skip
 

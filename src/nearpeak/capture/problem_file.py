@@ -23,6 +23,8 @@ def capture_problem(
     step: str = "forward",
     training: bool | None = None,
     dtype: str | None = None,
+    autocast: str | None = None,
+    fusion: str | None = None,
     optimizer: str = "adamw",
 ) -> Workload:
     """Return the workload of a problem file; its code runs in this process, so prefer `run_isolated`.
@@ -32,6 +34,8 @@ def capture_problem(
         training: mode of the module; none leaves modules in the mode in which the file builds them, as the convention
             does: training, but for pretrained models, which come in evaluation mode.
         dtype: format to which floating-point parameters and inputs are converted first.
+        autocast: format to which the step is lowered as autocast does on a GPU.
+        fusion: `inductor` for the calls and kernels of TorchInductor's graph.
 
     Raises:
         SpecError: there is no such file.
@@ -62,7 +66,7 @@ def capture_problem(
     with _importable(file.parent), without_downloads() if pretrained else nullcontext():
         return capture_torch(
             build, inputs, name=file.stem, step=step, training=training, dtype=dtype,
-            as_built=training is None and step != "train",
+            as_built=training is None and step != "train", autocast=autocast, fusion=fusion,
             optimizer=optimizer, origin={"file": file.name}, folder=file.parent,
         )  # fmt: skip
 

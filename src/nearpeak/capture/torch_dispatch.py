@@ -3,25 +3,31 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nearpeak.capture._attribution import Attribution
+from nearpeak.capture._attribution import Attribution, plain_path
+from nearpeak.capture._autocast import Autocast, autocast_of_cuda, format_named
 from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._composites import kept_whole
+from nearpeak.capture._control_flow import stand_ins as control_flow
+from nearpeak.capture._doors import faked_copy, nothing_compiled, opened
 from nearpeak.capture._failure import stage
 from nearpeak.capture._fake import (
     dispatch_mode,
     eager_models,
     fake_mode,
-    faked_module,
     faked_tree,
+    replaced,
     require_torch,
     switches,
 )
 from nearpeak.capture._flex import flex_kept_whole
 from nearpeak.capture._groups import sharding_unrecorded
+from nearpeak.capture._inductor import check_fusion, grouped, inductor_graph, inputs_of, runnable
 from nearpeak.capture._kernels import kernels_kept_whole
+from nearpeak.capture._lazy import prepare
 from nearpeak.capture._optimizers import Made, optimizer_named
 from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import forward, named_parameters, tensors_in, train
@@ -51,6 +57,8 @@ def capture_torch(
     optimizer: str | Made = "adamw",
     fused: bool = True,
     dtype: str | None = None,
+    autocast: str | None = None,
+    fusion: str | None = None,
     origin: Mapping[str, str] | None = None,
     assumptions: Sequence[str] = (),
     folder: Path | None = None,
@@ -61,7 +69,8 @@ def capture_torch(
 
     Args:
         build: returns the module or callable and is called in the fake world, so that weights are never
-            allocated; or a module that exists already, whose tensors are neither copied nor changed.
+            allocated; or a module or exported program that exists already, whose tensors are neither copied nor
+            changed. What is compiled or wrapped for data parallelism is opened first.
         inputs: returns (args, kwargs) or (args, kwargs, named) and is called in the fake world, unrecorded; or
             such a tuple of real tensors. `named` gives (tensor, kind, name) for tensors inside objects that
             only the model understands, such as a KV cache; it may be a callable, which is asked again after
@@ -74,6 +83,9 @@ def capture_torch(
             with `step()` and, for its states' names, `state`.
         fused: one kernel for all parameters where PyTorch has one, else one per operation and list of tensors.
         dtype: format to which floating-point parameters and inputs are converted first.
+        autocast: format to which forward and loss are lowered as `torch.autocast("cuda")` does, `bf16` or `fp16`;
+            with fp16 the step scales its loss and checks its gradients as a GradScaler does.
+        fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them into kernels.
         folder: files below it are shown relative to it.
 
     Raises:
@@ -83,7 +95,12 @@ def capture_torch(
     torch = require_torch()
     if step not in STEPS:
         raise SpecError(f"{name}: step {step!r} is not known; use {', '.join(STEPS)}")
+    check_fusion(name, fusion, step)
     rule = optimizer_named(optimizer, fused=fused)
+    if autocast is not None:
+        format_named(autocast)
+    if fusion is not None:
+        return _fused(build, inputs, name, training, dtype, autocast, {**(origin or {}), "fusion": fusion}, assumptions)
     with _world(folder) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         mode = step == "train" if training is None else training
@@ -94,19 +111,43 @@ def capture_torch(
             world.differentiate((args, kwargs))
             notes.append("the model has no trainable parameters: the gradients are those of its inputs")
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
-            output = _run(world, model, args, kwargs, name, step, rule)
+            output = _run(world, model, args, kwargs, name, step, rule, autocast)
         world.label_outputs(output, named)
         notes += [*world.values.assumptions(), *world.recorder.masks.assumptions(), *_frozen(model, step)]
-        facts = {"torch": str(torch.__version__), **_sizes(model), **(origin or {})}
+        lowered = {"autocast": autocast} if autocast else {}
+        facts = {"torch": str(torch.__version__), **_sizes(model), **lowered, **(origin or {})}
         return world.recorder.builder.workload(name, step, facts, notes)
 
 
-def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, step: str, rule: Any) -> Any:
+def _fused(
+    build: Any, inputs: Any, name: str, training: bool | None, dtype: str | None, autocast: str | None,
+    origin: Mapping[str, str], assumptions: Sequence[str],
+) -> Workload:  # fmt: skip
+    """Return the forward step as TorchInductor would run it, its kernels as groups."""
+    if autocast is not None:
+        raise SpecError(f"{name}: fusion groups and autocast exclude each other; give one")
+    with _world(None) as world:
+        model, (args, kwargs, named) = world.prepared(name, build, inputs)
+        world.place(model, bool(training), dtype)
+        args, kwargs = world.inputs(args, kwargs, named, dtype)
+        sizes = _sizes(model)
+    graph = inductor_graph(world.mode, model, args, kwargs, name)
+    found = capture_torch(
+        lambda: runnable(graph), lambda: inputs_of(graph), name=name, training=False, origin={**sizes, **origin},
+        assumptions=assumptions,
+    )  # fmt: skip
+    return grouped(found, graph)
+
+
+def _run(
+    world: "_World", model: Any, args: Any, kwargs: Any, name: str, step: str, rule: Any, autocast: str | None
+) -> Any:
     """Return what the step returns: the model's output, or the loss."""
+    lowered = partial(world.autocast.region, autocast)
     if step != "train":
-        with stage(name, "forward"):
+        with stage(name, "forward"), lowered():
             return forward(world.recorder, model, args, kwargs)
-    return train(world.recorder, model, args, kwargs, name, rule)
+    return train(world.recorder, model, args, kwargs, name, rule, lowered=lowered, scaled=autocast == "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +160,8 @@ class _World:
     """Sees every call."""
     values: Values
     """Answers questions about values."""
+    autocast: Autocast
+    """Lowers formats as CUDA builds do."""
 
     def prepared(self, name: str, build: Any, inputs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the model, and its inputs with the named tensors."""
@@ -126,19 +169,31 @@ class _World:
 
         self.values.building = True
         with stage(name, "building the model"):
-            model = build if isinstance(build, torch.nn.Module) else build()
+            source = opened(build)
+            model = source if isinstance(source, torch.nn.Module) else opened(source())
         with stage(name, "making the inputs"):
             given = inputs() if callable(inputs) else inputs
         self.values.building = False
         with stage(name, "copying the model's structure"):
             if isinstance(model, torch.nn.Module):
                 real = dict(model.named_buffers())
-                model = faked_module(self.mode, model)
+                model = faked_copy(self.mode, model)
                 for path, buffer in model.named_buffers():
-                    if buffer is not real[path]:
+                    if path in real and buffer is not real[path]:
                         self.recorder.origins.give(buffer, real[path])
         args, kwargs, *rest = given
+        self._materialise(name, model, args, kwargs)
         return model, (args, kwargs, rest[0] if rest else ())
+
+    def _materialise(self, name: str, model: Any, args: Any, kwargs: Any) -> None:
+        """Run a model with lazy parameters once, unrecorded, so that these get their shapes."""
+        import torch
+
+        if not prepare(model):
+            return
+        args, kwargs = faked_tree(self.mode, (tuple(args), dict(kwargs)))
+        with stage(name, "finding the shapes of lazy parameters"), torch.no_grad():
+            model(*args, **kwargs)
 
     def place(self, model: Any, training: bool | None, dtype: str | None) -> None:
         """Set the module's mode (none keeps it) and format, and name its weights."""
@@ -152,7 +207,7 @@ class _World:
             model.to(torch_dtype(dtype))
         self.recorder.attribution.name_modules(model)
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            self.recorder.storages.label(tensor, "weight", name)
+            self.recorder.storages.label(tensor, "weight", plain_path(name))
         for parameter in model.parameters():
             self.recorder.origins.forget(parameter)  # what it starts with is no part of the program
 
@@ -205,14 +260,18 @@ def _world(folder: Path | None) -> Iterator[_World]:
         stack.enter_context(collector_paused())
         stack.enter_context(switches())
         composites = stack.enter_context(kept_whole())
+        stack.enter_context(nothing_compiled())
         mode = fake_mode()
         values, attribution = Values(mode), Attribution(folder)
+        for owner, name, stand_in in control_flow(values):
+            stack.enter_context(replaced(owner, name, stand_in))
+        autocast = stack.enter_context(autocast_of_cuda())
         recorder = Recorder(WorkloadBuilder(aten_matchers()), values, attribution, composites)
         stack.enter_context(flex_kept_whole(recorder))
         stack.enter_context(attribution.hooks())
         stack.enter_context(mode)
         stack.enter_context(dispatch_mode(recorder.handle))
-        yield _World(mode=mode, recorder=recorder, values=values)
+        yield _World(mode=mode, recorder=recorder, values=values, autocast=autocast)
 
 
 def torch_dtype(name: str) -> Any:

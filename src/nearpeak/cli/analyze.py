@@ -25,6 +25,8 @@ def analyze(
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
     dtype: str | None = shared.DTYPE,
+    autocast: str | None = shared.AUTOCAST,
+    fusion: str | None = shared.FUSION,
     evaluation: bool = shared.EVAL,
     input_shape: list[str] = shared.SHAPES,
     axis: list[str] = shared.AXES,
@@ -56,8 +58,8 @@ def analyze(
     targets = shared.targets_of(target, edits)
     bounds = shared.policy_of(policy, algorithm, no_credit)
     workload = workload_of(
-        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, evaluation=evaluation,
-        shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, autocast=autocast, fusion=fusion,
+        evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     from nearpeak import api
 

@@ -100,6 +100,8 @@ class Workload:
     """What capture assumed, in sentences."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Views and metadata that launch no kernel, by name, with counts."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Calls that a compiler would run as one kernel, by position; empty when no compiler was asked."""
 
     returned: tuple[tuple[int, Layout], ...] = ()
     """Storage and layout of each tensor that the step returns, where the source says so."""

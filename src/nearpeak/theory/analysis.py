@@ -12,6 +12,7 @@ from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
+from nearpeak.theory.fusion_groups import groups_bound_s
 from nearpeak.theory.interval import highest_works
 from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.theory.opportunity import opportunities
@@ -20,6 +21,7 @@ from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
 from nearpeak.theory.shares import by_order, shares
 from nearpeak.theory.step_bound import StepWork, bound_of_step, step_work
+from nearpeak.units import show
 
 _WARM = {"cold_inputs": False, "output_credit": True}
 
@@ -46,7 +48,7 @@ def analysis_of(
         batch_count=batch_count,
         dtype=_main_format(rows),
         origin=workload.origin,
-        capture_assumptions=workload.assumptions,
+        capture_assumptions=(*workload.assumptions, *_of_groups(workload, works, targets, policy)),
         policy=policy,
         rows=rows,
         call_count=sum(call.call_count for call in workload.calls),
@@ -117,6 +119,18 @@ def _target_analysis(
         rewrites=whole.rewrites,
         unverified=tuple(key for key in target.unverified if not key.startswith("partition.")),
         proof=proof_of(workload.name, whole, target, policy, version),
+    )
+
+
+def _of_groups(
+    workload: Workload, works: dict[Case, Work], targets: Sequence[Target], policy: Policy
+) -> tuple[str, ...]:
+    """Return the bound of the kernels that a compiler makes of the calls, target by target, in sentences."""
+    kernels = f"the {len(workload.groups)} kernels that the compiler fuses the calls into take at least"
+    return tuple(
+        f"{target.title}: {kernels} {show(groups_bound_s(workload, works, target, policy), 's')}"
+        for target in targets
+        if workload.groups
     )
 
 

@@ -1,0 +1,113 @@
+"""Logs of operator inputs: every row a case with its count, unknown rows counted and named, nothing executed."""
+
+import random
+import re
+
+import pytest
+
+pytest.importorskip("torch")
+
+import nearpeak
+from nearpeak.capture.op_log_file import capture_op_log
+from nearpeak.errors import SpecError
+
+LOG = """\
+Operator: aten.mm.default
+cnt: 12, ((T([2, 4], f16), T([4, 8], f16, stride=(1, 4))), {})
+cnt: 3, ((T([16, 64], bf16), T([64, 8], bf16)), {})
+Operator: aten.add.Tensor
+cnt: 2, ((T([4, 4], f32), T([4, 4], f32, stride=(0, 1))), {})
+Operator: aten.native_layer_norm_backward.default
+cnt: 1, ((T([2, 16], f16), T([2, 16], f16), [16], T([2, 1], f32), T([2, 1], f32), T([16], f16), T([16], f16), \
+[True, True, True]), {})
+Operator: aten.cat.default
+cnt: 5, (([T([2, 3], f32), T([2, 5], f32)], 1), {})
+Operator: aten.t.default
+cnt: 9, ((T([2, 3], f32),), {})
+Operator: aten.clamp.default
+cnt: 7, ((T([2, 3], f32), -inf, None), {})
+Operator: aten._to_copy.default
+cnt: 4, ((T([2, 3], f32),), {'dtype': f16, 'layout': torch.strided, 'device': device('cuda', 0)})
+"""
+
+
+def read(tmp_path, text):
+    file = tmp_path / "model.txt"
+    file.write_text(text)
+    return nearpeak.capture(file)
+
+
+def test_each_row_becomes_a_case_with_its_count_and_line(tmp_path):
+    calls = read(tmp_path, LOG).calls
+    found = [(call.case.op, call.phase, call.call_count, call.source) for call in calls]
+    assert found == [
+        ("gemm", "forward", 12, "model.txt:2"), ("gemm", "forward", 3, "model.txt:3"),
+        ("elementwise", "forward", 2, "model.txt:5"), ("layer_norm", "backward", 1, "model.txt:7"),
+        ("copy", "forward", 5, "model.txt:9"), ("elementwise", "forward", 7, "model.txt:13"),
+        ("cast", "forward", 4, "model.txt:15"),
+    ]  # fmt: skip
+
+
+def test_formats_strides_and_broadcast_operands_are_kept(tmp_path):
+    cases = [call.case for call in read(tmp_path, LOG).calls]
+    assert dict(cases[0].axes)["n"] == 8
+    assert (dict(cases[0].attributes)["layout"], dict(cases[0].dtypes)["dtype"]) == ("nt", "fp16")
+    assert dict(cases[1].dtypes)["dtype"] == "bf16"
+    assert (dict(cases[2].axes)["a"], dict(cases[2].axes)["b"]) == (16, 4)
+
+
+def test_views_are_counted_as_often_as_the_log_says(tmp_path):
+    workload = read(tmp_path, LOG)
+    assert workload.skipped == {"aten.t.default": 9}
+    assert workload.origin["calls"] == str(12 + 3 + 2 + 1 + 5 + 9 + 7 + 4)
+
+
+BAD = [
+    ("cnt: 1, ((T([2], q9),), {})", "format 'q9' is not one of f16"),
+    ("cnt: 1, ((T([-2], f16),), {})", "extents and strides are whole numbers"),
+    ("cnt: 1, ((__import__('os'),), {})", "neither a tensor nor a device"),
+    ("cnt: 1, ((open.read,), {})", "torch.read is no format"),
+    ("cnt: 1, (T([2], f16))", "a row is \\(\\(arguments\\), {keywords}\\)"),
+    ("cnt: 1, ((T([2], f16),", "arguments are no literals"),
+    ("cnt: 1, ((T([2, 3], f16), T([2, 3], f16)), {})", "aten.mm.default: "),
+    ("a sentence", "line 17: 'a sentence'"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD, ids=[reason for _, reason in BAD])
+def test_a_row_that_cannot_be_read_is_counted_and_named(tmp_path, line, reason):
+    good = "Operator: aten.mm.default\ncnt: 1, ((T([2, 4], f16), T([4, 8], f16)), {})\n"
+    workload = read(tmp_path, LOG + good.splitlines()[0] + "\n" + line + "\n" + good)
+    assert len(workload.calls) == 8
+    assert len(workload.assumptions) == 1
+    assert re.search(reason, workload.assumptions[0])
+    assert workload.assumptions[0].startswith("1 lines could not be read: ")
+
+
+def test_an_operator_that_this_pytorch_lacks_is_named(tmp_path):
+    workload = read(tmp_path, LOG + "Operator: aten.nonsense.default\ncnt: 4, ((T([2], f16),), {})\n")
+    assert "operator aten.nonsense.default is not known to this PyTorch (line 17)" in workload.assumptions[0]
+
+
+def test_a_file_without_any_row_is_refused_with_an_example(tmp_path):
+    with pytest.raises(SpecError, match=r"no row of it can be read; rows look like 'cnt: 1, "):
+        read(tmp_path, "nothing of the kind\n")
+
+
+def test_reading_twice_gives_the_same(tmp_path):
+    assert read(tmp_path, LOG) == read(tmp_path, LOG)
+
+
+def test_ten_thousand_damaged_lines_are_read_or_counted_and_never_crash(tmp_path):
+    draw, rows = random.Random(7), LOG.splitlines()
+    lines = []
+    for _ in range(10_000):
+        line = list(draw.choice(rows))
+        for _ in range(draw.randint(1, 4)):
+            line[draw.randrange(len(line))] = draw.choice("()[]{},:-0123456789Tfabc .'\"")
+        lines.append("".join(line).replace("\n", " "))
+    file = tmp_path / "damaged.txt"
+    file.write_text(LOG + "\n".join(lines))
+    workload = capture_op_log(file)
+    assert len(workload.calls) >= 7
+    assert workload.assumptions[0].split(" ", 1)[1].startswith("lines could not be read")
