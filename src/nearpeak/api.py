@@ -140,6 +140,7 @@ def capture(
     batch: int | None = None,
     sequence: int | None = None,
     kv: int | None = None,
+    layers: int | None = None,
     dtype: str | None = None,
     autocast: str | None = None,
     fusion: str | None = None,
@@ -153,14 +154,15 @@ def capture(
     A file or a named model is captured in a child process, as capturing executes it; a callable runs here.
 
     Args:
-        source: a model name, a Hugging Face config.json or its folder, a problem file (.py), an exported program
-            (.pt2), an ONNX file, a sweep (.toml, .jsonl), a log of operator inputs (.txt), a header of DeepBench
-            problems (.h), a saved workload (.json), a kernel definition (.json), or a callable or module, which may
-            be compiled, scripted, exported or wrapped for data parallelism; a JAX function, jitted or with JAX arrays
-            as inputs.
+        source: a model name, `hf:` and a model type of transformers, a Hugging Face config.json or its folder, a
+            problem file (.py), an exported program (.pt2), an ONNX file, a sweep (.toml, .jsonl), a log of operator
+            inputs (.txt), a header of DeepBench problems (.h), a saved workload (.json), a kernel definition (.json),
+            or a callable or module, which may be compiled, scripted, exported or wrapped for data parallelism; a JAX
+            function, jitted or with JAX arrays as inputs.
         inputs: positional inputs of a callable, tensors or fake ones; a mapping gives keyword inputs.
         step: `forward` (or `prefill`), `decode`, `train`.
         training: whether modules are in training mode; by default only for `train`, and for problem files.
+        layers: most layers of each stack of a model type, all of them when not given.
         autocast: format to which `torch.autocast` on a GPU lowers the step, `bf16` or `fp16`; weights stay fp32.
         fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them; forward only.
         shapes: shape of each ONNX input by name.
@@ -169,14 +171,16 @@ def capture(
     step = STEP_ALIASES.get(step, step)
     if step not in STEPS:
         raise SpecError(f"step {step!r}: is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
-    for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv)):
+    for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv), ("layers", layers)):
         _check_count(name, value)
     if callable(source):
         return _callable(source, inputs, step, training, dtype, autocast, fusion)
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
-    options = {"step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "dtype": dtype}
-    options |= {"autocast": autocast, "fusion": fusion}
+    options = {
+        "step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "layers": layers,
+        "dtype": dtype, "autocast": autocast, "fusion": fusion,
+    }  # fmt: skip
     if axes or _json_kind(str(source)) == "definition":
         return _defined(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
     return _captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
@@ -231,7 +235,7 @@ def _captured(
     if suffix == ".onnx":
         from nearpeak.capture.onnx_file import capture_onnx
 
-        _refuse(source, given, ("sequence", "kv", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
         if given["step"] != "forward":
             raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
@@ -242,19 +246,19 @@ def _captured(
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, ("batch", "sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
         return capture_sweep(path)
     if _json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
-        _refuse(source, given, ("batch", "sequence", "kv", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, ("batch", "sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
         return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
 
 def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
     """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
-    _refuse(str(path), given, ("batch", "sequence", "kv", "training", "autocast", "fusion"))
+    _refuse(str(path), given, ("batch", "sequence", "kv", "layers", "training", "autocast", "fusion"))
     if path.suffix == ".h":
         from nearpeak.capture.deepbench_file import capture_deepbench
 
@@ -303,10 +307,14 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
         ".pt2": "nearpeak.capture.exported_file:capture_exported",
     }.get(Path(source).suffix)
     if file:
-        _refuse(source, given, ("batch", "sequence", "kv"))
+        _refuse(source, given, ("batch", "sequence", "kv", "layers"))
         function, arguments = file, {"path": Path(source), **given}
+    elif source.startswith("hf:"):
+        _refuse(source, given, ("training", "kv", "autocast", "fusion"))
+        function = "nearpeak.capture.model_type:capture_model_type"
+        arguments = {"name": source.removeprefix("hf:"), **given}
     else:
-        _refuse(source, given, ("training",))
+        _refuse(source, given, ("training", "layers"))
         function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
     try:
         found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from nearpeak.capture import _groups, _lazy, _moves
-from nearpeak.capture._values import CONSTANT_ELEMENTS, known
+from nearpeak.capture._sizes import CONSTANT_ELEMENTS
+from nearpeak.capture._values import known
 from nearpeak.errors import MissingExtraError
 
 
@@ -23,12 +24,20 @@ def require_torch() -> Any:
 
 def fake_mode() -> Any:
     """Return a fake tensor mode in which shapes stay plain numbers."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     # Shapes that depend on values are an error with a name instead of an unknown that fails later.
     shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    return FakeTensorMode(allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True)
+
+    class Mode(FakeTensorMode):  # type: ignore[misc]  # torch is untyped here
+        def may_turn_const(self, t: Any) -> bool:
+            """Keep the values of a small storage however often a view repeats them."""
+            known_bytes = t.untyped_storage().nbytes() if t.layout is torch.strided and not self.is_our_fake(t) else 0
+            return super().may_turn_const(t) or 0 < known_bytes <= CONSTANT_ELEMENTS
+
+    return Mode(allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True)
 
 
 def dispatch_mode(handle: Callable[..., Any]) -> Any:

@@ -16,7 +16,27 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (torch.nn.Module, "_apply", _convert()),
         (torch.nn.Module, "compile", unmoved),
         (torch, "compile", _uncompiled),
+        (torch, "tensor", _tensor_of(torch.tensor)),
     ]
+
+
+def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what makes a tensor of numbers, some of which may stand in tensors of one element: it asks for these."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    def plain(data: Any) -> Any:
+        if isinstance(data, FakeTensor):
+            return data.item() if data.dim() == 0 else data.tolist()
+        return type(data)(map(plain, data)) if type(data) in (list, tuple) and _holds_fake(data) else data
+
+    def _holds_fake(data: Any) -> bool:
+        return any(isinstance(one, FakeTensor) or (type(one) in (list, tuple) and _holds_fake(one)) for one in data)
+
+    def tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
+        nested = type(data) in (list, tuple)
+        return original(plain(data) if nested else data, *args, **kwargs)
+
+    return tensor
 
 
 def unmoved(thing: Any, *_args: Any, **_kwargs: Any) -> Any:

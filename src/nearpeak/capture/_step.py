@@ -131,7 +131,7 @@ def named_parameters(model: Any) -> list[tuple[str, Any]]:
 def _loss(subject: str, output: Any) -> Any:
     """Return `output.loss`, or the sum of the means of all outputs that have a gradient."""
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if loss is not None and getattr(loss, "grad_fn", None) is not None:
+    if loss is not None and getattr(loss, "grad_fn", None) is not None and loss.numel() == 1:
         return loss
     means = [
         (tensor.abs() if tensor.is_complex() else tensor).mean()

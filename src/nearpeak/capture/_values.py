@@ -2,17 +2,17 @@
 
 from typing import Any
 
-CONSTANT_ELEMENTS = 65536
-"""Fake tensors up to this size carry their values when these are known without any input."""
+from nearpeak.capture._sizes import CONSTANT_ELEMENTS, SIZED_BY_VALUES, sized
 
 _SURELY_SMALL_ELEMENTS = 64
 """Inputs of so few elements together have no result worth checking for its size first."""
 
+_SIZED_BY_DISTINCT = ("_unique2", "unique_consecutive", "unique_dim")
 _VALUE_FREE = frozenset({
     "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace",
 })  # fmt: skip
 _TRUE = frozenset({
-    "all", "logical_not", "equal",
+    "all", "_is_all_true", "logical_not", "equal",
 })  # fmt: skip
 _GUESSES: dict[str, object] = {"bool": False, "int": 1, "float": 0.5, "complex": 0.5}
 
@@ -20,8 +20,9 @@ _GUESSES: dict[str, object] = {"bool": False, "int": 1, "float": 0.5, "complex":
 class Values:
     """Answers questions about values; guesses are counted by the operator that produced the value."""
 
-    def __init__(self, fake_mode: Any) -> None:
-        self._fake_mode = fake_mode
+    def __init__(self, fake_mode: Any, *, guess_sizes: bool = False) -> None:
+        """Keep the fake mode; `guess_sizes` answers questions for sizes too, else they stay an error."""
+        self._fake_mode, self.guess_sizes = fake_mode, guess_sizes
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
@@ -31,8 +32,11 @@ class Values:
 
         Fake tensors with values compute for real before they look at the size of the result.
         """
+        if func._opname in SIZED_BY_VALUES:
+            args = sized(self, func._opname, args)
         inputs = _all_known((*args, *kwargs.values()))
-        if sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS or func._schema.is_mutable:
+        at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *_SIZED_BY_DISTINCT)
+        if at_once or sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS:
             return func(*args, **kwargs)
         values = [(tensor, tensor.constant) for tensor in inputs]
         for tensor in inputs:
@@ -57,6 +61,10 @@ class Values:
 
         with unset_fake_temporarily():
             real = func(*args, **kwargs)
+        return self.known(real)
+
+    def known(self, real: Any) -> Any:
+        """Return the fake tensor that carries the values of the small tensor `real`."""
         return known(self._fake_mode, real)
 
     def note(self, packet: str, out: Any, args: Any) -> None:

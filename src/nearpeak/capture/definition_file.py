@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from nearpeak.capture._failure import stage
-from nearpeak.capture._values import CONSTANT_ELEMENTS
+from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload

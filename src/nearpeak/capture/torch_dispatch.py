@@ -62,6 +62,7 @@ def capture_torch(
     origin: Mapping[str, str] | None = None,
     assumptions: Sequence[str] = (),
     folder: Path | None = None,
+    guess_sizes: bool = False,
 ) -> Workload:
     """Return the workload of one step of a PyTorch model.
 
@@ -87,6 +88,7 @@ def capture_torch(
             with fp16 the step scales its loss and checks its gradients as a GradScaler does.
         fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them into kernels.
         folder: files below it are shown relative to it.
+        guess_sizes: whether sizes that depend on unknown values are guessed and counted, instead of refused.
 
     Raises:
         CaptureError: the model raised, or its outputs have no gradient to train with.
@@ -101,7 +103,7 @@ def capture_torch(
         format_named(autocast)
     if fusion is not None:
         return _fused(build, inputs, name, training, dtype, autocast, {**(origin or {}), "fusion": fusion}, assumptions)
-    with _world(folder) as world:
+    with _world(folder, guess_sizes=guess_sizes) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         mode = step == "train" if training is None else training
         world.place(model, None if as_built else mode, dtype)
@@ -254,7 +256,7 @@ class _World:
 
 
 @contextmanager
-def _world(folder: Path | None) -> Iterator[_World]:
+def _world(folder: Path | None, *, guess_sizes: bool = False) -> Iterator[_World]:
     """Enter the fake world: fake tensors, recorder, whole composites, hooks."""
     with ExitStack() as stack:
         stack.enter_context(collector_paused())
@@ -262,7 +264,7 @@ def _world(folder: Path | None) -> Iterator[_World]:
         composites = stack.enter_context(kept_whole())
         stack.enter_context(nothing_compiled())
         mode = fake_mode()
-        values, attribution = Values(mode), Attribution(folder)
+        values, attribution = Values(mode, guess_sizes=guess_sizes), Attribution(folder)
         for owner, name, stand_in in control_flow(values):
             stack.enter_context(replaced(owner, name, stand_in))
         autocast = stack.enter_context(autocast_of_cuda())

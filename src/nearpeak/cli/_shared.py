@@ -26,6 +26,7 @@ STEP = typer.Option("forward", "--phase", "--step", help="forward (prefill), dec
 BATCH = typer.Option(None, "--batch", "-b", help="Batch size.")
 SEQUENCE = typer.Option(None, "--sequence", "-s", help="Tokens per sequence.")
 KV = typer.Option(None, "--kv", help="Cached positions of a decode step.")
+LAYERS = typer.Option(None, "--layers", help="hf:<model type>: most layers of each stack; all by default.")
 DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
 AUTOCAST = typer.Option(None, "--autocast", help="Lower the step as autocast on a GPU does: bf16 or fp16.")
 FUSION = typer.Option(None, "--fusion", help="inductor: calls as TorchInductor would fuse them; forward only.")

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 def analyze(
     model: str = typer.Argument(
-        help="Model name, config.json, problem file, ONNX file, sweep, kernel definition, or saved workload."
+        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
+        "definition, or saved workload."
     ),
     target: list[str] = shared.TARGET,
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
+    layers: int | None = shared.LAYERS,
     dtype: str | None = shared.DTYPE,
     autocast: str | None = shared.AUTOCAST,
     fusion: str | None = shared.FUSION,
@@ -58,8 +60,8 @@ def analyze(
     targets = shared.targets_of(target, edits)
     bounds = shared.policy_of(policy, algorithm, no_credit)
     workload = workload_of(
-        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, autocast=autocast, fusion=fusion,
-        evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
+        fusion=fusion, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     from nearpeak import api
 

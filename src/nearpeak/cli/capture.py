@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 def capture(
     model: str = typer.Argument(
-        help="Model name, config.json, problem file, .pt2, ONNX file, operator log, sweep or kernel definition."
+        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep or kernel "
+        "definition."
     ),
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
+    layers: int | None = shared.LAYERS,
     dtype: str | None = shared.DTYPE,
     autocast: str | None = shared.AUTOCAST,
     fusion: str | None = shared.FUSION,
@@ -39,8 +41,8 @@ def capture(
     """
     shared.check_writable(out)
     workload = workload_of(
-        model, step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, autocast=autocast, fusion=fusion,
-        evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
+        fusion=fusion, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
     )  # fmt: skip
     if out is not None:
         from nearpeak.capture._saved import save_text

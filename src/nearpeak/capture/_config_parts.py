@@ -1,0 +1,117 @@
+"""Walks the configuration of a Hugging Face model: its parts, their settings, and a copy with fewer layers."""
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_DEPTH = re.compile(
+    r"(\w+_)?(num_hidden_layers|num_layers|n_layers?|layers|depth|encoder_layers|decoder_layers|"
+    r"num_encoder_layers|num_decoder_layers|num_encoder_blocks)"
+)
+_NO_DEPTH = re.compile(r"max_.*|min_.*|iou_.*|num_adapter.*|num_lstm.*|.*feat_extract.*|spatial_.*|.*(net|proj)_layers")
+_MUST_AGREE = ("out_hidden_size", "output_dim")
+"""Widths of what a tower hands over, which the language model takes as it is."""
+_PLACEHOLDERS = (
+    "image_token_id", "video_token_id", "audio_token_id", "image_token_index", "video_token_index", "audio_token_index",
+)  # fmt: skip
+_READ_LAYERS = ("intermediate_layers_indices", "extract_layers", "intermediate_layer_indices")
+_DEPTH_LISTS = ("depths", "num_blocks", "num_block_repeats", "block_repeats")
+"""Layers of each stage; other lists that go with them name blocks, not stages, and such stacks are left whole."""
+
+
+def parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a configuration and all configurations nested in it, each with its dotted path."""
+    yield path, config
+    for name, value in vars(config).items():
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            yield from parts(value, f"{path}.{name}".lstrip("."))
+
+
+def with_layers(config: Any, layer_count: int) -> Any:
+    """Return a copy in which every stack has at most `layer_count` layers, but one whole period of its layer types.
+
+    Lists with an entry per layer are cut with their stack; a stack of which several layers are read keeps them.
+    """
+    smaller = copy.deepcopy(config)
+    for _, part in parts(smaller):
+        stages = {
+            len(value)
+            for name, value in vars(part).items()
+            if name in _DEPTH_LISTS and isinstance(value, (list, tuple))
+        }
+        for name, value in list(vars(part).items()):
+            if _is_count(value) and value in stages:
+                continue  # a number of stages, between which the width changes
+            if _DEPTH.fullmatch(name) and not _NO_DEPTH.fullmatch(name) and _is_count(value) and value > layer_count:
+                kept = max(layer_count, _period(part, value))
+                _cut(part, name, value, min(value, kept))
+            elif name in _DEPTH_LISTS and isinstance(value, (list, tuple)) and all(map(_is_count, value)):
+                setattr(part, name, type(value)(min(count, layer_count) for count in value))
+    return smaller
+
+
+def fitted(config: Any) -> tuple[str, ...]:
+    """Fill in what transformers' own defaults leave open or contradictory; return what was done, in sentences."""
+    every, notes = dict(parts(config)), []
+    texts = [part for path, part in every.items() if path.endswith("text_config")]
+    for path, part in every.items():
+        own = vars(part)  # as a per-layer setting cannot be asked for by name
+        heads, width = own.get("num_attention_heads"), own.get("hidden_size")
+        wanted = {
+            "head_dim": width // heads if _is_count(heads) and _is_count(width) and heads else None,
+            "num_key_value_heads": heads,
+            "out_hidden_size": vars(texts[0]).get("hidden_size") if texts and part is not texts[0] else None,
+            "output_dim": vars(texts[0]).get("hidden_size") if texts and path.endswith("audio_config") else None,
+        }
+        for name, value in wanted.items():
+            present = own.get(name, value)
+            if value is not None and (present is None or (name in _MUST_AGREE and present != value)):
+                setattr(part, name, value)
+                notes.append(
+                    f"{f'{path}.{name}'.lstrip('.')} is taken to be {value}: transformers' default does not fit."
+                )
+    return (*notes, *_placeholders(config))
+
+
+def _placeholders(config: Any) -> Iterator[str]:
+    """Give each kind of input that has no placeholder token one from the end of the vocabulary; yield what was done."""
+    sizes = [vars(part).get("vocab_size") for path, part in parts(config) if path in ("", "text_config")]
+    vocabulary = next((size for size in sizes if _is_count(size)), None)
+    for place, name in enumerate(_PLACEHOLDERS, start=1):
+        if vocabulary is not None and name in vars(config) and vars(config)[name] is None:
+            setattr(config, name, vocabulary - place)
+            yield f"{name} is taken to be {vocabulary - place}: transformers' default leaves it open."
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _period(part: Any, layer_count: int) -> int:
+    """Return how many of the first layers hold every kind of layer, and every one that is read from."""
+    kept = 1
+    for value in vars(part).values():
+        if isinstance(value, (list, tuple)) and len(value) == layer_count and all(isinstance(v, str) for v in value):
+            kept = max(kept, max(value.index(one) for one in set(value)) + 1)
+    if getattr(part, "num_kv_shared_layers", 0):
+        kept *= 2  # a period with keys and values of its own, one without
+    read = [list(vars(part).get(name) or ()) for name in _READ_LAYERS]
+    outputs = list(getattr(part, "out_indices", None) or ())
+    read.append(outputs if len(outputs) > 1 else [])
+    return max([kept, *(int(index) + 1 for one in read for index in one)])
+
+
+def _cut(part: Any, name: str, before: int, after: int) -> None:
+    """Set a depth, and cut the lists that have an entry per layer."""
+    setattr(part, name, after)
+    if name == "num_hidden_layers" and vars(part).get("num_kv_shared_layers"):
+        part.num_kv_shared_layers = after // 2
+    for key, value in list(vars(part).items()):
+        if isinstance(value, (list, tuple)) and len(value) == before:
+            setattr(part, key, value[:after])
+    names = vars(part).get("stage_names")
+    if names is not None and len(names) == before + 1:
+        part.stage_names = names[: after + 1]
+        if len(getattr(part, "out_indices", None) or ()) <= 1:
+            part._out_features, part._out_indices = [part.stage_names[-1]], [after]

@@ -1,0 +1,36 @@
+"""Kinds of input: which parameters of a forward pass bring text, pictures, sound and the like."""
+
+from collections.abc import Iterable
+from typing import Any
+
+_KINDS = {
+    "input_ids": "text", "pixel_values": "image", "image": "image",
+    "flattened_patches": "image", "image_pixel_values": "image", "pixel_values_videos": "video",
+    "input_features": "audio", "input_values": "audio", "audio_mel": "audio", "audio_input_features": "audio",
+    "audio_input_ids": "audio", "latents": "latents", "audio_latents": "latents", "hidden_states": "embeddings",
+    "query_embeds": "embeddings", "noise_embeds": "embeddings", "action_embeds": "actions", "states": "states",
+    "past_values": "time series", "bbox": "boxes", "input_points": "points", "visual_feats": "regions",
+    "visual_embeds": "regions", "entity_ids": "entities", "xpath_tags_seq": "markup", "protein_input_ids": "protein",
+    "input_shape_ids": "glyphs", "input_pronunciation_ids": "pronunciation", "prompt_pixel_values": "prompt image",
+    "high_res_pixel_values": "fine image", "task_inputs": "task", "classes_input_ids": "classes",
+    "qformer_input_ids": "instruction", "inputs": "array",
+}  # fmt: skip
+
+
+def kinds_of(parameters: Iterable[str]) -> frozenset[str]:
+    """Return the kinds of input that parameters of a forward pass bring.
+
+    >>> sorted(kinds_of(["input_ids", "attention_mask", "pixel_values"]))
+    ['image', 'text']
+    """
+    return frozenset(_KINDS[name] for name in parameters if name in _KINDS)
+
+
+def kinds_taken(ask: Any) -> frozenset[str]:
+    """Return the kinds that a model takes in real use, as the signature of its forward pass names them.
+
+    Text that a model says it does not take, and the tokens of a decoder that makes them itself, are left out.
+    """
+    found = kinds_of(ask.parameters)
+    either = frozenset(ask.hints.get("either", ()))
+    return found - either

@@ -1,0 +1,74 @@
+"""Operators whose result is as large as values say: known values decide, and unknown ones are guessed and counted."""
+
+from typing import Any
+
+SIZED_BY_VALUES = frozenset({"index", "nonzero", "masked_select", "repeat_interleave"})
+"""ATen names; all of them refuse fake tensors otherwise."""
+CONSTANT_ELEMENTS = 65536
+"""Fake tensors up to this size carry their values when these are known without any input."""
+_LARGEST_GUESS_ELEMENTS = 1 << 20
+_FEW = 256
+
+
+def sized(values: Any, packet: str, args: Any) -> Any:
+    """Return arguments with known values in place of those that decide how large the result is.
+
+    What a mask picks may be unknown while the mask is known. An unknown mask is taken to pick everything, and unknown
+    repeats to be one each: where `values` may guess sizes, which it counts.
+    """
+    if packet == "index":
+        return args[0], [one for index in args[1] for one in _positions(values, index)]
+    if packet == "masked_select":
+        return args[0], _decided(values, packet, args[1])
+    if (
+        packet == "nonzero"
+        and args[0].numel() * args[0].dim() > CONSTANT_ELEMENTS
+        and getattr(args[0], "constant", None) is None
+    ):
+        return (_some(values, args[0]),)
+    return (_decided(values, packet, args[0]), *args[1:])
+
+
+def _positions(values: Any, index: Any) -> list[Any]:
+    """Return what picks the same elements as `index`: itself, or one tensor of positions per dimension of a mask."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    if index is None or str(index.dtype) not in ("torch.bool", "torch.uint8"):
+        return [index]
+    decided = _decided(values, "index", index).constant
+    if decided is None:
+        return [index]
+    with unset_fake_temporarily():
+        count = int(decided.count_nonzero())
+        few = count * decided.dim() <= CONSTANT_ELEMENTS
+        found = [one.clone() for one in decided.nonzero(as_tuple=True)] if few else []
+    return [values.known(one) for one in found] or [torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())]
+
+
+def _some(values: Any, tensor: Any) -> Any:
+    """Return a small stand-in for a large unknown tensor: few of its elements are taken to be true, as of a picture."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    if not (values.guess_sizes or values.building):
+        return tensor
+    values.guess("nonzero", f"{_FEW} elements of a large tensor")
+    with unset_fake_temporarily():
+        real = torch.ones((_FEW, *(1 for _ in tensor.shape[1:])), dtype=tensor.dtype)
+    return values.known(real)
+
+
+def _decided(values: Any, packet: str, tensor: Any) -> Any:
+    """Return `tensor` where its values are known or may not be guessed, else one that is true everywhere."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    if getattr(tensor, "constant", None) is not None or not (values.guess_sizes or values.building):
+        return tensor
+    if tensor.numel() > _LARGEST_GUESS_ELEMENTS:
+        return tensor
+    values.guess(packet, "one each" if packet == "repeat_interleave" else "everything")
+    with unset_fake_temporarily():
+        real = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
+    return values.known(real)

@@ -1,0 +1,172 @@
+"""Capture of any model type that transformers knows, with inputs of every kind that it takes."""
+
+import dataclasses
+import inspect
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nearpeak.capture._ask import Ask
+from nearpeak.capture._config_parts import fitted, parts, with_layers
+from nearpeak.capture._kinds import kinds_taken
+from nearpeak.capture.architecture import _SWITCHES, _transformers
+from nearpeak.capture.recipes import RECIPES
+from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.core.workload import Workload
+from nearpeak.errors import CaptureError, MissingExtraError, NotModelledError, SpecError
+from nearpeak.registry import unknown_name
+
+_EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
+_SETTINGS = Path(__file__).parent / "settings"
+
+
+def capture_model_type(
+    name: str,
+    *,
+    step: str = "forward",
+    batch: int = 1,
+    sequence: int | None = None,
+    layers: int | None = None,
+    dtype: str | None = None,
+) -> Workload:
+    """Return the workload of one step of a model type, at the dimensions that its configuration has by default.
+
+    Args:
+        name: a model type, as transformers names it.
+        step: `forward` or `train`.
+        batch: sequences, images or recordings.
+        sequence: text tokens; tokens that stand for images or sound come on top.
+        layers: most layers of each stack, but one of every kind; all of them when not given.
+        dtype: format of weights and inputs; bf16 for models with experts and fp32 otherwise, when not given.
+
+    Raises:
+        UnknownNameError: transformers has no such type.
+        SpecError: the step or the default dimensions cannot be built.
+        MissingExtraError: a package that the type needs is not installed.
+        NotModelledError: the type's class has no forward pass of its own.
+        CaptureError: the model raised.
+    """
+    if step == "decode":
+        raise SpecError(f"hf:{name}: a model type has steps forward and train; give a model's name to decode")
+    settings = _settings(name)
+    cls, config, notes = class_and_config(name)
+    if layers is not None:
+        config = with_layers(config, max(layers, settings.get("layers", 1)))
+    wanted = torch_dtype(dtype or settings.get("dtype") or ("bf16" if has_experts(config) else "fp32"))
+    made: dict[str, Any] = {}
+
+    def build() -> Any:
+        from transformers import initialization
+
+        with initialization.no_init_weights():
+            made["model"] = cls._from_config(config, dtype=wanted)
+        made["model"].tie_weights()  # skipped together with the initial values
+        return made["model"]
+
+    def inputs() -> tuple[Any, ...]:
+        recipes = tuple(RECIPES[one] for one in RECIPES)
+        made["ask"] = Ask(
+            model=made["model"], model_type=name, recipes=recipes, batch=batch, sequence=sequence, step=step,
+            hints=settings.get("inputs", {}),
+        )  # fmt: skip
+        made["inputs"] = made["ask"].inputs()
+        return (), made["inputs"], ()
+
+    try:
+        workload = capture_torch(build, inputs, name=name, step=step, assumptions=notes, guess_sizes=True)
+    except CaptureError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise MissingExtraError(f"hf:{name}: {' '.join(str(error.__cause__).split())[:160]}") from None
+        raise
+    return dataclasses.replace(workload, origin={**workload.origin, **_origin(cls, config, made)})
+
+
+def _origin(cls: Any, config: Any, made: Mapping[str, Any]) -> dict[str, str]:
+    shown = (f"{key} {'×'.join(map(str, getattr(value, 'shape', ())))}" for key, value in made["inputs"].items())
+    return {
+        "kind": "model type", "class": cls.__name__, "inputs": ", ".join(shown),
+        "kinds": ", ".join(sorted(kinds_taken(made["ask"]))), "dimensions": f"defaults of {type(config).__name__}",
+    }  # fmt: skip
+
+
+def class_and_config(name: str) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the model class of a type, its configuration with our settings, and what was filled in, in sentences."""
+    transformers = _transformers()
+    known = model_types()
+    if name not in known:
+        raise unknown_name("model type", name, known)
+    try:
+        config = transformers.AutoConfig.for_model(name, **_settings(name).get("config", {}), **_long_settings(name))
+    except Exception as error:  # each type checks its dimensions in its own way
+        raise SpecError(
+            f"hf:{name}: transformers refuses the dimensions ({' '.join(str(error).split())[:160]})"
+        ) from None
+    for _, part in parts(config):
+        for key, value in (*_SWITCHES.items(), ("use_cache", False)):
+            if key in vars(part):
+                setattr(part, key, value)
+    return _class(transformers, name, config), config, fitted(config)
+
+
+def _long_settings(name: str) -> dict[str, Any]:
+    """Return settings that a recipe makes, as they are too long for a file."""
+    own = (RECIPES[one] for one in RECIPES)
+    return {key: value for recipe in own if name in recipe.model_types for key, value in recipe.config().items()}
+
+
+def has_experts(config: Any) -> bool:
+    """Say whether a part of the model routes tokens to experts; PyTorch groups their products in bf16 only."""
+    return any(
+        _EXPERTS.fullmatch(key) and isinstance(value, int) and value > 1
+        for _, part in parts(config)
+        for key, value in vars(part).items()
+    )
+
+
+@cache
+def model_types() -> tuple[str, ...]:
+    """Return every model type for which transformers names a model class, sorted."""
+    auto = _auto()
+    tables = [getattr(auto, name) for name in dir(auto) if re.fullmatch(r"MODEL_(FOR_\w+_)?MAPPING_NAMES", name)]
+    return tuple(sorted({name for table in tables for name in table}))
+
+
+def _auto() -> Any:
+    _transformers()
+    from transformers.models.auto import modeling_auto
+
+    return modeling_auto
+
+
+def _class(transformers: Any, name: str, config: Any) -> Any:
+    """Return the class of the bare model, else the first with a head."""
+    import torch
+
+    auto, wanted = _auto(), _settings(name).get("class")
+    if wanted:
+        return getattr(transformers, wanted)
+    heads = sorted(table for table in dir(auto) if re.fullmatch(r"MODEL_FOR_\w+_MAPPING", table))
+    for table in ("MODEL_MAPPING", *heads):
+        try:
+            found = getattr(auto, table).get(type(config), None)
+        except ValueError:  # named, but not there
+            continue
+        found = found[0] if isinstance(found, (tuple, list)) and found else found
+        if not inspect.isclass(found):
+            continue
+        if getattr(found, "forward", None) is torch.nn.Module.forward:
+            raise NotModelledError(f"hf:{name}: {found.__name__} has no forward pass of its own; capture its parts")
+        return found
+    raise MissingExtraError(
+        f"hf:{name}: transformers {transformers.__version__} has no model class for it that can be loaded"
+    )
+
+
+@cache
+def _settings(name: str) -> Mapping[str, Any]:
+    """Return what the file of a type says: settings of the configuration, sizes of inputs, least layers."""
+    path = _SETTINGS / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

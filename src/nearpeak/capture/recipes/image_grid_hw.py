@@ -1,0 +1,34 @@
+"""Packed patches with the rows and columns of each image."""
+
+from typing import Any
+
+from nearpeak.capture._ask import Ask, Recipe
+from nearpeak.capture.recipes.image import channels, patch_extents
+
+_SIDE = 16
+
+
+def image_grid_hw(ask: Ask) -> Any:
+    """Return (images, 2): rows and columns of patches."""
+    return ask.filled(ask.batch, 2, value=_SIDE)
+
+
+def pixel_values(ask: Ask) -> Any:
+    """Return (patches of all images, values of a patch)."""
+    _, height, width = patch_extents(ask)
+    return ask.floats(ask.batch * _SIDE * _SIDE, channels(ask) * height * width)
+
+
+def frames(ask: Ask) -> Any:
+    """Return (frames of all videos, colours, height, width)."""
+    _, height, width = patch_extents(ask)
+    return ask.floats(2 * ask.batch, channels(ask), _SIDE * height, _SIDE * width)
+
+
+RECIPE = Recipe(
+    gives={
+        "image_grid_hw": image_grid_hw, "pixel_values": pixel_values, "pixel_values_videos": frames,
+        "input_features": lambda _: None,  # its default configuration has no part that hears
+    },
+    model_types=frozenset({"nemotron_h_omni"}),
+)  # fmt: skip

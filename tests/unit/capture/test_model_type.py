@@ -1,0 +1,144 @@
+"""Model types: small configurations, inputs of every kind, values that decide sizes, errors by cause."""
+
+import random
+import tomllib
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from nearpeak.capture import model_type
+from nearpeak.capture._architecture_record import architecture_record
+from nearpeak.capture._config_parts import fitted, parts, with_layers
+from nearpeak.capture._kinds import kinds_of
+from nearpeak.capture.model_type import capture_model_type, class_and_config, model_types
+from nearpeak.capture.recipes import RECIPES
+from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.errors import CaptureError, NotModelledError, SpecError, UnknownNameError
+
+DIVERSE = (
+    "bert", "mixtral", "whisper", "wav2vec2", "clip", "llava", "qwen2_vl", "qwen2_5_omni_thinker", "layoutlm",
+    "patchtst", "videomae", "detr", "sam", "mamba2", "t5", "lxmert", "audioflamingo3", "mllama", "idefics2",
+    "decision_transformer", "encodec", "time_series_transformer", "siglip2", "deepseek_v3",
+)  # fmt: skip
+
+
+def read_inputs(workload):
+    used = {use.buffer for call in workload.calls for use in call.reads}
+    return {buffer.name for number, buffer in enumerate(workload.buffers) if buffer.kind == "input" and number in used}
+
+
+def test_a_stack_keeps_a_layer_of_every_kind():
+    _, config, _ = class_and_config("gemma3_text")
+    assert len(config.layer_types) == config.num_hidden_layers == 26
+    smaller = with_layers(config, 2)
+    assert smaller.num_hidden_layers == 6  # the sixth layer is the first with full attention
+    assert smaller.layer_types == config.layer_types[:6]
+    assert config.num_hidden_layers == 26
+
+
+def test_stacks_of_nested_parts_are_cut_together():
+    _, config, _ = class_and_config("llava")
+    smaller = with_layers(config, 2)
+    assert {path: part.num_hidden_layers for path, part in parts(smaller) if path} == {
+        "text_config": 2, "vision_config": 2,
+    }  # fmt: skip
+
+
+def test_what_defaults_leave_open_is_filled_in_and_said():
+    _, config, _ = class_and_config("ministral")
+    config.head_dim = None
+    (sentence,) = [one for one in fitted(config) if "head_dim" in one]
+    assert config.head_dim == config.hidden_size // config.num_attention_heads
+    assert str(config.head_dim) in sentence
+
+
+def test_a_prompt_has_a_placeholder_for_every_embedding_of_an_image():
+    workload = capture_model_type("llava", layers=1, sequence=10)
+    # CLIP at 336 pixels with patches of 14 makes 24×24 embeddings; ten text tokens follow
+    assert workload.origin["inputs"] == "input_ids 1×586, pixel_values 1×3×336×336"
+    assert read_inputs(workload) == {"input_ids", "pixel_values"}
+
+
+def test_a_model_of_many_kinds_gets_them_all():
+    workload = capture_model_type("qwen2_5_omni_thinker", layers=1)
+    assert set(workload.origin["kinds"].split(", ")) == {"text", "image", "video", "audio"}
+    assert {"input_ids", "input_features", "pixel_values", "pixel_values_videos"} <= read_inputs(workload)
+
+
+def test_experts_are_captured_in_bf16_and_other_models_in_fp32():
+    for name, wanted in (("mixtral", "bf16"), ("llama", "fp32")):
+        cases = capture_model_type(name, layers=1).case_counts()
+        assert {dict(case.dtypes)["dtype"] for case in cases if case.op == "gemm"} == {wanted}
+
+
+def test_kinds_follow_from_the_names_of_parameters():
+    assert kinds_of(["input_ids", "pixel_values_videos", "use_cache"]) == {"text", "video"}
+
+
+def test_a_known_mask_decides_how_much_it_picks():
+    import torch
+
+    def picks(x):
+        return x[torch.arange(10) < 4] * 2
+
+    workload = capture_torch(lambda: picks, lambda: ((torch.empty(10, 3),), {}), name="picks")
+    assert any(dict(case.axes).get("elements") == 12 for case in workload.case_counts() if case.op == "elementwise")
+    assert not any("assumed" in sentence for sentence in workload.assumptions)
+
+
+def test_an_unknown_mask_is_refused_unless_sizes_may_be_guessed_and_then_counted():
+    import torch
+
+    def picks(x):
+        return x[x > 0] * 2
+
+    def capture(**options):
+        return capture_torch(lambda: picks, lambda: ((torch.empty(10, 3),), {}), name="picks", **options)
+
+    with pytest.raises(CaptureError, match="decides something from the values"):
+        capture()
+    assert any("index = everything" in sentence for sentence in capture(guess_sizes=True).assumptions)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("berd", UnknownNameError, "did you mean bert"),
+        ("bark", NotModelledError, "no forward pass of its own"),
+    ],
+)
+def test_what_cannot_be_captured_says_why(name, error, said):
+    with pytest.raises(error, match=said):
+        capture_model_type(name)
+
+
+def test_a_model_type_has_no_decode_step():
+    with pytest.raises(SpecError, match="forward and train"):
+        capture_model_type("llama", step="decode")
+
+
+def test_every_recipe_is_for_types_and_parameters_that_exist():
+    for name in RECIPES:
+        unknown = RECIPES[name].model_types - set(model_types())
+        assert RECIPES[name].gives, name
+        assert not unknown, f"{name}: {unknown}"
+
+
+def test_every_file_of_settings_names_a_type_and_its_source():
+    for path in sorted(model_type._SETTINGS.glob("*.toml")):
+        stated = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert path.stem in model_types(), path.name
+        assert stated["source"], path.name
+        assert set(stated) <= {"source", "config", "inputs", "layers", "dtype", "class"}, path.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", random.Random(3).sample(DIVERSE, 12))
+def test_diverse_types_are_captured_with_all_inputs_and_trained(name):
+    record = architecture_record(name)
+    for step in ("forward", "train"):
+        assert record[step]["ok"], record[step]
+        assert record[step]["lacking"] == []
+        assert record[step]["cpu_s"] <= 60
