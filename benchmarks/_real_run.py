@@ -13,8 +13,9 @@ from nearpeak.capture._attribution import Attribution
 from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._composites import kept_whole
 from nearpeak.capture._fake import dispatch_mode, eager_models, replaced, switches
+from nearpeak.capture._optimizers import optimizer_named
 from nearpeak.capture._recorder import Recorder
-from nearpeak.capture._step import optimizer_named, train
+from nearpeak.capture._step import train
 from nearpeak.ops import aten_matchers
 
 Seen = Counter[tuple[str, str, str]]

@@ -12,18 +12,17 @@ from nearpeak.capture._fake import faked, faked_module
 def opened(source: Any) -> Any:
     """Return the module or function that `source` wraps, or itself.
 
-    Compilation (`torch.compile`) and data parallelism (`DataParallel`, `DistributedDataParallel`) change how a
-    module is run, not what it computes; an `ExportedProgram` holds a module.
+    Compilation (`torch.compile`) and `DataParallel` change how a module is run, not what it computes; an
+    `ExportedProgram` holds a module. `DistributedDataParallel` stays, as its collectives are part of the step.
     """
     import torch
 
-    parallel = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
     while True:
         if hasattr(source, "_orig_mod"):
             source = source._orig_mod
         elif hasattr(source, "_torchdynamo_orig_callable"):
             source = source._torchdynamo_orig_callable
-        elif isinstance(source, parallel):
+        elif isinstance(source, torch.nn.DataParallel):
             source = source.module
         elif isinstance(source, torch.export.ExportedProgram):
             return source.module()

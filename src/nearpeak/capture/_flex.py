@@ -46,7 +46,8 @@ def _mask(recorder: Recorder, query: Any, key: Any, score: Any, blocks: Any) -> 
         for function, (batch, heads, nothing) in functions.items():
             if function is nothing:
                 continue
-            found = module.create_mask(function, batch, heads, query.shape[-2], key.shape[-2], device="cpu")
+            plain, extents = _plain(function, scores=function is score), (query.shape[-2], key.shape[-2])
+            found = module.create_mask(plain, batch, heads, *extents, device="cpu")
             if recorder.masks.known(found):
                 mask = found if mask is None else mask & found
     finally:
@@ -54,3 +55,15 @@ def _mask(recorder: Recorder, query: Any, key: Any, score: Any, blocks: Any) -> 
     if mask is not None:
         recorder.storages.number(mask, "constant")
     return mask
+
+
+def _plain(function: Any, *, scores: bool) -> Any:
+    """Return `function` with stated parameters: PyTorch tells scores from masks by them, and `*args` states none."""
+
+    def of_scores(value: Any, batch: Any, head: Any, q: Any, kv: Any) -> Any:
+        return function(value, batch, head, q, kv)
+
+    def of_pairs(batch: Any, head: Any, q: Any, kv: Any) -> Any:
+        return function(batch, head, q, kv)
+
+    return of_scores if scores else of_pairs

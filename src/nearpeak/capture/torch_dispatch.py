@@ -71,7 +71,7 @@ def capture_torch(
     Args:
         build: returns the module or callable and is called in the fake world, so that weights are never
             allocated; or a module or exported program that exists already, whose tensors are neither copied nor
-            changed. What is compiled or wrapped for data parallelism is opened first.
+            changed. What is compiled or wrapped in `DataParallel` is opened first.
         inputs: returns (args, kwargs) or (args, kwargs, named) and is called in the fake world, unrecorded; or
             such a tuple of real tensors. `named` gives (tensor, kind, name) for tensors inside objects that
             only the model understands, such as a KV cache; it may be a callable, which is asked again after

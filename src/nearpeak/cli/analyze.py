@@ -52,13 +52,11 @@ def analyze(
     Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
     With --against, MODEL may itself be a saved report.
     """
-    for path in (html, markdown, save):
-        shared.check_writable(path)
+    _check_files(html, markdown, save)
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return
-    targets = shared.targets_of(target, edits)
-    bounds = shared.policy_of(policy, algorithm, no_credit)
+    targets, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
@@ -67,9 +65,7 @@ def analyze(
 
     analysis = api.analyze(workload, targets, bounds)
     analysis = _measured(analysis, runner) if measure else analysis
-    for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
-        if path is not None:
-            shared.write_whole(path, _rendered(analysis, name))
+    _write_files(analysis, html, markdown, save)
     if against is not None:
         _print_comparison(against, analysis, json=_as_json(json, text))
     else:
@@ -79,6 +75,17 @@ def analyze(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(analyze)
+
+
+def _check_files(*paths: Path | None) -> None:
+    for path in paths:
+        shared.check_writable(path)
+
+
+def _write_files(analysis: "Analysis", html: Path | None, markdown: Path | None, save: Path | None) -> None:
+    for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
+        if path is not None:
+            shared.write_whole(path, _rendered(analysis, name))
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":

@@ -11,7 +11,7 @@ from nearpeak.core.structure import Chain
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
-from nearpeak.ops._arrays import maximum, unless_empty, where
+from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._recurrent_cells import run, run_back
@@ -86,11 +86,12 @@ def recurrent(
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     carried = layers * directions * row.gate_count * hidden * width
+    zeros = (not state) * minimum(steps, 1) * carried
     unused = where(steps == 1, (not state) * carried, 0 * carried)
     results = batch * steps * directions * width + states
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * (steps * weights - (not state) * carried),
+            f"matrix.{dtype.name}": 2 * batch * (steps * weights - zeros),
             unit(dtype): units * (row.flop_count + (row.bias_count if bias else 0)),
         },
         special_count=units * row.special_count,
@@ -132,13 +133,14 @@ def _backward(
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
     unasked = 0 if grad_input else directions * row.gate_count * hidden * features
     carried = layers * directions * row.gate_count * hidden * width
+    zeros = (not state) * minimum(steps, 1) * carried
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     inputs, outputs = batch * steps * features, batch * steps * directions * width
     kept = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
     upstream = grad_output * outputs + grad_states * layers * directions * batch * width
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * (not state) * carried),
+            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * zeros),
             unit(dtype): units * (row.grad_flop_count + (row.bias_count if bias else 0)),
         },
         read_bytes=dtype.bytes(kept + upstream),

@@ -7,7 +7,6 @@ from torch import nn  # noqa: E402
 from torch._higher_order_ops import scan, while_loop  # noqa: E402
 from torch._higher_order_ops.associative_scan import associative_scan_op  # noqa: E402
 from torch._higher_order_ops.map import map as map_rows  # noqa: E402
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
 
 import nearpeak  # noqa: E402
 
@@ -78,20 +77,3 @@ def test_an_associative_scan_needs_one_combination_fewer_than_rows():
     workload = captured(lambda x: associative_scan_op(lambda a, b: (a * b,), (x,), ()))
     product = next(call for call in workload.calls if call.operator == "aten.mul.Tensor")
     assert max(use.bytes for use in product.writes) == 2 * 4 * 4
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_flex_attention_without_or_with_a_causal_mask_is_attention(causal):
-    def attend(q):
-        mask = create_block_mask(lambda _b, _h, i, j: i >= j, None, None, 128, 128, device="cpu") if causal else None
-        return flex_attention(q, q, q, block_mask=mask)
-
-    found = [call.case for call in captured(attend, step="train", inputs=(Q,)).calls if "attention" in call.operator]
-    assert [case.phase for case in found] == ["forward", "backward"]
-    assert all(dict(case.attributes)["causal"] is causal for case in found)
-
-
-def test_flex_attention_with_scores_of_its_own_is_uncovered_by_name():
-    workload = captured(lambda q: flex_attention(q, q, q, score_mod=lambda s, *_: s * 2), step="train", inputs=(Q,))
-    names = ("nearpeak.flex_attention.default", "nearpeak.flex_attention_backward.default")
-    assert workload.uncovered_counts() == dict.fromkeys(names, 1)

@@ -45,6 +45,14 @@ def test_without_functions_every_pair_lives_and_compiling_changes_nothing():
     assert (record["mask"], record["causal"]) == ("none", False)
 
 
+def test_a_score_function_of_any_parameters_leaves_all_pairs_that_it_does_not_hide():
+    def run(q, k):
+        return flex.flex_attention(q, k, k, score_mod=lambda s, *_: s * 2, enable_gqa=True)
+
+    _, (record,), _ = attentions(run, torch.rand(Q), torch.rand(K))
+    assert record["mask"] == "none" or record["live_pairs"] == 2 * 4 * S * S
+
+
 def test_a_score_function_hides_pairs_too():
     def score(value, _b, head, q, kv):
         return torch.where((q >= kv) | (head == 0), value * 2, float("-inf"))
