@@ -17,6 +17,7 @@ import typer
 import nearpeak
 from nearpeak import errors
 from nearpeak.cli import application
+from nearpeak.cli._words import plain, usage_of
 from nearpeak.core.bound import ASSUMPTIONS
 from nearpeak.core.target import Target
 from nearpeak.ops import OPS
@@ -99,7 +100,7 @@ def _row(parameter: Any) -> str:
     names = options if is_option else f"`{_bare(parameter)}`"
     kind = "flag" if getattr(parameter, "is_flag", False) else _kind(parameter)
     default = getattr(parameter, "default", None)
-    shown = "" if kind == "flag" or default in (None, (), [], "") or callable(default) else f"`{_plain(default)}`"
+    shown = "" if kind == "flag" or default in (None, (), [], "") or callable(default) else f"`{plain(default)}`"
     shown = "" if repr(default).startswith("Sentinel") else shown
     shown = "required" if parameter.required else shown
     return f"| {names} | {kind} | {shown} | {_cell(getattr(parameter, 'help', '') or '')} |"
@@ -131,32 +132,15 @@ def _operators() -> Iterator[str]:
 def _operator(name: str) -> Iterator[str]:
     operator = OPS[name]
     yield from ("", f"## {name}", "")
-    for phase, signature in operator.signatures.items():
-        parameters = [_parameter(signature.defaults, n) for n in signature.names()]
-        yield from (
-            "```",
-            f"nearpeak bound {name}{' phase=backward' if phase == 'backward' else ''} {' '.join(parameters)}",
-        )
-        yield from ("```", "")
-    lines = inspect.cleandoc(operator.forward.__doc__ or "").split(">>>")[0].strip().splitlines()
-    yield from ("```text", *lines, "```", "")
+    for usage in usage_of(operator):
+        yield from ("```", usage, "```", "")
+    yield from ("```text", *operator.description.splitlines(), "```", "")
     yield f"- Source: {_cell(operator.source)}"
     sums = f", sums over `{operator.numerics.reduction}`" if operator.numerics.reduction else ""
     yield f"- Numerics: {operator.numerics.kind}{sums}, {operator.numerics.ulp_count:g} units in the last place"
     for dialect, names in (("ATen", operator.aten), ("ONNX", operator.onnx)):
         if names:
             yield f"- {dialect}: {', '.join(f'`{n}`' for n in sorted(names))}"
-
-
-def _parameter(defaults: Mapping[str, Any], name: str) -> str:
-    return f"[{name}={_plain(defaults[name])}]" if name in defaults else f"{name}="
-
-
-def _plain(value: object) -> str:
-    value = getattr(value, "value", value)
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "…"}[value]
-    return " ".join(_plain(item) for item in value) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _targets() -> Iterator[str]:

@@ -328,7 +328,8 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
 def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:
     for name in options:
         if name in given:
-            raise SpecError(f"{source}: --{name} has no meaning for it; leave it out")
+            option = "--eval" if name == "training" else f"--{name}"
+            raise SpecError(f"{source}: {option} has no meaning for it; leave it out")
 
 
 def _json_kind(source: str) -> str:

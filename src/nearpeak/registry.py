@@ -64,12 +64,17 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
 
     >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
     target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
+    >>> print(unknown_name("target", "zz", ("h100_sxm", "t4")))
+    target 'zz': not known ('nearpeak show targets' lists all 2)
     """
     longer = [one for one in known if name and one.startswith(name.lower())]
     close = list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
-    hint = f"did you mean {', '.join(close)}?" if close else ""
-    listed = f"('nearpeak show {kind}s' lists all {len(known)})" if kind in SHOWN_KINDS else f"known: {_some(known)}"
-    return UnknownNameError(" ".join(part for part in (f"{kind} {name!r}: not known;", hint, listed) if part))
+    hint = f"; did you mean {', '.join(close)}?" if close else ""
+    if kind in SHOWN_KINDS:
+        listed = f" ('nearpeak show {kind}s' lists all {len(known)})"
+    else:
+        listed = f"{'' if hint else ';'} known: {_some(known)}"
+    return UnknownNameError(f"{kind} {name!r}: not known{hint}{listed}")
 
 
 def _some(known: tuple[str, ...]) -> str:

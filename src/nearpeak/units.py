@@ -28,7 +28,7 @@ def parse(text: object, unit: str) -> float:
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise SpecError(f"quantity: {text!r} is not a number, one space and a unit; e.g. '4.8 T{unit}'")
+        raise SpecError(f"quantity: {text!r} is not a number, one space and a unit; e.g. {_example(unit)}")
     number, prefixed = match.groups()
     value = float(number) * _factor(prefixed, unit, text)
     if math.isinf(value):
@@ -82,7 +82,11 @@ def _factor(prefixed: str, unit: str, text: object) -> float:
     """Return the factor of the prefix in `prefixed`, which must end in exactly `unit`."""
     prefix = prefixed[: -len(unit)] if prefixed.endswith(unit) else None
     if prefix is None or prefix not in _FACTORS:
-        raise SpecError(f"quantity: {text!r} is not in {unit}; write e.g. '1.5 G{unit}'")
+        raise SpecError(f"quantity: {text!r} is not in {unit}; write e.g. {_example(unit)}")
     if prefix in BINARY_FACTORS and unit not in _BINARY_UNITS:
         raise SpecError(f"quantity: {text!r} has a binary prefix on {unit}; use a decimal one")
     return _FACTORS[prefix]
+
+
+def _example(unit: str) -> str:
+    return f"'1.5 {'m' if unit == 's' else 'G'}{unit}'"

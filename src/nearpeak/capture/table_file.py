@@ -110,8 +110,8 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     except duckdb.Error as error:
         raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
-        name: values.filled(None) if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
-    }
+        name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
+    }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
 
 
 def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:

@@ -86,7 +86,10 @@ def bytes_of(text: str) -> int:
     """Return the bytes of `--memory`."""
     from nearpeak.units import parse_count
 
-    return parse_count(text, "B")
+    try:
+        return parse_count(text, "B")
+    except SpecError as error:
+        raise SpecError(f"--memory: {error}") from None
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -1,11 +1,13 @@
 """A case as words of the command line: OP AXIS=EXTENT and so on."""
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
+    from nearpeak.ops import Operator
 
 
 def case_of(words: list[str], command: str) -> "Case":
@@ -26,6 +28,33 @@ def case_of(words: list[str], command: str) -> "Case":
         arguments[name] = _value(value)
     phase = arguments.pop("phase", "forward")
     return OPS[words[0]].case(str(phase), **arguments)
+
+
+def usage_of(operator: "Operator") -> Iterator[str]:
+    """Yield the command that bounds a case of each phase, with every axis and, in brackets, its default.
+
+    A default that follows from other axes shows as `…`.
+
+    >>> from nearpeak.ops import OPS
+    >>> next(usage_of(OPS["softmax"]))
+    'nearpeak bound softmax rows= columns= dtype= [out_dtype=…] [log=false]'
+    """
+    for phase, signature in operator.signatures.items():
+        words = [operator.name, *(["phase=backward"] if phase == "backward" else [])]
+        words += [_parameter(signature.defaults, name) for name in signature.names()]
+        yield f"nearpeak bound {' '.join(words)}"
+
+
+def _parameter(defaults: Mapping[str, Any], name: str) -> str:
+    return f"[{name}={plain(defaults[name])}]" if name in defaults else f"{name}="
+
+
+def plain(value: object) -> str:
+    """Return a default as one writes it on the command line; `…` for one that follows from others."""
+    value = getattr(value, "value", value)
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "…"}[value]
+    return " ".join(plain(item) for item in value) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _value(text: str) -> int | str | bool:

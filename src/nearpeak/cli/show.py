@@ -1,19 +1,24 @@
 """`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
 
 import json as jsonlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._words import usage_of
 
 if TYPE_CHECKING:
     from nearpeak.core.target import Target
     from nearpeak.ops import Operator
 
 NAME = typer.Argument(None, help="One of them in full.")
+
+# What begins a line of its own in a docstring: `Counts: …`, `kv, q: …`.
+_STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
 
 
 def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
@@ -27,7 +32,7 @@ def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
     elif name:
         _print_operator(found[0])
     else:
-        _print_rows(("op", "phases", "axes", "what"), [_operator_row(operator) for operator in found])
+        _print_rows(("op", "backward", "axes", "what"), [_operator_row(one) for one in found], ("axes", "what"))
 
 
 def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
@@ -41,8 +46,8 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
     elif name:
         _print_target(found[0])
     else:
-        heads = ("target", "device", "strongest unit", "rate", "memory", "bandwidth")
-        _print_rows(heads, [_target_row(device) for device in found])
+        heads = ("target", "device", "strongest", "rate", "memory", "bandwidth")
+        _print_rows(heads, [_target_row(device) for device in found], ("device",))
 
 
 def models(json: bool = shared.JSON) -> None:
@@ -56,7 +61,7 @@ def models(json: bool = shared.JSON) -> None:
             sys.stdout.write(jsonlib.dumps(record) + "\n")
     else:
         rows = [(one.name, one.title, f"{one.parameters_count:,}") for one in found]
-        _print_rows(("model", "title", "parameters"), rows)
+        _print_rows(("model", "title", "parameters"), rows, ("title",))
 
 
 def runners(json: bool = shared.JSON) -> None:
@@ -101,19 +106,31 @@ def _operator_row(operator: "Operator") -> tuple[str, ...]:
     axes = " ".join(axis for axis in signature.axes if axis not in signature.defaults)
     return (
         operator.name,
-        " ".join(operator.signatures),
+        "yes" if "backward" in operator.signatures else "",
         axes,
         operator.summary.removeprefix("Return the least work of "),
     )
 
 
 def _print_operator(operator: "Operator") -> None:
-    record = _operator_record(operator)
-    sys.stdout.write(f"{operator.name}: {operator.summary}\n  source: {operator.source}\n")
-    for phase, entry in record["phases"].items():
-        words = [*entry["required"], *(f"{k}={v}" for k, v in entry["defaults"].items())]
-        sys.stdout.write(f"  {phase}: {' '.join(words)}\n    formats: {' '.join(entry['dtypes'])}\n")
-    sys.stdout.write(f"  ATen: {', '.join(record['aten']) or 'none'}\n  ONNX: {', '.join(record['onnx']) or 'none'}\n")
+    from nearpeak.report._words import hung
+
+    names = (("ATen", operator.aten), ("ONNX", operator.onnx))
+    about = _joined(operator.description.removeprefix("Return the "))
+    out = [f"{operator.name}: {about[0]}", "", *usage_of(operator), *about[1:], ""]
+    out += [f"{dialect}: {', '.join(sorted(found)) or 'none'}" for dialect, found in names]
+    sys.stdout.write("\n".join(hung(out)) + "\n")
+
+
+def _joined(text: str) -> list[str]:
+    """Return the lines of a docstring with each paragraph, and each `name: what` of a list, on one line."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if found and found[-1] and not found[-1].endswith(":") and line and not _STARTS.match(line):
+            found[-1] += f" {line.strip()}"
+        else:
+            found.append(line)
+    return found
 
 
 def _target_record(device: "Target") -> dict[str, Any]:
@@ -135,6 +152,7 @@ def _target_row(device: "Target") -> tuple[str, ...]:
 
 
 def _print_target(device: "Target") -> None:
+    from nearpeak.report._words import hung
     from nearpeak.units import show
 
     out = [f"{device.name}: {device.title}, {device.vendor} {device.architecture}, {device.sm_count} multiprocessors"]
@@ -153,16 +171,17 @@ def _print_target(device: "Target") -> None:
         out.append(f"  {name:13} {show(link.bandwidth_bytes_per_s, 'B/s')} each way: {link.source}")
     if device.partitions:
         out.append(f"  partitions and power modes: {', '.join(f'{device.name}:{part}' for part in device.partitions)}")
-    sys.stdout.write("\n".join(out) + "\n")
+    sys.stdout.write("\n".join(hung(out)) + "\n")
 
 
-def _print_rows(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def _print_rows(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], folded: Collection[str]) -> None:
+    """Print a table whose columns stay whole, so that names can be copied, except for those to be folded."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for head in heads:
-        table.add_column(head, overflow="fold")
+        table.add_column(head, overflow="fold", no_wrap=head not in folded)
     for row in rows:
         table.add_row(*row)
     Console().print(table, markup=False)

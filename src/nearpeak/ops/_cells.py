@@ -95,6 +95,8 @@ def _column(name: str, column: Any) -> Any:
         return column
     if isinstance(column, np.generic):
         return column.item()
+    if isinstance(column, np.ma.MaskedArray):  # what lies under the mask is no value
+        column = column.tolist()
     try:
         array = column if isinstance(column, np.ndarray) else _array(column)
     except ValueError:

@@ -129,6 +129,11 @@ class Operator:
         """First line of the rule's docstring."""
         return (inspect.getdoc(self.forward) or "").splitlines()[0]
 
+    @property
+    def description(self) -> str:
+        """The rule's docstring up to its example: shapes, what is counted, axes, sources."""
+        return (inspect.getdoc(self.forward) or "").split(">>>")[0].strip()
+
     @cached_property
     def signatures(self) -> Mapping[str, "Signature"]:
         """Signature of each phase."""

@@ -139,8 +139,9 @@ def touched(arguments: Mapping[str, Any], x: Tensor, name: str) -> dict[str, int
 
 
 def window_rank(site: AtenSite) -> int:
-    """Return the number of pooled dimensions, which the overload's name states."""
-    return next(count for count in (1, 2, 3) if f"pool{count}d" in site.name)
+    """Return the number of pooled dimensions, which the overload's name states; TorchInductor's list them all."""
+    stated = (count for count in (1, 2, 3) if f"pool{count}d" in site.name)
+    return next(stated, None) or len(site.args["kernel_size"])
 
 
 def pooled(site: AtenSite, x: Tensor) -> dict[str, Any]:

@@ -157,6 +157,7 @@ OPERATOR = Operator(
     aten={
         f"aten.max_pool{name}.default": _from_aten
         for name in ("2d_with_indices", "2d_with_indices_backward", "3d_with_indices", "3d_with_indices_backward")
-    },
+    }
+    | {"prims._low_memory_max_pool_with_offsets.default": _from_aten},
     onnx={"MaxPool": _from_onnx, "GlobalMaxPool": _from_onnx},
 )

@@ -7,7 +7,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.proof import Proof
 from nearpeak.core.target import Target
 from nearpeak.report._codec import plain
-from nearpeak.report._words import interval
+from nearpeak.report._words import hung, interval
 from nearpeak.units import show
 
 
@@ -42,4 +42,4 @@ def to_terminal(label: str, target: Target, bound: Bound) -> str:
     lines += [f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions]
     if target.unverified:
         lines.append(f"  derived or second-hand figures: {', '.join(target.unverified)}")
-    return "\n".join(lines)
+    return "\n".join(hung(lines))

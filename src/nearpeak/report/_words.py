@@ -1,7 +1,8 @@
 """The words of all reports: figures with units, names made safe, limiters, steps and policies in plain language."""
 
 import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Interval, Policy
@@ -53,6 +54,19 @@ def clean(text: str) -> str:
     """
     plain = re.sub(r"[\t\r\n]+", " ", _ESCAPE.sub("", text))
     return _UNSAFE.sub("", plain)
+
+
+def hung(lines: Iterable[str], width: int = 80) -> Iterator[str]:
+    """Yield `lines` broken at words to `width` characters; what is broken hangs two deeper than its line.
+
+    >>> list(hung(["  to be or not to be"], width=12))
+    ['  to be or', '    not to', '    be']
+    """
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+        ) or [""]
 
 
 def shortened(text: str, width: int) -> str:
@@ -197,9 +211,13 @@ def interval(value: Interval) -> str:
 
     >>> interval(Interval(low_s=1e-6, high_s=2e-6, axes=("found",)))
     'up to 2 µs if the values are at their worst (A9: found is not given)'
+    >>> interval(Interval(low_s=1e-6, high_s=1.00001e-6, axes=("found",)))
+    'the same to four digits if the values are at their worst (A9: found is not given)'
     """
     names = " and ".join(value.axes)
     verb = "is" if len(value.axes) == 1 else "are"
+    if show(value.high_s, "s") == show(value.low_s, "s"):
+        return f"the same to four digits if the values are at their worst (A9: {names} {verb} not given)"
     return f"up to {show(value.high_s, 's')} if the values are at their worst (A9: {names} {verb} not given)"
 
 

@@ -71,7 +71,7 @@ def _table() -> Table:
 
 def _targets(analysis: Analysis) -> Table:
     table = _table()
-    table.add_column("target", no_wrap=True, overflow="ellipsis", max_width=18)
+    table.add_column("target", overflow="fold", max_width=18)
     for name in ("bound", "one kernel\nper op", "launch\nfloor"):
         table.add_column(name, justify="right", no_wrap=True, min_width=10)
     table.add_column("limiter", no_wrap=True, overflow="ellipsis", max_width=7)
@@ -86,7 +86,9 @@ def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Iterable[Text]:
     floor = "–" if target.launch_floor_s is None else words.least(analysis, target.launch_floor_s, "s")
     verdict, largest = words.fit(analysis, target)
     short = {"fits": ("yes", "green"), "does not fit": ("no", "red")}.get(verdict, (verdict, ""))
-    yield Text(words.shortened(target.target, 18) + (" *" if target.unverified else ""))
+    name = words.shortened(target.target, 54)
+    whole = name if len(name) <= 16 else name.replace(":", ":\n", 1)  # power modes and partitions stay readable
+    yield Text(whole + (" *" if target.unverified else ""))
     yield Text(words.least(analysis, target.bound_s, "s"), style="bold")
     yield Text(words.least(analysis, target.chained_s, "s"))
     yield Text(floor)

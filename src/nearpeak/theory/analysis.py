@@ -107,7 +107,7 @@ def _target_analysis(
         terms_s=whole.terms_s,
         chained_s=max(whole.time_s, chained_s),
         unfused_s=unfused_s,
-        launch_floor_s=_floor_s(target, parts),
+        launch_floor_s=_floor_s(workload, target, parts),
         times=times,
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
@@ -149,7 +149,10 @@ def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:
         return matrix_rate(target, "fp32", policy.dtype)
 
 
-def _floor_s(target: Target, parts: Sequence[Part]) -> float | None:
+def _floor_s(workload: Workload, target: Target, parts: Sequence[Part]) -> float | None:
+    """Return the time of so many empty kernels: one per call, or per kernel of a compiler that fuses calls."""
     if target.launch_floor_s is None:
         return None
+    if workload.groups:
+        return target.launch_floor_s * len(workload.groups)
     return target.launch_floor_s * sum(part.work.launch_count * part.row.call_count for part in parts)

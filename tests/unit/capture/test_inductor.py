@@ -106,3 +106,13 @@ def test_what_inductor_cannot_compile_as_one_graph_is_said_in_one_line():
 def test_options_that_do_not_go_together_are_refused(options, reason):
     with pytest.raises(SpecError, match=reason):
         nearpeak.capture(nn.Linear(4, 4), inputs=(torch.ones(2, 4),), **options)
+
+
+def test_pooling_is_covered_and_empty_kernels_are_counted_once_per_kernel():
+    network = lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).eval()  # noqa: E731
+    pooled = capture_torch(network, lambda: ((torch.rand(1, 3, 18, 18),), {}), name="pooled", fusion="inductor")
+    rows = nearpeak.analyze(pooled, ["h100_sxm"])
+    assert not rows.uncovered
+    floor_s = nearpeak.target("h100_sxm").launch_floor_s
+    assert rows.targets[0].launch_floor_s == pytest.approx(floor_s * len(pooled.groups))
+    assert len(pooled.groups) < len(pooled.calls)

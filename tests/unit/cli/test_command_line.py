@@ -117,6 +117,25 @@ def test_tables_of_every_kind_come_back_with_the_same_bounds(run, tmp_path, suff
     assert 0 < times[0] < times[1]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_blank_cell_means_the_default_in_tables_of_every_kind(run, tmp_path, suffix):
+    if suffix == "parquet":
+        pytest.importorskip("duckdb")
+    one = {"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8}
+    rows = ({**one, "batch": 4, "layout": "nt"}, one, {"op": "fill", "dtype": "bf16", "elements": 8})
+    first, table, again = tmp_path / "a.jsonl", tmp_path / f"b.{suffix}", tmp_path / "c.jsonl"
+    first.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert run("bound", "--cases", str(first), "--target", "t4", "--out", str(table))[0] == 0
+    assert run("bound", "--cases", str(table), "--target", "t4", "--out", str(again))[0] == 0
+    times = [json.loads(line)["bound_s"] for line in again.read_text(encoding="utf-8").splitlines()]
+    assert times[0] == pytest.approx(4 * times[1])
+
+
+def test_a_wrong_amount_of_memory_names_its_option(run):
+    code, _, err = run("capture", "resnet-18", "--memory", "4")
+    assert (code, err.startswith("nearpeak: --memory: ")) == (2, True)
+
+
 def test_operators_show_their_axes_as_json(run):
     code, out, _ = run("show", "ops", "--json")
     records = {record["op"]: record for record in map(json.loads, out.splitlines())}

@@ -109,3 +109,13 @@ def test_no_cases_are_refused():
 def test_blank_cells_take_the_default():
     columns = {"op": ["gemm", "gemm"], "dtype": "bf16", "m": 4, "n": 4, "k": 4, "batch": ["", "3"]}
     assert [dict(case.axes)["batch"] for case in nearpeak.case_table(columns).cases()] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [[4, None], np.array([4, np.nan]), np.ma.masked_array([4, 7], [False, True])],
+    ids=["none", "nan", "masked"],
+)
+def test_a_cell_without_a_value_is_blank_however_the_column_says_so(batch):
+    table = nearpeak.bound({"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8, "batch": batch}, "h100_sxm")
+    assert table.bound_s[0] == pytest.approx(4 * table.bound_s[1])

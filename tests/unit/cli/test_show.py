@@ -1,0 +1,58 @@
+"""`nearpeak show` for people: whole names, everything explained, 80 columns."""
+
+import sys
+
+import pytest
+
+from nearpeak.cli import _shared, main
+from nearpeak.ops import OPS
+from nearpeak.targets import TARGETS
+
+
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["nearpeak", *words])
+        monkeypatch.setattr(_shared, "on_terminal", lambda: True)
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("NO_COLOR", "1")
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert stop.value.code == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.parametrize("kind", ["targets", "ops"])
+def test_names_in_a_list_are_whole_so_that_they_can_be_copied(shown, kind):
+    first = {line.split(" ")[0] for line in shown("show", kind).splitlines()}
+    assert first >= set(TARGETS.names() if kind == "targets" else OPS.names()) - {"cpu"}
+
+
+def test_an_operator_shows_also_the_axes_whose_default_follows_from_others(shown):
+    text = shown("show", "ops", "attention")
+    assert "[kv_heads=…]" in text
+    assert "    left: keys up to its own position that a query sees" in text
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "ops"), ("show", "ops", "gemm"), ("show", "targets"), ("show", "targets", "h100_sxm")]
+)
+def test_what_is_shown_fits_80_columns(shown, words):
+    assert max(map(len, shown(*words).splitlines())) <= 80
+
+
+def test_the_bound_of_a_case_fits_80_columns(shown):
+    text = shown("bound", "collective", "elements=1024", "dtype=bf16", "--target", "h100_sxm")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_power_modes_stay_readable_beside_each_other(shown, tmp_path):
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"op": "gemm", "m": 64, "n": 64, "k": 64, "dtype": "fp16"}', encoding="utf-8")
+    text = shown("analyze", str(cases), "--text", "-t", "jetson_agx_orin:30W", "-t", "jetson_agx_orin:50W")
+    lines = [line.strip() for line in text.splitlines()]
+    assert any(line.startswith("jetson_agx_orin:") for line in lines)
+    assert {"30W *", "50W *"} <= set(lines)
+    assert max(map(len, text.splitlines())) <= 80
