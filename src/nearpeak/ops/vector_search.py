@@ -121,4 +121,5 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    data_axes={"scanned": ("vectors", "vectors*lists")},  # exact search, without lists, depends on no values
 )
