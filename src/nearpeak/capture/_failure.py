@@ -10,7 +10,9 @@ from nearpeak.errors import CaptureError, NearpeakError
 
 _OWN = str(Path(__file__).parents[1])
 _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
-_NO_MEMORY = ("error return without exception set", "can't allocate memory", "Cannot allocate memory", "not enough memory")
+_NO_MEMORY = (
+    "can't allocate memory", "Cannot allocate memory", "not enough memory", "error return without exception set",
+)  # fmt: skip
 
 
 @contextmanager

@@ -116,6 +116,8 @@ class Operator:
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    draws: bool = False
+    """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1
     """Raised when the meaning of a case changes."""
 

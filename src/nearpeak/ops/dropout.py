@@ -78,4 +78,5 @@ OPERATOR = Operator(
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten.native_dropout.default", "aten.native_dropout_backward.default"), _from_aten),
+    draws=True,
 )

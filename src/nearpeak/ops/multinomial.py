@@ -75,4 +75,5 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     aten={"aten.multinomial.default": _from_aten},
     onnx={"Multinomial": _from_onnx},
+    draws=True,
 )

@@ -94,4 +94,5 @@ OPERATOR = Operator(
         for overload in _OVERLOADS
     },
     onnx=dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _from_onnx),
+    draws=True,
 )

@@ -2,10 +2,10 @@
 
 FAMILIES = (
     # Searched in order; the first family one of whose words is in the name takes it.
-    ("attention", "Attention", ("attention", "delta_rule", "ssd_scan", "selective_scan", "wkv")),
+    ("attention", "Attention", ("attention", "delta_rule", "ssd_scan", "selective_scan", "wkv", "rotary")),
     ("convolution", "Convolution", ("conv",)),
     ("product", "Matrix product", ("gemm", "matmul", "linear", "einsum", "bmm", "vector_search", "pq_search")),
-    ("optimizer", "Optimizer", ("adam", "sgd", "optim", "lamb", "rmsprop")),
+    ("optimizer", "Optimizer", ("adam", "adafactor", "sgd", "optim", "lamb", "rmsprop", "muon", "lbfgs", "kfac")),
     ("norm", "Norm, softmax, loss", ("norm", "softmax", "entropy", "loss")),
     (
         "movement",
@@ -23,12 +23,32 @@ FAMILIES = (
             "fill",
             "pad",
             "sort",
+            "nonzero",
+            "unique",
+            "masked_select",
+            "im2col",
+            "one_hot",
         ),
     ),
     (
         "reduction",
         "Pooling, reduction",
-        ("pool", "reduc", "sum", "mean", "max", "min", "interpolate", "resize", "upsample"),
+        (
+            "pool",
+            "reduc",
+            "sum",
+            "mean",
+            "max",
+            "min",
+            "interpolate",
+            "resize",
+            "upsample",
+            "topk",
+            "kthvalue",
+            "mode",
+            "scan",
+            "histogram",
+        ),
     ),
     ("pointwise", "Element-wise", ()),
 )

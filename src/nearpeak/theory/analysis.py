@@ -1,5 +1,6 @@
 """Workload × targets → Analysis: every number that a report shows."""
 
+import dataclasses
 import platform
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +23,6 @@ from nearpeak.theory.rows import Part, moved_bytes, parts_of
 from nearpeak.theory.shares import by_order, shares
 from nearpeak.theory.step_bound import StepWork, bound_of_step, step_work
 from nearpeak.units import show
-
-_WARM = {"cold_inputs": False, "output_credit": True}
 
 
 def analysis_of(
@@ -84,7 +83,7 @@ def _target_analysis(
     target: Target, policy: Policy, batch_count: int | None, version: str,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
-    warm = Policy(dtype=policy.dtype, algorithm=policy.algorithm, **_WARM)
+    warm = dataclasses.replace(policy, cold_inputs=False, output_credit=True)
     rows = tuple(part.row for part in parts)
     worst = highest_works(workload, policy.algorithm)
     times = tuple(_time(part, worst, target, policy) for part in parts)

@@ -36,14 +36,14 @@ def interval_of(case: Case, low: Bound, target: Target, policy: Policy) -> Inter
     return Interval(low_s=low.time_s, high_s=max(low.time_s, high_s), axes=tuple(OPS[case.op].data_axes))
 
 
-def work_bound(work: Work, target: Target, policy: Policy = STRICT) -> Bound:
-    """Return the bound of `work` on `target`."""
+def work_bound(work: Work, target: Target, policy: Policy = STRICT, case_count: int = 1) -> Bound:
+    """Return the bound of `work` on `target`; of the sum of `case_count` unrelated cases, its terms."""
     terms = tuple(
         Term(
             name=column.name, time_s=column.time_s, status=column.status, formula=column.formula,
             expression=column.expression, quantities=column.quantities,
         )
-        for column in terms_of(work, target, policy)
+        for column in terms_of(work, target, policy, case_count)
     )  # fmt: skip
     limiting = max((term for term in terms if term.status == PROVED), key=lambda term: term.time_s)
     floor_s = None if target.launch_floor_s is None else target.launch_floor_s * work.launch_count

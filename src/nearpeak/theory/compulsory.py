@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
+from nearpeak.theory.gram import gram_work, is_gram
 from nearpeak.theory.recompute import repeated_calls
 from nearpeak.theory.step_barrier import step_barrier
 
@@ -21,14 +22,15 @@ def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
         works: work of each call, none where no rule covers it.
     """
     live = live_calls(workload)
-    totals: dict[int, tuple[Work, int]] = {}
+    totals: dict[tuple[int, bool], tuple[Work, int]] = {}
     for call, work, alive, again in zip(workload.calls, works, live, repeated_calls(workload), strict=True):
         if alive and work is not None and not again:
-            count = totals[id(work)][1] if id(work) in totals else 0
-            totals[id(work)] = (work, count + call.call_count)
+            key = (id(work), is_gram(call))
+            known, count = totals.get(key) or (gram_work(call, work) if key[1] else work, 0)
+            totals[key] = (known, count + call.call_count)
     arithmetic = sum((without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
-    barrier = step_barrier(workload, works, live, GIVEN_KINDS)
+    barrier = step_barrier(workload, works, live, GIVEN_KINDS, KEPT_KINDS)
     return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
 
 

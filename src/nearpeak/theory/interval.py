@@ -28,7 +28,7 @@ def interval_of_step(
     axes = tuple(sorted({name for case in worst for name in OPS[case.op].data_axes}))
     if workload.buffers:
         more = sum((_more(call, works, worst, workload) * call.call_count for call in workload.calls), NO_WORK)
-        high_s = work_bound(step + more, target, policy).time_s
+        high_s = work_bound(dataclasses.replace(step + more, barrier=step.barrier), target, policy).time_s
     else:
         counts = workload.case_counts()
         extra = {case: work_bound(worst[case], target, policy).time_s for case in worst}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.bound import PROVED, Policy
-from nearpeak.core.target import Target
+from nearpeak.core.target import Link, Target
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.theory.column import TermColumn
@@ -28,8 +28,8 @@ def moved_bytes(work: Work, policy: Policy) -> Iterator[tuple[str, Any]]:
             yield name, size_bytes
 
 
-def link_rate(target: Target, name: str) -> float:
-    """Return the bytes per second in one direction of all links, or of the host link.
+def links_of(target: Target, name: str) -> list[Link]:
+    """Return all links of the device, or its host link alone.
 
     Raises:
         NotModelledError: no document states one.
@@ -38,7 +38,12 @@ def link_rate(target: Target, name: str) -> float:
     if not links:
         what = "link to the host" if name == HOST else "link to other devices"
         raise NotModelledError(f"{target.name}: no {what} is documented, so no bound on traffic over it")
-    return sum(link.bandwidth_bytes_per_s for link in links)
+    return links
+
+
+def link_rate(target: Target, name: str) -> float:
+    """Return the bytes per second in one direction of all links, or of the host link."""
+    return sum(link.bandwidth_bytes_per_s for link in links_of(target, name))
 
 
 def link_terms(work: Work, target: Target, policy: Policy) -> Iterator[TermColumn]:

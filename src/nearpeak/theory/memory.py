@@ -9,12 +9,18 @@ from nearpeak.errors import NotModelledError
 from nearpeak.theory.column import TermColumn, beyond
 
 
-def dram_term(work: Work, target: Target, policy: Policy) -> TermColumn:
-    """Charge what must cross the pins: cold inputs, and outputs beyond what a cache may keep."""
+def dram_term(work: Work, target: Target, policy: Policy, case_count: int = 1) -> TermColumn:
+    """Charge what must cross the pins: cold inputs, and outputs beyond what a cache may keep.
+
+    Args:
+        case_count: cases whose sum `work` is; each has the cache to itself, as the sum of their own terms is at least
+            that of their sum beyond as many caches.
+    """
     cache_bytes, credit = target.l2.capacity_bytes, policy.output_credit
+    cache_bytes = None if cache_bytes is None else cache_bytes * case_count
     writes = beyond(work.write_bytes, cache_bytes) if credit else work.write_bytes
     reads = work.read_bytes if policy.cold_inputs else beyond(work.read_bytes, cache_bytes)
-    expression, quantities = dram_bytes(work, target, policy)
+    expression, quantities = dram_bytes(work, target, policy, case_count)
     return TermColumn(
         name="dram", time_s=(reads + writes) / bandwidth_of(target), status=PROVED,
         formula=f"({_words(policy)}) / DRAM bandwidth", expression=f"({expression}) / dram_bytes_per_s",
@@ -22,9 +28,10 @@ def dram_term(work: Work, target: Target, policy: Policy) -> TermColumn:
     )  # fmt: skip
 
 
-def dram_bytes(work: Work, target: Target, policy: Policy) -> tuple[str, dict[str, object]]:
+def dram_bytes(work: Work, target: Target, policy: Policy, case_count: int = 1) -> tuple[str, dict[str, object]]:
     """Return the expression of the bytes that must cross the pins, and the figures that it names."""
     cache_bytes = target.l2.capacity_bytes
+    cache, times = ("l2_bytes", {}) if case_count == 1 else ("cases_count * l2_bytes", {"cases_count": case_count})
     sides = {"read_bytes": (work.read_bytes, not policy.cold_inputs),
              "write_bytes": (work.write_bytes, policy.output_credit)}  # fmt: skip
     parts: list[str] = []
@@ -32,8 +39,8 @@ def dram_bytes(work: Work, target: Target, policy: Policy) -> tuple[str, dict[st
     for name, (count, credited) in sides.items():
         if credited and cache_bytes is None:
             continue  # a cache of unknown size could hold it all
-        parts.append(f"max({name} - l2_bytes, 0)" if credited else name)
-        quantities |= {name: count} | ({"l2_bytes": cache_bytes} if credited else {})
+        parts.append(f"max({name} - {cache}, 0)" if credited else name)
+        quantities |= {name: count} | ({"l2_bytes": cache_bytes, **times} if credited else {})
     return " + ".join(parts) or "0", quantities
 
 

@@ -10,6 +10,7 @@ from nearpeak.core.bound import PROVED, Bound, Policy, Term
 from nearpeak.core.proof import Proof, ProvedTerm, Quantity
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.theory.links import HOST, links_of
 from nearpeak.theory.rates import matrix_rate, vector_rate
 
 AGREEMENT_RATIO = 1e-12
@@ -19,6 +20,8 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "sqrt": math.sqrt, "log2": math.log2}
+_LINK_RATES = {"link_bytes_per_s": "link", "host_bytes_per_s": HOST}
+"""Rates of links with the term that they belong to."""
 _CONSTANTS = {
     "polynomial_count": "instructions of one polynomial, nearpeak.theory.special",
     "latency_clocks": "Jia et al. 2018, arXiv:1804.06826",
@@ -116,6 +119,9 @@ def _origin(name: str, target: Target, policy: Policy) -> tuple[str, str]:
         return "definition", _CONSTANTS[name]
     if name.endswith("_flop_per_s"):
         return _rate_origin(name.removesuffix("_flop_per_s"), target, policy)
+    if name in _LINK_RATES:
+        links = links_of(target, _LINK_RATES[name])
+        return _kind(target, verified=all(one.verified for one in links)), "; ".join(one.source for one in links)
     stated = {
         "dram_bytes_per_s": ("dram", target.dram.source),
         "l2_bytes_per_s": ("l2", target.l2.source),

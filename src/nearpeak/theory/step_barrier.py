@@ -7,33 +7,45 @@ from nearpeak.core.structure import Barrier
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Call, Use, Workload
 
-_SHORT_CUTS = ("any", "all")
-"""Reductions whose result may be known before every element was read."""
+_SETTLED_EARLY = ("any", "all", "max", "min", "min_max", "max_index", "min_index", "argmax", "argmin")
+"""Reductions whose result may be known before every element was read, or settles what an element gives:
+maximum(x, max(x)) is max(x), so that no element is needed again."""
 
 
 def step_barrier(
-    workload: Workload, works: Sequence[Work | None], live: Sequence[bool], given: Sequence[str]
+    workload: Workload, works: Sequence[Work | None], live: Sequence[bool], given: Sequence[str], kept: Sequence[str]
 ) -> Barrier | None:
     """Return the barrier of the largest group among the live calls; none where no given tensor is needed twice.
 
     Two kinds are found: one call that normalises a given tensor, and a reduction of a whole given tensor to one
-    element on which a later element-wise call of the same tensor depends (x / norm(x)).
+    element on which a later element-wise call of the same tensor depends (x / norm(x)). The result must outlive the
+    step whole: of softmax(x) @ v, say, a program keeps running sums and rescales them, and reads x once.
 
     Args:
         given: kinds of storage whose content is there before the step.
+        kept: kinds of storage whose content outlives it.
     """
+    last = {use.buffer: call for call in workload.calls for use in call.writes}
     written: set[int] = set()
     needs: dict[int, set[Use]] = {}
     found: list[Barrier] = []
     for call, work, alive in zip(workload.calls, works, live, strict=True):
         fresh = [use for use in call.reads if workload.buffers[use.buffer].kind in given and use.buffer not in written]
-        if alive and call.case is not None and work is not None:
+        if alive and call.case is not None and work is not None and _outlives(call, workload, last, kept):
             if work.barrier is not None and len(fresh) == len(call.reads) and _whole(call, work):
                 found.append(work.barrier)
             found += _second_reads(call, fresh, needs)
         written.update(use.buffer for use in call.writes)
         _follow(call, fresh, needs)
     return max(found, key=lambda barrier: (barrier.group_bytes, barrier.group_count), default=None)
+
+
+def _outlives(call: Call, workload: Workload, last: Mapping[int, Call], kept: Sequence[str]) -> bool:
+    """Say whether the first result of the call is kept whole, as the call left it."""
+    if not call.writes or last[call.writes[0].buffer] is not call:
+        return False
+    use, buffer = call.writes[0], workload.buffers[call.writes[0].buffer]
+    return buffer.kind in kept and buffer.kept_bytes in (None, buffer.bytes) and use.bytes == buffer.bytes
 
 
 def _whole(call: Call, work: Work) -> bool:
@@ -63,7 +75,7 @@ def _follow(call: Call, fresh: Sequence[Use], needs: dict[int, set[Use]]) -> Non
     if call.case is None or len(call.writes) != 1:
         return
     axes, attributes = dict(call.case.axes), dict(call.case.attributes)
-    if call.case.op == "reduce" and axes["outputs"] == 1 and attributes["function"] not in _SHORT_CUTS:
+    if call.case.op == "reduce" and axes["outputs"] == 1 and attributes["function"] not in _SETTLED_EARLY:
         known = set(fresh) if len(call.reads) == 1 and axes["read"] in (0, axes["reduced"]) else set()
     elif call.case.op != "elementwise" or axes.get("elements") != 1:
         return

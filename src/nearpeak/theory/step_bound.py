@@ -42,7 +42,8 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: StepWork, t
 
     The simplified step holds fewer products or bytes; where that shortens no time, the step stands as written.
     """
-    found = work_bound(step.as_written, target, policy)
+    case_count = 1 if workload.buffers else max(1, sum(workload.case_counts().values()))
+    found = work_bound(step.as_written, target, policy, case_count)
     if step.rewrites:
         found = _smaller(found, work_bound(step.simplified, target, policy), step.rewrites)
     if not workload.buffers:

@@ -20,10 +20,10 @@ _STORED = ("capacity", "ingress", "barrier")
 """Terms that rest on how much the chip can hold."""
 
 
-def terms_of(work: Work, target: Target, policy: Policy) -> tuple[TermColumn, ...]:
-    """Return the terms of `work` on `target`; the counts of `work` may be integers or arrays."""
+def terms_of(work: Work, target: Target, policy: Policy, case_count: int = 1) -> tuple[TermColumn, ...]:
+    """Return the terms of `work`, the sum of that many cases, on `target`; its counts may be integers or arrays."""
     return (
-        dram_term(work, target, policy),
+        dram_term(work, target, policy, case_count),
         *l2_terms(work, target),
         *_matrix(work, target, policy),
         *capacity_terms(work, target, policy),

@@ -10,17 +10,16 @@ A line holds the arguments of the forward rule without `dtype` (each line runs i
 
 import json
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.golden.directed import CASES, directed
 
 from nearpeak.core.dtype import DTYPES, dtype_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 
-CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 TORCH_DTYPES = {
     "fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "int64": torch.int64,
     "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "fp8_e8m0": torch.float8_e8m0fnu,
@@ -43,8 +42,7 @@ ROUNDING = {
 
 def lines(*dtypes):
     for file in sorted(CASES.glob("*.jsonl")):
-        for number, text in enumerate(file.read_text().splitlines(), 1):
-            line = json.loads(text)
+        for number, line in enumerate(directed(file.stem), 1):
             for dtype in [line["dtype"]] if "dtype" in line else dtypes:
                 yield pytest.param(file.stem, {**line, "dtype": dtype}, id=f"{file.stem}-{number}-{dtype}")
 

@@ -1,18 +1,15 @@
 """Laws that the rules of work of all operators keep: nothing costs nothing, columns equal single cases."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.golden.directed import directed
 
 from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.ops import OPS, case, work_of
 
-CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 PHASES = [(op, phase) for op in OPS for phase in OPS[op].signatures]
 EXTENTS = st.sampled_from((0, 0, 1, 2, 3, 7, 64))
 READ_TO_FIND_NOTHING = ("masked_select", "non_max_suppression", "nonzero", "unique")
@@ -25,8 +22,7 @@ FIELDS = ("special_count", "read_bytes", "write_bytes")
 def lines(op, phase):
     """Arguments of the directed cases, defaults written out, one per combination of attributes."""
     found = {}
-    for text in (CASES / f"{op}.jsonl").read_text().splitlines():
-        line = json.loads(text)
+    for line in directed(op):
         if phase == "backward" and line.get("_forward_only"):
             continue
         known = OPS[op].signatures[phase].names()

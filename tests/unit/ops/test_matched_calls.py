@@ -1,16 +1,13 @@
 """What PyTorch dispatches for an operator is matched back to the case that it was called for."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
+from tests.golden.directed import directed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nearpeak.core.tensor import Tensor
 from nearpeak.ops import OPS, AtenSite, aten_matchers
 
-CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 WINDOWED = ("conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_avg_pool")
 NORMALISED = ("layer_norm", "batch_norm", "group_norm")
 
@@ -52,7 +49,7 @@ def sites(op, arguments):
 
 
 def lines(*names):
-    rows = [(op, json.loads(text)) for op in names for text in (CASES / f"{op}.jsonl").read_text().splitlines()]
+    rows = [(op, line) for op in names for line in directed(op)]
     plain = [(op, {k: v for k, v in line.items() if k[0] != "_"}) for op, line in rows]
     return [(op, line) for op, line in plain if not elsewhere(op, line)]
 

@@ -1,12 +1,11 @@
 """Calls of grouped, scaled, recurrent, index-driven and dense linear operators are matched to their cases."""
 
-import json
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from tests.golden.directed import directed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nearpeak.capture._composites import kept_whole
@@ -14,7 +13,6 @@ from nearpeak.core.dtype import DTYPES, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.ops import OPS, AtenSite, aten_matchers, work_of
 
-CASES = Path(__file__).parents[2] / "golden" / "operator_cases"
 FORMATS = {
     torch.float32: "fp32", torch.float64: "fp64", torch.bool: "bool", torch.int64: "int64", torch.int32: "int32",
     torch.bfloat16: "bf16", torch.int8: "int8", torch.float8_e4m3fn: "fp8_e4m3", torch.complex64: "complex64",
@@ -79,7 +77,7 @@ def drawn(op, record, line):
 
 
 def lines(*names):
-    return [(op, json.loads(text)) for op in names for text in (CASES / f"{op}.jsonl").read_text().splitlines()]
+    return [(op, line) for op in names for line in directed(op)]
 
 
 def stated(op, line, phase="forward"):

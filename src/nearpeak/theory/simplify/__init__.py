@@ -49,6 +49,7 @@ def _simplified(
         flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
         special_count=min(step.special_count, done.special_count),
         read_bytes=sum(min(size, after.get(buffer, 0)) for buffer, size in before.items()),
+        barrier=None,  # what needed a figure over a whole group may be gone
     )
     return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, found))
 

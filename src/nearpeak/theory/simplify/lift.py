@@ -7,12 +7,10 @@ from typing import NamedTuple
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Layout
 from nearpeak.core.workload import Argument, Call, Workload
+from nearpeak.ops import OPS
 from nearpeak.theory.simplify.graph import Graph, Slot, Stated
 from nearpeak.theory.simplify.stated import packet
 from nearpeak.theory.simplify.views import repeated, stored
-
-_DRAWN = frozenset(("random", "dropout", "multinomial"))
-"""Operators that give another result each time."""
 
 
 class Ref(NamedTuple):
@@ -223,7 +221,7 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
 
 def _draws(call: Call, args: Mapping[str, object]) -> bool:
     """Say whether the same call would give another result."""
-    return call.case is None or call.case.op in _DRAWN or bool(args.get("dropout_p"))
+    return call.case is None or OPS[call.case.op].draws or bool(args.get("dropout_p"))
 
 
 def _slots(args: Mapping[str, object]) -> tuple[tuple[int, ...], tuple[tuple[str, object], ...]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import reduce
-from math import exp, inf, isnan, prod
+from math import ceil, exp, inf, isinf, isnan, prod
 
 from nearpeak.theory.simplify.graph import Graph, Node, Slot, Stated
 from nearpeak.theory.simplify.products import Product
@@ -21,7 +21,7 @@ _RISING: dict[str, Callable[[float], float]] = {
     "relu": lambda x: max(x, 0.0),
     "relu6": lambda x: min(max(x, 0.0), 6.0),
     "exp": lambda x: exp(x) if x < 700 else inf,
-    "ceil": lambda x: x, "detach": lambda x: x, "clone": lambda x: x,
+    "ceil": lambda x: x if isinf(x) else float(ceil(x)), "detach": lambda x: x, "clone": lambda x: x,
 }  # fmt: skip
 """Functions that rise, so that they map the ends of a range to the ends."""
 _ZERO_AT_ZERO = frozenset((

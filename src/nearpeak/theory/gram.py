@@ -1,0 +1,34 @@
+"""Products of a matrix with its own transpose: the result is symmetric, so that half of the products are enough."""
+
+import dataclasses
+
+from nearpeak.core.tensor import Layout
+from nearpeak.core.work import Work
+from nearpeak.core.workload import Call
+
+
+def is_gram(call: Call) -> bool:
+    """Say whether the call multiplies a matrix with its own transpose; where no arguments are stated, it may."""
+    if call.case is None or (call.case.op, call.case.phase) != ("gemm", "forward"):
+        return False
+    axes = dict(call.case.axes)
+    if axes["m"] != axes["n"] or len(call.reads) < 2 or call.reads[-1] != call.reads[-2]:
+        return False
+    tensors = [value for _, value in call.form.arguments if isinstance(value, Layout)] if call.form else []
+    return len(tensors) < 2 or tensors[-1] == _transposed(tensors[-2])
+
+
+def gram_work(call: Call, work: Work) -> Work:
+    """Return `work` with each pair of rows multiplied once: m (m + 1) / 2 of the m m pairs."""
+    assert call.case is not None
+    m = dict(call.case.axes)["m"]
+    flop = {k: n * (m + 1) // (2 * m) if k.startswith("matrix.") and m else n for k, n in work.flop.items()}
+    return dataclasses.replace(work, flop=flop)
+
+
+def _transposed(layout: Layout) -> Layout | None:
+    """Return the same tensor with its last two dimensions exchanged; none where it has fewer."""
+    if len(layout.shape) < 2:
+        return None
+    shape, strides = ((*own[:-2], own[-1], own[-2]) for own in (layout.shape, layout.strides))
+    return layout._replace(shape=shape, strides=strides)
