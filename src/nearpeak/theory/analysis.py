@@ -11,17 +11,15 @@ from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import STRICT, work_bound
 from nearpeak.theory.fusion_groups import groups_bound_s
-from nearpeak.theory.interval import highest_works
 from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.theory.opportunity import opportunities
 from nearpeak.theory.proof import proof_of
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
 from nearpeak.theory.shares import by_order, shares
-from nearpeak.theory.step_bound import StepWork, bound_of_step, step_work
+from nearpeak.theory.step_bound import StepWork, bound_of_step, least_work
 from nearpeak.units import show
 
 
@@ -33,10 +31,9 @@ def analysis_of(
     Raises:
         NotModelledError: a target states no rate for a format that the workload uses; target and format are named.
     """
-    works = {case: work_of(case, policy.algorithm) for case in workload.case_counts()}
+    works, both = least_work(workload, policy.algorithm)
     parts = parts_of(workload, works)
     rows = tuple(part.row for part in parts)
-    both = step_work(workload, works, policy.algorithm)
     step = both.as_written
     occupancy = occupancy_of(workload) if workload.buffers else None
     batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
@@ -85,8 +82,7 @@ def _target_analysis(
     """Return the workload on one target."""
     warm = dataclasses.replace(policy, cold_inputs=False, output_credit=True)
     rows = tuple(part.row for part in parts)
-    worst = highest_works(workload, policy.algorithm)
-    times = tuple(_time(part, worst, target, policy) for part in parts)
+    times = tuple(_time(part, step.worst.works, target, policy) for part in parts)
     chained_s = sum(work_bound(part.work, target, warm).time_s * part.row.call_count for part in parts)
     unfused_s = sum(time.bound_s * row.call_count for row, time in zip(rows, times, strict=True))
     whole = bound_of_step(workload, works, step, target, policy)

@@ -140,6 +140,8 @@ def _collect(
 
 def _touched_bytes(uses: Sequence[Use]) -> int:
     """Return the distinct bytes that the uses of one call touch."""
+    if len(uses) == 1:
+        return uses[0].bytes
     storages: dict[int, list[Use]] = {}
     for use in uses:
         storages.setdefault(use.buffer, []).append(use)

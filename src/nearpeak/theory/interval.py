@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nearpeak.core.bound import Bound, Interval, Policy
 from nearpeak.core.case import Case
@@ -14,21 +15,42 @@ from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.compulsory import GIVEN_KINDS, KEPT_KINDS
 
 
-def interval_of_step(
-    workload: Workload, works: Mapping[Case, Work], step: Work, low: Bound, target: Target, policy: Policy
-) -> Interval | None:
-    """Return the ends of the step's bound; none where it does not depend on values.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """What the worst values make of a step, on any target."""
 
-    The upper end adds what each call reads of given storages and leaves in kept ones at the worst values; storages
-    that several calls share are added each time, so that no values can raise the bound beyond it.
+    works: Mapping[Case, Work]
+    """Work at the worst values of each case that depends on values."""
+    more: Work
+    """What these values add to the whole step."""
+
+
+def worst_of_step(workload: Workload, works: Mapping[Case, Work], algorithm: str = "classical") -> Worst:
+    """Return what the worst values make of the step whose cases have the given works.
+
+    It adds what each call reads of given storages and leaves in kept ones at the worst values; storages that several
+    calls share are added each time, so that no values can raise the bound beyond it.
     """
-    worst = highest_works(workload, policy.algorithm)
+    worst = highest_works(workload, algorithm)
+    more = NO_WORK
+    if workload.buffers:
+        for call in workload.calls:
+            if call.case is not None and call.case in worst:
+                more += _more(call, works[call.case], worst[call.case], workload) * call.call_count
+    return Worst(works=worst, more=more)
+
+
+def interval_of_step(
+    workload: Workload, works: Mapping[Case, Work], found: Worst, step: Work, low: Bound, target: Target, policy: Policy
+) -> Interval | None:
+    """Return the ends of the step's bound; none where it does not depend on values."""
+    worst = found.works
     if not worst:
         return None
     axes = tuple(sorted({name for case in worst for name in OPS[case.op].data_axes}))
     if workload.buffers:
-        more = sum((_more(call, works, worst, workload) * call.call_count for call in workload.calls), NO_WORK)
-        high_s = work_bound(dataclasses.replace(step + more, barrier=step.barrier), target, policy).time_s
+        high = dataclasses.replace(step + found.more, barrier=step.barrier)
+        high_s = work_bound(high, target, policy).time_s
     else:
         counts = workload.case_counts()
         extra = {case: work_bound(worst[case], target, policy).time_s for case in worst}
@@ -45,11 +67,8 @@ def highest_works(workload: Workload, algorithm: str = "classical") -> dict[Case
     return {case: work_of(highest, algorithm) for case, highest in found.items() if highest is not None}
 
 
-def _more(call: Call, works: Mapping[Case, Work], worst: Mapping[Case, Work], workload: Workload) -> Work:
+def _more(call: Call, low: Work, high: Work, workload: Workload) -> Work:
     """Return what the worst values add to one call."""
-    if call.case is None or call.case not in worst:
-        return NO_WORK
-    high, low = worst[call.case], works[call.case]
     given = any(workload.buffers[use.buffer].kind in GIVEN_KINDS for use in call.reads)
     kept = any(workload.buffers[use.buffer].kind in KEPT_KINDS for use in call.writes)
     return dataclasses.replace(

@@ -18,6 +18,8 @@ HOST = "host"
 
 def moved_bytes(work: Work, policy: Policy) -> Iterator[tuple[str, Any]]:
     """Yield `link` and `host` with the larger of the bytes in and out, where there are any."""
+    if not work.comm_bytes:
+        return
     # Without help of switches a device still sends and receives what it must with it.
     peers = ("peer",) if policy.switch_reduction else ("peer", "endpoint")
     for name, ports in (("link", peers), (HOST, (HOST,))):

@@ -18,7 +18,7 @@ from nearpeak.theory.links import link_rate, moved_bytes
 from nearpeak.theory.liveness import occupancy_of
 from nearpeak.theory.memory import bandwidth_of
 from nearpeak.theory.rates import matrix_rate, vector_rate
-from nearpeak.theory.step_bound import step_bound, step_work
+from nearpeak.theory.step_bound import least_work, step_bound
 
 SMALLEST_STORAGE_BYTES = 2**16
 LARGEST_STORAGE_BYTES = 2**40
@@ -80,7 +80,7 @@ def _work(subject: Case | Workload, algorithm: str) -> Work:
     """Return the least work, of a step after what algebra removes."""
     if isinstance(subject, Case):
         return work_of(subject, algorithm)
-    return step_work(subject, {case: work_of(case, algorithm) for case in subject.case_counts()}, algorithm).simplified
+    return least_work(subject, algorithm)[1].simplified
 
 
 def _bound(subject: Case | Workload, target: Target, policy: Policy) -> Bound:

@@ -12,7 +12,7 @@ from nearpeak.core.workload import Workload
 from nearpeak.ops import work_of
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.compulsory import compulsory
-from nearpeak.theory.interval import interval_of_step
+from nearpeak.theory.interval import Worst, interval_of_step, worst_of_step
 from nearpeak.theory.simplify import simplified_work
 
 
@@ -24,6 +24,8 @@ class StepWork:
     """Work of the operators as the source calls them."""
     simplified: Work
     """Work after algebraic rewrites; the same object where they gain nothing."""
+    worst: Worst
+    """What the worst values add where the step depends on values."""
     rewrites: tuple[Rewritten, ...] = ()
     """What was rewritten."""
 
@@ -33,7 +35,7 @@ def step_bound(workload: Workload, target: Target, policy: Policy) -> Bound:
 
     For a list of unrelated cases that is the time of all of them one after the other, each from cold inputs.
     """
-    works, step = _least_work(_Same(workload), policy.algorithm)
+    works, step = least_work(workload, policy.algorithm)
     return bound_of_step(workload, works, step, target, policy)
 
 
@@ -48,7 +50,7 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: StepWork, t
         found = _smaller(found, work_bound(step.simplified, target, policy), step.rewrites)
     if not workload.buffers:
         found = _one_after_the_other(workload, works, target, policy, found)
-    interval = interval_of_step(workload, works, step.as_written, found, target, policy)
+    interval = interval_of_step(workload, works, step.worst, step.as_written, found, target, policy)
     return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval)
 
 
@@ -78,20 +80,26 @@ class _Same:
         return isinstance(other, _Same) and other.workload is self.workload
 
 
+def least_work(workload: Workload, algorithm: str = "classical") -> tuple[dict[Case, Work], StepWork]:
+    """Return the work of each case of the step, and the least work of all of it; of the last steps it is kept."""
+    return _least_work(_Same(workload), algorithm)
+
+
 @lru_cache(maxsize=2)  # one step is bounded on many targets in a row
 def _least_work(same: _Same, algorithm: str) -> tuple[dict[Case, Work], StepWork]:
     works = {case: work_of(case, algorithm) for case in same.workload.case_counts()}
-    return works, step_work(same.workload, works, algorithm)
+    return works, _step_work(same.workload, works, algorithm)
 
 
-def step_work(workload: Workload, works: dict[Case, Work], algorithm: str = "classical") -> StepWork:
+def _step_work(workload: Workload, works: dict[Case, Work], algorithm: str) -> StepWork:
     """Return the least work of the step; of unrelated cases, that of all of them."""
+    worst = worst_of_step(workload, works, algorithm)
     if not workload.buffers:
         total = sum((works[case] * count for case, count in workload.case_counts().items()), NO_WORK)
-        return StepWork(as_written=total, simplified=total)
+        return StepWork(as_written=total, simplified=total, worst=worst)
     written = compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls])
     simple, rewrites = simplified_work(workload, works, written, algorithm)
-    return StepWork(as_written=written, simplified=simple, rewrites=rewrites)
+    return StepWork(as_written=written, simplified=simple, worst=worst, rewrites=rewrites)
 
 
 def _one_after_the_other(

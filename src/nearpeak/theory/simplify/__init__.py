@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from nearpeak.core.bound import Rewritten
 from nearpeak.core.case import Case
 from nearpeak.core.collector import collector_paused
-from nearpeak.core.work import NO_WORK, Work
+from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.theory.compulsory import given_reads
 from nearpeak.theory.simplify.algebra import LIFTS
@@ -66,7 +66,8 @@ def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
     for index, call in enumerate(workload.calls):
         leader = index if call.reads or call.writes or call.form is not None else leader
         if call.case is not None:
-            found[leader] = found.get(leader, NO_WORK) + works[call.case] * call.call_count
+            own = works[call.case] if call.call_count == 1 else works[call.case] * call.call_count
+            found[leader] = found[leader] + own if leader in found else own
     return found
 
 

@@ -1,5 +1,6 @@
 """Counts what a simplified step must still do: arithmetic by kind, bytes of what is given."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -46,10 +47,12 @@ def arithmetic(graph: Graph, live: Sequence[int], works: Mapping[int, Work], alg
             special += part.special_count * elements // of
             continue
         _gather(total, _computed(graph, node))
-    for call in sorted(rest):
-        part = without_bytes(works.get(call, NO_WORK))
-        _gather(total, {k: n for k, n in part.flop.items() if call in whole or not k.startswith("matrix.")})
-        special += part.special_count
+    alike = Counter((id(works[call]), call in whole) for call in rest if call in works)
+    distinct = {id(work): work for work in works.values()}
+    for (one, products), count in alike.items():
+        part = without_bytes(distinct[one])
+        _gather(total, {k: n * count for k, n in part.flop.items() if products or not k.startswith("matrix.")})
+        special += part.special_count * count
     return Work(flop=total, special_count=special, launch_count=0)
 
 

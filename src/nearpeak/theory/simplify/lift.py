@@ -1,16 +1,20 @@
 """Reads the calls of a step in order and turns what each storage holds into nodes."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Layout
-from nearpeak.core.workload import Argument, Call, Workload
+from nearpeak.core.workload import Argument, Call, Form, Workload
 from nearpeak.ops import OPS
 from nearpeak.theory.simplify.graph import Graph, Slot, Stated
 from nearpeak.theory.simplify.stated import packet
 from nearpeak.theory.simplify.views import repeated, stored
+
+_RECENT = 4096
+"""Results kept of what layers of a model do alike."""
 
 
 class Ref(NamedTuple):
@@ -61,6 +65,17 @@ Lift = Callable[[Site], list[int] | None]
 """Gives the nodes of a call's results, none where the call is not of that kind."""
 
 
+class Opened(NamedTuple):
+    """A form taken apart once for all calls that were stated so."""
+
+    tensors: tuple[Layout, ...]
+    """Layout of each tensor among the arguments, in order."""
+    arguments: tuple[tuple[str, Hashable], ...]
+    """Names and values, tensors replaced by their position."""
+    results: tuple[Layout, ...]
+    """Layout of each result."""
+
+
 class Reader:
     """What each storage holds after the calls so far."""
 
@@ -69,22 +84,27 @@ class Reader:
         self.workload, self.graph = workload, graph
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
+        self._forms: dict[int, Opened] = {}
+
+    def form(self, form: Form) -> Opened:
+        """Return a form of the workload taken apart."""
+        if id(form) not in self._forms:
+            self._forms[id(form)] = _taken_apart(form)
+        return self._forms[id(form)]
 
     def read(self, buffer: int, layout: Layout) -> int:
-        """Return what the tensor `layout` in the storage holds."""
-        layout = layout._replace(alias=0)
+        """Return what the tensor `layout`, without an alias, in the storage holds."""
         if 0 in layout.shape:
             return self.graph.constant(0.0, layout.shape, layout.dtype)
         content, lies = self.contents.get(buffer) or self.given(buffer, layout.dtype)
         return self._view(content, lies, layout)
 
     def write(self, buffer: int, node: int, layout: Layout) -> None:
-        """Note that the tensor `layout` in the storage now holds `node`."""
-        layout = layout._replace(alias=0)
+        """Note that the tensor `layout`, without an alias, in the storage now holds `node`."""
         if 0 in layout.shape:
             return
-        size, bits = self.workload.buffers[buffer].bytes, dtype_of(layout.dtype).bits_count
-        if _dense(layout) and _elements(layout.shape) * bits == size * 8 and not layout.offset:
+        size = self.workload.buffers[buffer].bytes
+        if _fills(layout, size):
             self.contents[buffer] = (node, layout)
             return
         content, lies = self.contents.get(buffer) or self.given(buffer, layout.dtype)
@@ -160,48 +180,39 @@ def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: S
 
 def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -> None:
     assert call.form is not None
-    storages = iter(call.storages)
-
-    def opened(value: Argument) -> object:
-        if isinstance(value, Layout):
-            return Ref(reader.read(next(storages), value))
-        return tuple(opened(item) for item in value) if isinstance(value, tuple) else value
-
-    args = {name: opened(value) for name, value in call.form.arguments}
-    targets = tuple(storages)
-    inputs, arguments = _slots(args)
-    operands = call.storages[: len(call.storages) - len(targets)]
-    found = _results(reader, call, index, args, inputs, arguments, lifts)
+    form = reader.form(call.form)
+    operands, targets = call.storages[: len(form.tensors)], call.storages[len(form.tensors) :]
+    inputs = tuple(map(reader.read, operands, form.tensors))
+    found = _results(reader, call, index, form, inputs, lifts)
     written = {use.buffer for use in call.writes}
-    for buffer, layout, node in zip(targets, call.form.results, found, strict=True):
+    for buffer, layout, node in zip(targets, form.results, found, strict=True):
         if buffer in written or buffer not in operands:
             reader.write(buffer, node, layout)
     if hidden := written.difference(targets):
-        _fill(reader, hidden, inputs, Stated(call.operator, arguments, -1, index))
+        _fill(reader, hidden, inputs, Stated(call.operator, form.arguments, -1, index))
 
 
 def _results(
-    reader: Reader, call: Call, index: int, args: Mapping[str, object], inputs: tuple[int, ...],
-    arguments: tuple[tuple[str, object], ...], lifts: Mapping[str, Lift],
-) -> list[int]:  # fmt: skip
+    reader: Reader, call: Call, index: int, form: Opened, inputs: tuple[int, ...], lifts: Mapping[str, Lift]
+) -> list[int]:
     """Return the nodes of the results: read as algebra where that is known, as the operator itself otherwise."""
-    assert call.form is not None
-    graph, layouts = reader.graph, call.form.results
+    graph, layouts = reader.graph, form.results
     name = packet(call.operator)
     lift = lifts.get(name)
     shapes = tuple(layout.shape for layout in layouts)
     if lift is not None and layouts and 0 not in shapes[0]:
+        args = {key: _with_nodes(value, inputs) for key, value in form.arguments}
         site = Site(graph=graph, packet=name, args=args, shapes=shapes, dtype=layouts[0].dtype)
         made = lift(site)
         if made is not None and tuple(graph[number].shape for number in made) == shapes:
             return list(made)
-    serial = index if _draws(call, args) else -1
+    serial = index if _draws(call, form) else -1
     kind = "call"
     if len(shapes) == 1 and call.case is not None and (call.case.op, call.case.phase) == ("elementwise", "forward"):
         spread = _aligned(graph, inputs, shapes[0], name)
         kind, inputs = ("pointwise", spread) if spread else (kind, inputs)
     return [
-        graph.add(kind, inputs, layout.shape, layout.dtype, Stated(call.operator, arguments, place, serial))
+        graph.add(kind, inputs, layout.shape, layout.dtype, Stated(call.operator, form.arguments, place, serial))
         for place, layout in enumerate(layouts)
     ]
 
@@ -219,23 +230,29 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
 
-def _draws(call: Call, args: Mapping[str, object]) -> bool:
+def _draws(call: Call, form: Opened) -> bool:
     """Say whether the same call would give another result."""
-    return call.case is None or OPS[call.case.op].draws or bool(args.get("dropout_p"))
+    return call.case is None or OPS[call.case.op].draws or any(k == "dropout_p" and v for k, v in form.arguments)
 
 
-def _slots(args: Mapping[str, object]) -> tuple[tuple[int, ...], tuple[tuple[str, object], ...]]:
-    """Return the nodes among the arguments, and the arguments with their positions in place of them."""
-    inputs: list[int] = []
+def _taken_apart(form: Form) -> Opened:
+    tensors: list[Layout] = []
 
-    def replaced(value: object) -> object:
-        if isinstance(value, Ref):
-            inputs.append(value.node)
-            return Slot(len(inputs) - 1)
+    def replaced(value: Argument) -> Hashable:
+        if isinstance(value, Layout):
+            tensors.append(value._replace(alias=0))
+            return Slot(len(tensors) - 1)
         return tuple(replaced(item) for item in value) if isinstance(value, tuple) else value
 
-    arguments = tuple((name, replaced(value)) for name, value in args.items())
-    return tuple(inputs), arguments
+    arguments = tuple((name, replaced(value)) for name, value in form.arguments)
+    return Opened(tuple(tensors), arguments, tuple(layout._replace(alias=0) for layout in form.results))
+
+
+def _with_nodes(value: object, inputs: Sequence[int]) -> object:
+    """Return an argument with the nodes of its tensors in place of their positions."""
+    if isinstance(value, Slot):
+        return Ref(inputs[value.position])
+    return tuple(_with_nodes(item, inputs) for item in value) if isinstance(value, tuple) else value
 
 
 def _roots(reader: Reader) -> list[int]:
@@ -247,7 +264,7 @@ def _roots(reader: Reader) -> list[int]:
     found = []
     for number, (node, _) in reader.contents.items():
         if buffers[number].kind == "output" and number in returned:
-            found += [reader.read(number, layout) for layout in returned[number]]
+            found += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
         elif buffers[number].kind in ("weight", "state", "kv_cache", "input", "output"):
             found.append(node)
     return found
@@ -262,6 +279,13 @@ def _elements(shape: Sequence[int]) -> int:
     for extent in shape:
         count *= extent
     return count
+
+
+@lru_cache(maxsize=_RECENT)
+def _fills(layout: Layout, size_bytes: int) -> bool:
+    """Say whether the tensor is the whole of a storage of that size, in some order of its dimensions."""
+    bits = _elements(layout.shape) * dtype_of(layout.dtype).bits_count
+    return not layout.offset and bits == size_bytes * 8 and _dense(layout)
 
 
 def _dense(layout: Layout) -> bool:

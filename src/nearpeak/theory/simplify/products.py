@@ -293,16 +293,12 @@ def cost(graph: Graph, node: Node) -> tuple[int, int]:
     """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order."""
     options = node.options
     assert isinstance(options, Product)
-    sizes = {
-        label: n
-        for number, own in zip(node.inputs, options.labels, strict=True)
-        for label, n in zip(own, graph[number].shape, strict=True)
-    }
-    zeros = [_filled(graph, number, own) for number, own in zip(node.inputs, options.labels, strict=True)]
-    return _cheapest([frozenset(own) for own in options.labels], frozenset(options.out), sizes, zeros)
+    shapes = tuple(graph[number].shape for number in node.inputs)
+    zeros = tuple(_filled(graph, number, own) for number, own in zip(node.inputs, options.labels, strict=True))
+    return _cheapest(options, shapes, zeros)
 
 
-Filled = Mapping[frozenset[int], tuple[int, int]]
+Filled = tuple[tuple[frozenset[int], tuple[int, int]], ...]
 """By labels that run through one dimension: how many of how many positions do not surely hold zero."""
 
 
@@ -310,10 +306,10 @@ def _filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
     """Return where an operand is zero because it was spread among zeros."""
     node = graph[number]
     if not isinstance(node.options, View) or graph[node.inputs[0]].kind != "spread":
-        return {}
+        return ()
     spread = graph[node.inputs[0]]
     own = graph[spread.inputs[0]].shape
-    found: dict[frozenset[int], tuple[int, int]] = {}
+    found = {}
     for axis, (begin, step) in enumerate(spread.options):
         runs = [
             (labels[place], times, n)
@@ -325,13 +321,16 @@ def _filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
         hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * own[axis])).sum())
         if hits < positions.size:
             found[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
-    return found
+    return tuple(found.items())
 
 
-def _cheapest(
-    operands: Sequence[frozenset[int]], out: frozenset[int], sizes: Mapping[int, int], zeros: Sequence[Filled]
-) -> tuple[int, int]:
+@lru_cache(maxsize=1024)  # layers of a model form the same products
+def _cheapest(options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[Filled, ...]) -> tuple[int, int]:
     """Return the least multiply-adds, and the other arithmetic that goes with them."""
+    sizes = {
+        label: n for shape, own in zip(shapes, options.labels, strict=True) for label, n in zip(own, shape, strict=True)
+    }
+    operands, out = [frozenset(own) for own in options.labels], frozenset(options.out)
     count = len(operands)
     if count > MOST_OPERANDS:
         raise ValueError(f"a product of {count} operands")
@@ -367,7 +366,7 @@ def _cheapest(
 def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[Filled]) -> int:
     count = prod(sizes[label] for label in labels)
     for filled in zeros:
-        for own, (hits, positions) in filled.items():
+        for own, (hits, positions) in filled:
             if own <= labels:
                 count = count * hits // positions
     return count
