@@ -2,11 +2,13 @@
 
 import difflib
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nearpeak.errors import SpecError, UnknownNameError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 T = TypeVar("T")
 SHOWN_KINDS = ("op", "target", "runner")
@@ -29,7 +31,7 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """Return all names, sorted; a name defined both here and out of tree is refused."""
-        foreign = tuple(entry.name for entry in entry_points(group=self._group))
+        foreign = tuple(entry.name for entry in _entry_points(self._group))
         twice = sorted(set(foreign) & set(self._stems))
         if twice:
             raise SpecError(f"{self.kind} {twice[0]!r}: defined twice, once by an entry point; rename that one")
@@ -52,7 +54,7 @@ class Registry(Generic[T]):
     def _find(self, name: str) -> T:
         if name in self._stems:
             return self._load(name)
-        for entry in entry_points(group=self._group):
+        for entry in _entry_points(self._group):
             if entry.name == name:
                 thing: T = entry.load()
                 return thing
@@ -80,3 +82,10 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
 def _some(known: tuple[str, ...]) -> str:
     """Return the names in one line, cut after twenty."""
     return ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+
+
+def _entry_points(group: str) -> "EntryPoints":
+    """Return the entry points of `group`; reading them takes longer to import than all of the command line."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=group)
