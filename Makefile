@@ -44,6 +44,7 @@ check: lint
 
 bench: $(VENV)/.developed
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python docs/generate_reference.py --write
 	$(BIN)/python -m benchmarks.quote --write
 
 # What is written by a program: reference pages, figures quoted in documents, formatting.

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._figures import Figure
+from benchmarks._figures import ROOT, Figure
 from benchmarks.problem_corpus import write_all
 
 FIGURES = (
     "problem_corpus_captured", "problem_corpus_uncovered_calls", "problem_corpus_memory",
     "problem_level_1_2_median_seconds", "problem_level_3_median_seconds", "problem_level_4_slowest_seconds",
 )  # fmt: skip
+RECORDS = ROOT / "docs" / "explain" / "problem_files.json"
+"""How many problems of each level were captured, and each miss with its cause: for the page of coverage."""
 _IMPORTED = ("torch", "transformers", "torch._dynamo")
 
 
@@ -42,6 +44,7 @@ class Run:
 def measure() -> Iterator[Figure]:
     """Yield count, uncovered calls, memory and times."""
     runs = all_runs()
+    RECORDS.write_text(json.dumps(record(runs), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for run in runs:
         if run.failure or run.uncovered:
             print(f"{run.name}: {run.failure or run.uncovered}")
@@ -63,6 +66,20 @@ def measure() -> Iterator[Figure]:
         times = [run.cpu_s for run in runs if run.level == level]
         found_s = statistics.median(times) if level == 3 else max(times)
         yield Figure(name=name, value=found_s, unit="CPU s", bar=f"<= {bar_s:g} s", passed=found_s <= bar_s)
+
+
+def record(runs: list[Run]) -> dict[str, Any]:
+    """Return counts by level, and the captures that failed or have calls without a rule by their cause."""
+    levels: dict[str, dict[str, int]] = {}
+    missed: dict[str, list[str]] = {}
+    for run in runs:
+        row = levels.setdefault(str(run.level), {"files": 0, "captures": 0, "captured": 0})
+        row["files"] += run.name.endswith("evaluation")
+        row["captures"] += 1
+        row["captured"] += not run.failure
+        for cause in [run.failure] if run.failure else [f"no rule for {name}" for name in sorted(run.uncovered)]:
+            missed.setdefault(cause, []).append(run.name)
+    return {"levels": levels, "missed": missed}
 
 
 def all_runs() -> list[Run]:

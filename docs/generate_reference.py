@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from _coverage import coverage
 
 import nearpeak
 from nearpeak import errors
@@ -283,6 +284,7 @@ PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "api": _api,
     "assumptions": _assumptions,
     "cli": _cli,
+    "coverage": coverage,
     "errors": _errors,
     "operators": _operators,
     "targets": _targets,

@@ -144,6 +144,7 @@ def capture(
     dtype: str | None = None,
     autocast: str | None = None,
     fusion: str | None = None,
+    guess_sizes: bool = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     axes: Mapping[str, int] | None = None,
     timeout_s: float = TIMEOUT_S,
@@ -165,6 +166,7 @@ def capture(
         layers: most layers of each stack of a model type, all of them when not given.
         autocast: format to which `torch.autocast` on a GPU lowers the step, `bf16` or `fp16`; weights stay fp32.
         fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them; forward only.
+        guess_sizes: modules and problem files: guess extents that are data (a mask picks everything), and count it.
         shapes: shape of each ONNX input by name.
         axes: extent of each variable axis of a kernel definition.
     """
@@ -174,12 +176,13 @@ def capture(
     for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv), ("layers", layers)):
         _check_count(name, value)
     if callable(source):
-        return _callable(source, inputs, step, training, dtype, autocast, fusion)
+        own = {"training": training, "dtype": dtype, "autocast": autocast, "fusion": fusion}
+        return _callable(source, inputs, step, {**own, "guess_sizes": guess_sizes or None})
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
     options = {
         "step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "layers": layers,
-        "dtype": dtype, "autocast": autocast, "fusion": fusion,
+        "dtype": dtype, "autocast": autocast, "fusion": fusion, "guess_sizes": guess_sizes or None,
     }  # fmt: skip
     if axes or _json_kind(str(source)) == "definition":
         return _defined(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
@@ -235,7 +238,7 @@ def _captured(
     if suffix == ".onnx":
         from nearpeak.capture.onnx_file import capture_onnx
 
-        _refuse(source, given, ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, _OF_MODELS)
         if given["step"] != "forward":
             raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
@@ -246,19 +249,19 @@ def _captured(
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        _refuse(source, given, ("batch", "sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, ("batch", *_OF_MODELS))
         return capture_sweep(path)
     if _json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
-        _refuse(source, given, ("batch", "sequence", "kv", "layers", "training", "dtype", "autocast", "fusion"))
+        _refuse(source, given, ("batch", *_OF_MODELS))
         return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
 
 def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
     """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
-    _refuse(str(path), given, ("batch", "sequence", "kv", "layers", "training", "autocast", "fusion"))
+    _refuse(str(path), given, ("batch", *(name for name in _OF_MODELS if name != "dtype")))
     if path.suffix == ".h":
         from nearpeak.capture.deepbench_file import capture_deepbench
 
@@ -269,15 +272,7 @@ def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
     return capture_op_log(path)
 
 
-def _callable(
-    source: Callable[..., object],
-    inputs: Any,
-    step: str,
-    training: bool | None,
-    dtype: str | None,
-    autocast: str | None,
-    fusion: str | None,
-) -> Workload:
+def _callable(source: Callable[..., object], inputs: Any, step: str, options: Mapping[str, Any]) -> Workload:
     """Return the workload of a module or function of the caller's, captured in this process."""
     from nearpeak.capture.jax_function import capture_jax, is_jax
     from nearpeak.capture.torch_dispatch import capture_torch
@@ -288,14 +283,11 @@ def _callable(
     args = args if isinstance(args, tuple) else (args,)
     is_module = hasattr(source, "named_parameters")
     name = type(source).__name__ if is_module else getattr(source, "__name__", "callable")
+    given = {key: value for key, value in options.items() if value is not None}
     if is_jax(source, (args, kwargs)):
-        given = {"training": training, "dtype": dtype, "autocast": autocast, "fusion": fusion}
-        _refuse(name, {key: value for key, value in given.items() if value is not None}, tuple(given))
+        _refuse(name, given, tuple(given))
         return capture_jax(source, args, kwargs, name=name, step=step)
-    return capture_torch(
-        source if is_module else lambda: source, (args, kwargs), name=name, step=step, training=training, dtype=dtype,
-        autocast=autocast, fusion=fusion,
-    )  # fmt: skip
+    return capture_torch(source if is_module else lambda: source, (args, kwargs), name=name, step=step, **given)
 
 
 def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes: int) -> Workload:
@@ -307,14 +299,15 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
         ".pt2": "nearpeak.capture.exported_file:capture_exported",
     }.get(Path(source).suffix)
     if file:
-        _refuse(source, given, ("batch", "sequence", "kv", "layers"))
+        guessed = () if file.endswith("capture_problem") else ("guess_sizes",)
+        _refuse(source, given, ("batch", "sequence", "kv", "layers", *guessed))
         function, arguments = file, {"path": Path(source), **given}
     elif source.startswith("hf:"):
-        _refuse(source, given, ("training", "kv", "autocast", "fusion"))
+        _refuse(source, given, ("training", "kv", "autocast", "fusion", "guess_sizes"))
         function = "nearpeak.capture.model_type:capture_model_type"
         arguments = {"name": source.removeprefix("hf:"), **given}
     else:
-        _refuse(source, given, ("training", "layers"))
+        _refuse(source, given, ("training", "layers", "guess_sizes"))
         function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
     try:
         found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
@@ -325,10 +318,13 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
     return found
 
 
+_OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
+
+
 def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:
     for name in options:
         if name in given:
-            option = "--eval" if name == "training" else f"--{name}"
+            option = "--eval" if name == "training" else f"--{name.replace('_', '-')}"
             raise SpecError(f"{source}: {option} has no meaning for it; leave it out")
 
 

@@ -118,6 +118,8 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         del enable_gqa  # the head counts say it
         lead = query.shape[:-2]
         four = [_four_dimensional(tensor) for tensor in (query, key, value)]
+        if four[0].shape[1] < four[1].shape[1] or four[1].shape[1] != four[2].shape[1]:
+            return _spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
         out = _attention()(*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
         return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
@@ -150,9 +152,24 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     return {
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
         "ctc_loss.Tensor": ctc_loss, "ctc_loss.IntList": ctc_loss,
+        "tensor_split.tensor_indices_or_sections": _tensor_split,
         "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
         "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),
     }  # fmt: skip
+
+
+def _spelled_out(*arguments: Any, scale: float | None) -> Any:
+    """Return attention whose heads are broadcast, no form of the operator, as the products and softmax of PyTorch."""
+    import torch
+
+    return torch.ops.aten._scaled_dot_product_attention_math(*arguments, scale=scale)[0]
+
+
+def _tensor_split(x: Any, given: Any, dim: int = 0) -> Any:
+    """Return the parts of `x`; where to split PyTorch would read from memory."""
+    import torch
+
+    return torch.tensor_split(x, int(given) if given.dim() == 0 else _listed(given), dim)
 
 
 def _listed(lengths: Any) -> list[int]:

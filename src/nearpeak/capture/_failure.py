@@ -1,5 +1,6 @@
 """Turns whatever a model raises into one line: which file, which stage, what, and the line of the user's file."""
 
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from nearpeak.errors import CaptureError, NearpeakError
 
 _OWN = str(Path(__file__).parents[1])
 _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+_SPARSE = re.compile(r"storage of Sparse\w*Impl")
 _NO_MEMORY = (
     "can't allocate memory", "Cannot allocate memory", "not enough memory", "error return without exception set",
 )  # fmt: skip
@@ -40,10 +42,12 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
         operator = _first_line(error).split(",")[0]
         return (
             f"{subject}: {what} decides something from the values of a tensor ({operator}){at}; capture knows shapes, "
-            "not values: make the decision from a shape or a constant"
+            "not values: make the decision from a shape or a constant, or let extents be guessed (guess_sizes)"
         )
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
         return f"{subject}: {what} ran out of memory{at}; give more with --memory"
+    if isinstance(error, NotImplementedError) and _SPARSE.search(str(error)):
+        return f"{subject}: {what} uses a sparse tensor{at}; capture knows dense ones: pass indices and values apart"
     text = _first_line(error)
     return f"{subject}: {what} raised {type(error).__name__}{': ' + text if text else ''}{at}"
 

@@ -10,6 +10,7 @@ from typing import Any
 from nearpeak.capture import _groups, _lazy, _moves
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture._values import known
+from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import MissingExtraError
 
 
@@ -110,7 +111,8 @@ def faked(mode: Any, tensor: Any) -> Any:
         return tensor
     if not tensor.is_leaf:
         tensor = tensor.detach().requires_grad_(tensor.requires_grad)
-    whole = not (tensor.is_floating_point() or tensor.is_complex())
+    row = dtype_of(str(tensor.dtype).removeprefix("torch."))
+    whole = row.kind in ("int", "bool") and row.bits_count == 8 * tensor.element_size()
     if whole and tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
         return known(mode, tensor)
     return mode.from_tensor(tensor)

@@ -63,14 +63,25 @@ def _move(original: Callable[..., Any]) -> Callable[..., Any]:
     return to
 
 
+def _lazy(tensor: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a tensor without a shape yet in the format to which `function` would convert it."""
+    import torch
+
+    dtype = function(torch.empty((), dtype=tensor.dtype)).dtype
+    return tensor if dtype == tensor.dtype else type(tensor)(requires_grad=tensor.requires_grad, dtype=dtype)
+
+
 def _convert() -> Callable[..., Any]:
     """Return what applies a conversion to every parameter and buffer; tied parameters stay tied."""
     import torch
+    from torch.nn.parameter import is_lazy
 
     done: dict[int, tuple[Any, Any]] = {}
     depth = [0]
 
     def converted(tensor: Any, function: Callable[[Any], Any]) -> Any:
+        if is_lazy(tensor):
+            return _lazy(tensor, function)
         if id(tensor) not in done:
             with torch.no_grad():
                 new = function(tensor)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nearpeak.capture._onnx_contrib import describe_contrib
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
@@ -62,6 +63,7 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[s
     """
     onnx = imported_onnx()
     model = _loaded(onnx, path)
+    describe_contrib(onnx)
     before = [item.SerializeToString() for item in model.graph.input]
     inputs = _fix_inputs(model.graph, shapes, batch)
     if before != [item.SerializeToString() for item in model.graph.input]:

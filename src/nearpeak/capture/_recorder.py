@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from nearpeak.capture._attribution import STAND_IN_LOSS, Attribution, Place
-from nearpeak.capture._builder import Matched, WorkloadBuilder
+from nearpeak.capture._builder import UNCOVERED, Matched, WorkloadBuilder
 from nearpeak.capture._lengths import SHAPES
 from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
@@ -12,6 +12,7 @@ from nearpeak.capture._origins import Origins
 from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
 from nearpeak.capture._storages import Storages, described
 from nearpeak.capture._values import Values
+from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Layout
 from nearpeak.core.workload import Form
 from nearpeak.ops import AtenSite
@@ -117,7 +118,9 @@ class Recorder:
         matched = self._matched.get(key)
         if matched is None:
             form = Form(arguments=tuple(values.items()), results=key[2])
-            matched = self._matched[key] = (self.builder.match(_site(plan, values, operands, results)), form)
+            opaque = any(dtype_of(one.layout.dtype).kind == "opaque" for one in (*operands, *results))
+            found = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
+            matched = self._matched[key] = (found, form)
         self._append(plan, matched, values, operands, results)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:

@@ -4,6 +4,8 @@ from typing import Any
 
 SIZED_BY_VALUES = frozenset({"index", "nonzero", "masked_select", "repeat_interleave"})
 """ATen names; all of them refuse fake tensors otherwise."""
+SIZED_BY_DISTINCT = frozenset({"_unique2", "unique_consecutive", "unique_dim"})
+"""As large as there are different values."""
 CONSTANT_ELEMENTS = 65536
 """Fake tensors up to this size carry their values when these are known without any input."""
 _LARGEST_GUESS_ELEMENTS = 1 << 20
@@ -13,11 +15,13 @@ _FEW = 256
 def sized(values: Any, packet: str, args: Any) -> Any:
     """Return arguments with known values in place of those that decide how large the result is.
 
-    What a mask picks may be unknown while the mask is known. An unknown mask is taken to pick everything, and unknown
-    repeats to be one each: where `values` may guess sizes, which it counts.
+    What a mask picks may be unknown while the mask is known. An unknown mask is taken to pick everything, unknown
+    repeats to be one each, and unknown values to be all different: where `values` may guess sizes, which it counts.
     """
     if packet == "index":
         return args[0], [one for index in args[1] for one in _positions(values, index)]
+    if packet in SIZED_BY_DISTINCT:
+        return (_decided(values, packet, args[0]), *args[1:])
     if packet == "masked_select":
         return args[0], _decided(values, packet, args[1])
     if (
@@ -46,6 +50,18 @@ def _positions(values: Any, index: Any) -> list[Any]:
     return [values.known(one) for one in found] or [torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())]
 
 
+def picked(tensor: Any, mask: Any) -> int | None:
+    """Return how many elements a known mask picks of a tensor whose values are not known, else none."""
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    known = getattr(mask, "constant", None)
+    if known is None or getattr(tensor, "constant", None) is not None:
+        return None
+    with unset_fake_temporarily():
+        return int(known.expand(torch.broadcast_shapes(tensor.shape, known.shape)).sum())
+
+
 def _some(values: Any, tensor: Any) -> Any:
     """Return a small stand-in for a large unknown tensor: few of its elements are taken to be true, as of a picture."""
     import torch
@@ -68,7 +84,9 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
         return tensor
     if tensor.numel() > _LARGEST_GUESS_ELEMENTS:
         return tensor
-    values.guess(packet, "one each" if packet == "repeat_interleave" else "everything")
+    distinct = packet in SIZED_BY_DISTINCT
+    values.guess(packet, "one each" if packet == "repeat_interleave" else "all different" if distinct else "everything")
     with unset_fake_temporarily():
-        real = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
+        ones = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
+        real = torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype) if distinct else ones
     return values.known(real)

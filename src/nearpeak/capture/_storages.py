@@ -7,6 +7,7 @@ from nearpeak.capture._groups import group_text
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Layout, Tensor
 from nearpeak.core.workload import Use
+from nearpeak.errors import CaptureError
 
 
 class Storages:
@@ -21,11 +22,11 @@ class Storages:
 
     def known(self, tensor: Any) -> bool:
         """Say whether the storage of `tensor` was seen before."""
-        return tensor.untyped_storage()._cdata in self._numbers
+        return _storage(tensor)._cdata in self._numbers
 
     def number(self, tensor: Any, kind: str, name: str = "") -> int:
         """Return the number of the storage behind `tensor`; a new one is of `kind`."""
-        storage = tensor.untyped_storage()
+        storage = _storage(tensor)
         key = storage._cdata
         found = self._numbers.get(key)
         if found is None:
@@ -90,6 +91,16 @@ class Storages:
         if name is None:
             name = self._formats[dtype] = dtype_of(str(dtype).removeprefix("torch.")).name
         return name
+
+
+def _storage(tensor: Any) -> Any:
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        raise CaptureError(
+            f"an input or weight is a sparse tensor ({tensor.layout}); capture knows dense ones: pass indices and "
+            "values apart"
+        ) from None
 
 
 def described(layout: Layout, number: int) -> Tensor:

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from nearpeak.capture._sizes import CONSTANT_ELEMENTS, SIZED_BY_VALUES, sized
+from nearpeak.capture._sizes import CONSTANT_ELEMENTS, SIZED_BY_DISTINCT, SIZED_BY_VALUES, picked, sized
 
 _SURELY_SMALL_ELEMENTS = 64
 """Inputs of so few elements together have no result worth checking for its size first."""
 
-_SIZED_BY_DISTINCT = ("_unique2", "unique_consecutive", "unique_dim")
 _VALUE_FREE = frozenset({
     "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace",
 })  # fmt: skip
@@ -32,10 +31,12 @@ class Values:
 
         Fake tensors with values compute for real before they look at the size of the result.
         """
-        if func._opname in SIZED_BY_VALUES:
+        if func._opname in SIZED_BY_VALUES or func._opname in SIZED_BY_DISTINCT:
             args = sized(self, func._opname, args)
+        if func._opname == "masked_select" and picked(*args) is not None:
+            return args[0].new_empty(picked(*args))
         inputs = _all_known((*args, *kwargs.values()))
-        at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *_SIZED_BY_DISTINCT)
+        at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *SIZED_BY_DISTINCT)
         if at_once or sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS:
             return func(*args, **kwargs)
         values = [(tensor, tensor.constant) for tensor in inputs]

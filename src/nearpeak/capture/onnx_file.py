@@ -167,11 +167,21 @@ class _Walk:
             self._bodies.append(node.op_type)
             return str(node.op_type)
         if node.domain not in ("", "ai.onnx"):
-            return f"{node.domain}.{node.op_type}"
+            return self._foreign(node)
         results = () if node.op_type in _OPEN else node.output
         unknown = [name for name in (*node.input, *results) if name and name not in self._graph.tensors]
         self._unknown.extend(unknown[:1])
         return f"{node.op_type} (shape not known)" if unknown else ""
+
+    def _foreign(self, node: Any) -> str:
+        """Return the name of a node of another domain, which has a rule only with the shapes around it known."""
+        name = f"{node.domain}.{node.op_type}"
+        ends = (*node.input[:1], *node.output[:1])
+        unknown = [end for end in ends if end and end not in self._graph.tensors]
+        if name not in onnx_matchers() or not unknown:
+            return name
+        self._unknown.extend(unknown[:1])
+        return f"{name} (shape not known)"
 
     def _constants(self, node: Any) -> dict[int, tuple[Any, ...]]:
         return {

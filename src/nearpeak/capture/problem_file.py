@@ -26,6 +26,7 @@ def capture_problem(
     autocast: str | None = None,
     fusion: str | None = None,
     optimizer: str = "adamw",
+    guess_sizes: bool = False,
 ) -> Workload:
     """Return the workload of a problem file; its code runs in this process, so prefer `run_isolated`.
 
@@ -36,6 +37,7 @@ def capture_problem(
         dtype: format to which floating-point parameters and inputs are converted first.
         autocast: format to which the step is lowered as autocast does on a GPU.
         fusion: `inductor` for the calls and kernels of TorchInductor's graph.
+        guess_sizes: whether extents that are data are guessed and counted, instead of refused.
 
     Raises:
         SpecError: there is no such file.
@@ -67,7 +69,7 @@ def capture_problem(
         return capture_torch(
             build, inputs, name=file.stem, step=step, training=training, dtype=dtype,
             as_built=training is None and step != "train", autocast=autocast, fusion=fusion,
-            optimizer=optimizer, origin={"file": file.name}, folder=file.parent,
+            optimizer=optimizer, origin={"file": file.name}, folder=file.parent, guess_sizes=guess_sizes,
         )  # fmt: skip
 
 

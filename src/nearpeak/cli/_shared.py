@@ -30,6 +30,7 @@ LAYERS = typer.Option(None, "--layers", help="hf:<model type>: most layers of ea
 DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
 AUTOCAST = typer.Option(None, "--autocast", help="Lower the step as autocast on a GPU does: bf16 or fp16.")
 FUSION = typer.Option(None, "--fusion", help="inductor: calls as TorchInductor would fuse them; forward only.")
+GUESS = typer.Option(False, "--guess-sizes", help="Problem files: guess extents that are data, and count the guesses.")
 EVAL = typer.Option(False, "--eval", help="Problem files: all modules in evaluation mode.")
 SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable.")
 AXES = typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable.")

@@ -29,6 +29,7 @@ def analyze(
     dtype: str | None = shared.DTYPE,
     autocast: str | None = shared.AUTOCAST,
     fusion: str | None = shared.FUSION,
+    guess_sizes: bool = shared.GUESS,
     evaluation: bool = shared.EVAL,
     input_shape: list[str] = shared.SHAPES,
     axis: list[str] = shared.AXES,
@@ -59,17 +60,25 @@ def analyze(
     targets, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
-        fusion=fusion, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
+        memory=memory,
     )  # fmt: skip
     from nearpeak import api
 
     analysis = api.analyze(workload, targets, bounds)
     analysis = _measured(analysis, runner) if measure else analysis
-    _write_files(analysis, html, markdown, save)
+    _deliver(analysis, {html: "html", markdown: "markdown", save: "json"}, against, json=_as_json(json, text))
+
+
+def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:
+    """Write the report into the files that are wanted, and print it, or how it differs from a saved one."""
+    for path, name in files.items():
+        if path is not None:
+            shared.write_whole(path, _rendered(analysis, name))
     if against is not None:
-        _print_comparison(against, analysis, json=_as_json(json, text))
+        _print_comparison(against, analysis, json=json)
     else:
-        sys.stdout.write(_rendered(analysis, "json") if _as_json(json, text) else _for_people(analysis))
+        sys.stdout.write(_rendered(analysis, "json") if json else _for_people(analysis))
 
 
 def register(app: typer.Typer) -> None:
@@ -80,12 +89,6 @@ def register(app: typer.Typer) -> None:
 def _check_files(*paths: Path | None) -> None:
     for path in paths:
         shared.check_writable(path)
-
-
-def _write_files(analysis: "Analysis", html: Path | None, markdown: Path | None, save: Path | None) -> None:
-    for path, name in ((html, "html"), (markdown, "markdown"), (save, "json")):
-        if path is not None:
-            shared.write_whole(path, _rendered(analysis, name))
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":

@@ -27,6 +27,7 @@ def capture(
     dtype: str | None = shared.DTYPE,
     autocast: str | None = shared.AUTOCAST,
     fusion: str | None = shared.FUSION,
+    guess_sizes: bool = shared.GUESS,
     evaluation: bool = shared.EVAL,
     input_shape: list[str] = shared.SHAPES,
     axis: list[str] = shared.AXES,
@@ -42,7 +43,8 @@ def capture(
     shared.check_writable(out)
     workload = workload_of(
         model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
-        fusion=fusion, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+        fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
+        memory=memory,
     )  # fmt: skip
     if out is not None:
         from nearpeak.capture._saved import save_text

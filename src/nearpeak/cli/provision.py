@@ -53,7 +53,8 @@ def provision(
     else:
         subject = workload_of(
             words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=autocast,
-            fusion=None, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout, memory=memory,
+            fusion=None, guess_sizes=False, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
+            memory=memory,
         )  # fmt: skip
     from nearpeak import api
     from nearpeak.report import _provision as report

@@ -16,7 +16,7 @@ class DType:
     bits_count: int
     """Bits per stored element."""
     kind: str = "float"
-    """`float`, `int`, `bool` or `complex`."""
+    """`float`, `int`, `bool`, `complex` or `opaque`: bytes without arithmetic."""
     matrix_units: tuple[str, ...] = ()
     """Units of a target whose products of two such numbers are at least as accurate as the format itself."""
     split_units: tuple[tuple[str, int], ...] = ()
@@ -46,6 +46,11 @@ _NARROW = ("tensor.bf16", "tensor.fp16", "vector.bf16", "vector.fp16", *_ACCURAT
 _EXACT_INT8 = ("tensor.int8", "tensor.fp16", "tensor.bf16", "vector.int8", "vector.fp32")
 _EXACT_INT4 = ("tensor.int4", "tensor.fp8", *_EXACT_INT8)
 _VECTOR = ("vector.fp32", "vector.fp16", "vector.bf16")
+
+_OPAQUE_BYTES = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (1, 3, 5, 6, 7)),
+    "bits8", "bits1x8", "bits2x4", "bits4x2", "quint2x4", "quint4x2",
+)  # fmt: skip
 
 _ROWS = (
     DType(
@@ -108,6 +113,9 @@ _ROWS = (
         vector_units=_VECTOR,
     ),
     DType(name="uint4", bits_count=4, kind="int", matrix_units=_EXACT_INT4, vector_units=_VECTOR),
+    # Storage formats that PyTorch names and gives no arithmetic: calls on them are counted as uncovered.
+    *(DType(name=name, bits_count=8, kind="opaque") for name in _OPAQUE_BYTES),
+    DType(name="bits16", bits_count=16, kind="opaque"),
     DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
     DType(name="complex32", bits_count=32, kind="complex", vector_units=_VECTOR),
     DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),

@@ -1,6 +1,9 @@
 """Matrix product, batched or not, with optional bias and activation."""
 
+from dataclasses import replace
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -8,7 +11,7 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
@@ -191,6 +194,28 @@ def _from_onnx(site: OnnxSite) -> Match:
     return _match(_as_matrix(a, row=True), _as_matrix(b, row=False), site.outputs[0], bias=None)
 
 
+def _fused(site: OnnxSite) -> Match:
+    """Match FusedMatMul of ONNX Runtime, which turns its factors; the factor alpha is not counted."""
+    if site.attributes.get("transBatchA", 0) or site.attributes.get("transBatchB", 0):
+        raise NotModelledError(f"{site.name}: its batch dimensions are turned")
+    turned = [
+        tensor if tensor is None or len(tensor.shape) < 2 or not site.attributes.get(option, 0) else _turned(tensor)
+        for tensor, option in zip(site.inputs, ("transA", "transB"), strict=False)
+    ]
+    return _from_onnx(replace(site, inputs=tuple(turned)))
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """Return `tensor` with its last two dimensions exchanged."""
+    shape, strides = list(tensor.shape), list(tensor.strides or _contiguous(tensor.shape))
+    shape[-2:], strides[-2:] = shape[:-3:-1], strides[:-3:-1]
+    return replace(tensor, shape=tuple(shape), strides=tuple(strides))
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(accumulate((1, *shape[:0:-1]), mul))[::-1]
+
+
 def _match(a: Tensor, b: Tensor, out: Tensor, *, bias: Tensor | None) -> Match:
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = out.elements // (m * n) if m * n else prod(out.shape[:-2])
@@ -260,6 +285,7 @@ OPERATOR = Operator(
     aten=_claims(),
     onnx={
         **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger"), _from_onnx),
+        "com.microsoft.FusedMatMul": _fused,
         "QLinearMatMul": _quantised,
         "Einsum": einsum,
     },

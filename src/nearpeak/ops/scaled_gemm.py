@@ -307,5 +307,5 @@ OPERATOR = Operator(
         "aten._dyn_quant_matmul_4bit.default": _dynamic,
         "aten._mixed_dtypes_linear.default": _mixed,
     },
-    onnx={"MatMulNBits": _from_onnx},
+    onnx={"com.microsoft.MatMulNBits": _from_onnx},
 )

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+import nearpeak  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.errors import CaptureError  # noqa: E402
 
@@ -138,3 +139,35 @@ def test_real_execution_is_as_before_after_a_capture():
     attention(Q, Q, Q)
     assert torch.equal(functional.scaled_dot_product_attention(q, q, q), before)
     assert torch.rand(3).cuda.__qualname__ != "_unmoved"
+
+
+def test_broadcast_heads_are_products_and_a_softmax():
+    query, key = torch.rand(2, 1, 8, 16), torch.rand(2, 4, 12, 16)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    workload = nearpeak.capture(attend, inputs=(query, key, key))
+    assert workload.uncovered_counts() == {}
+    assert [call.case.op for call in workload.calls].count("gemm") == 2
+
+
+@pytest.mark.parametrize("given", [torch.tensor([2, 5]), torch.tensor(3)])
+def test_tensors_may_be_split_where_a_known_tensor_says(given):
+    x = torch.rand(9, 4)
+    parts = nearpeak.capture(lambda x, i: torch.cat([p * 2 for p in torch.tensor_split(x, i)]), inputs=(x, given))
+    elements = [call.case.record()["elements"] for call in parts.calls if call.case.op == "elementwise"]
+    assert elements == [part.numel() for part in torch.tensor_split(x, given)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lazy_modules_may_be_converted_before_they_know_their_shapes(dtype):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.LazyConv2d(8, 3).to(dtype)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    workload = capture_torch(Model, lambda: ((torch.rand(1, 3, 8, 8).to(dtype),), {}), name="m")
+    record = workload.calls[-1].case.record()
+    assert (record["op"], record["in_channels"]) == ("conv", 3)
+    assert record["dtype"] == {torch.float32: "fp32", torch.bfloat16: "bf16"}[dtype]

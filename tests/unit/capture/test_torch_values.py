@@ -7,6 +7,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
+import nearpeak  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.errors import CaptureError  # noqa: E402
 
@@ -108,3 +109,45 @@ def test_compiled_parts_run_as_written():
 
 def _compiled(x):
     return torch.compile(torch.relu)(x)
+
+
+@pytest.mark.parametrize(
+    ("step", "guess"),
+    [
+        (lambda x: x[x > 0.5] * 2, "index = everything"),
+        (torch.nonzero, "nonzero = everything"),
+        (lambda x: torch.unique(x) + 1, "_unique2 = all different"),
+        (lambda x: torch.unique(x, dim=0), "unique_dim = all different"),
+        (lambda x: torch.masked_select(x, x > 0), "masked_select = everything"),
+    ],
+)
+def test_extents_that_are_data_are_refused_or_guessed_and_counted(step, guess):
+    x = torch.rand(6, 4)
+    with pytest.raises(CaptureError, match="guess_sizes"):
+        nearpeak.capture(step, inputs=(x,))
+    workload = nearpeak.capture(step, inputs=(x,), guess_sizes=True)
+    assert workload.assumptions == (f"1 data-dependent value assumed: {guess}",)
+    assert workload.uncovered_counts() == {}
+
+
+def test_a_guessed_extent_leaves_the_rule_of_the_operator_itself_at_its_lower_end():
+    (call,) = nearpeak.capture(torch.nonzero, inputs=(torch.rand(6, 4),), guess_sizes=True).calls
+    assert call.case.record()["found"] == 0
+
+
+@pytest.mark.parametrize("dtype", ["uint3", "bits8"])
+def test_formats_without_arithmetic_leave_their_calls_uncovered_by_name(dtype):
+    if not hasattr(torch, dtype):
+        pytest.skip(f"this PyTorch has no {dtype}")
+    packed = torch.zeros(4, 4, dtype=torch.uint8).view(getattr(torch, dtype))
+    workload = nearpeak.capture(lambda x: x.clone(), inputs=(packed,))
+    assert workload.uncovered_counts() == {"aten.clone.default": 1}
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_tensors_are_refused_in_one_line(layout):
+    dense = torch.eye(4)
+    with pytest.raises(CaptureError, match=r"sparse tensor.*indices and values apart"):
+        nearpeak.capture(lambda x: getattr(x, layout)() @ x, inputs=(dense,))
+    with pytest.raises(CaptureError, match="an input or weight is a sparse tensor"):
+        nearpeak.capture(lambda s, x: s @ x, inputs=(getattr(dense, layout)(), dense))

@@ -134,8 +134,8 @@ def test_packed_zero_points_of_onnx_weights_take_half_a_byte():
     )  # fmt: skip
     attributes = {"N": 64, "K": 128, "bits": 4, "block_size": 32}
     output = Tensor(shape=(3, 64), dtype="fp16")
-    op, matcher = onnx_matchers()["MatMulNBits"]
-    match = matcher(OnnxSite(name="MatMulNBits", inputs=inputs, outputs=(output,), attributes=attributes))
+    op, matcher = onnx_matchers()["com.microsoft.MatMulNBits"]
+    match = matcher(OnnxSite(name="com.microsoft.MatMulNBits", inputs=inputs, outputs=(output,), attributes=attributes))
     assert work_of(OPS[op].case(**match.arguments)).read_bytes == sum(tensor.bytes for tensor in inputs)
 
 

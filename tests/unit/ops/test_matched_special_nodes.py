@@ -37,7 +37,7 @@ NODES = [
      {}, {}, "conv", 2 * 16 * 4 * 27),
     ("QLinearConv", [tensor((1, 3, 6, 6), "uint8"), SINGLE, BYTE, tensor((4, 3, 1, 1), "uint8"), SINGLE, BYTE, SINGLE,
                      BYTE], [tensor((1, 4, 3, 3), "uint8")], {"strides": [2, 2]}, {}, "conv", 2 * 9 * 4 * 3),
-    ("MatMulNBits", [tensor((1, 64)), tensor((32, 2, 16), "uint8"), tensor((64,))], [tensor((1, 32))],
+    ("com.microsoft.MatMulNBits", [tensor((1, 64)), tensor((32, 2, 16), "uint8"), tensor((64,))], [tensor((1, 32))],
      {"N": 32, "K": 64, "bits": 4, "block_size": 32}, {}, "scaled_gemm", 2 * 32 * 64),
     ("DFT", [tensor((2, 16, 1))], [tensor((2, 9, 2))], {"onesided": 1, "axis": 1}, {}, "fft", None),
     ("Det", [tensor((3, 4, 4))], [tensor((3,))], {}, {}, "linalg", None),

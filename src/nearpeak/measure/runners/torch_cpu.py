@@ -27,14 +27,14 @@ class TorchCpuRunner:
     name = "torch_cpu"
     target = CPU
 
-    def __init__(self, *, budget_s: float = 0.3, least_count: int = 5) -> None:
-        """Keep how long to sample each case; PyTorch must be installed."""
+    def __init__(self, *, budget_s: float = 0.3, least_count: int = 5, flush_bytes: int = FLUSH_BYTES) -> None:
+        """Keep how long to sample each case and what to write in between; PyTorch must be installed."""
         try:
             import torch
         except ImportError:
             raise MissingExtraError("measuring on the CPU needs PyTorch; install nearpeak[torch]") from None
         self._torch, self._budget_s, self._least_count = torch, budget_s, least_count
-        self._flush = np.zeros(FLUSH_BYTES // 8)
+        self._flush = np.zeros(flush_bytes // 8)
 
     def measure(self, case: Case) -> Measurement:
         """Return the samples of `case`, or why there are none."""
@@ -64,8 +64,7 @@ class TorchCpuRunner:
     def _prepared(self, case: Case) -> Callable[[], object]:
         """Return a call that runs the case once on tensors of its own."""
         operator = OPS[case.op]
-        arguments: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
-        forward = {name: value for name, value in arguments.items() if name in operator.signatures["forward"].names()}
+        forward = _forward_arguments(case)
         specs = operator.inputs(**forward)
         if sum(spec.bytes for spec in specs.values()) + work_of(case).write_bytes > LARGEST_BYTES:
             raise MemoryError(f"its tensors take more than {LARGEST_BYTES // 2**30} GiB")
@@ -96,6 +95,26 @@ class TorchCpuRunner:
         if dtype_of(spec.dtype).kind == "float":
             return torch.rand(spec.shape).to(dtype)
         return torch.zeros(spec.shape, dtype=dtype) if spec.dtype != "bool" else torch.ones(spec.shape, dtype=dtype)
+
+
+def _forward_arguments(case: Case) -> dict[str, Any]:
+    """Return the arguments of the forward pass that `case` is, or whose gradient it is.
+
+    What the gradient's case leaves open stands at its default; what has a gradient is present.
+
+    >>> from nearpeak.ops import case
+    >>> gradient = case("conv", "backward", batch=1, in_channels=1, out_channels=1, w=3, kw=3, dtype="fp32",
+    ...                 grad_bias=True)
+    >>> _forward_arguments(gradient)["bias"]
+    True
+    """
+    operator = OPS[case.op]
+    signature = operator.signatures["forward"]
+    given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+    present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
+    known = {name: value for name, value in (present | given).items() if name in signature.names()}
+    whole = operator.case("forward", **known)
+    return {**dict(whole.axes), **dict(whole.dtypes), **dict(whole.attributes)}
 
 
 RUNNER = TorchCpuRunner
