@@ -128,13 +128,16 @@ class WorkloadBuilder:
             self._cases[key] = OPS[operator].case(match.phase, **match.arguments)
         return self._cases[key]
 
-    def workload(self, name: str, step: str, origin: Mapping[str, str], assumptions: Sequence[str]) -> Workload:
-        """Return the finished workload; one without calls is refused."""
+    def workload(
+        self, name: str, step: str, origin: Mapping[str, str], assumptions: Sequence[str], guards: Sequence[str] = ()
+    ) -> Workload:  # fmt: skip
+        """Return the finished workload, `guards` among its assumptions; one without calls is refused."""
         if not self.calls:
             raise SpecError(f"{name}: nothing to analyse; the captured step launches no kernel")
         return Workload(
             name=name, step=step, calls=tuple(self.calls), buffers=tuple(self.buffers), origin=dict(origin),
-            assumptions=tuple(assumptions), skipped=dict(sorted(self.skipped.items())), returned=tuple(self.returned),
+            assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),
+            returned=tuple(self.returned),
         )  # fmt: skip
 
 

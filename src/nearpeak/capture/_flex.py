@@ -48,7 +48,7 @@ def _mask(recorder: Recorder, query: Any, key: Any, score: Any, blocks: Any) -> 
                 continue
             plain, extents = _plain(function, scores=function is score), (query.shape[-2], key.shape[-2])
             found = module.create_mask(plain, batch, heads, *extents, device="cpu")
-            if recorder.masks.known(found):
+            if recorder.masks.live(query, key, found, False) is not None:
                 mask = found if mask is None else mask & found
     finally:
         recorder.recording = before

@@ -1,4 +1,4 @@
-"""Counts what attention masks leave alive, where the program itself makes them and no input decides."""
+"""Counts what attention masks may leave alive: pairs that the program hides are dead, those of data are not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearpeak.capture._origins import Origins
-from nearpeak.capture._pieces import Made, Part, TooLargeError
+from nearpeak.capture._pieces import Made, Part, TooLargeError, repeats
+from nearpeak.capture._spans import high_of
 from nearpeak.ops._attention_live import Live
 
 LARGEST_MASK_ELEMENTS = 2**30
 """Distinct elements of a mask beyond which counting takes longer than a capture should; its values stay unknown."""
 
 _BLOCK_ELEMENTS = 2**19
-_HIDDEN = -1e9
-"""A number that programs add to hide a pair: its exponential is 0 beside any other pair's."""
+_HIDDEN = -5e8
+"""Half of what programs add to hide a pair, so that data may be added too: its exponential is 0 beside any other's."""
 
 
 class Scores(NamedTuple):
@@ -43,6 +44,8 @@ class LiveMasks:
         self._origins = origins
         self._counted: dict[Any, tuple[Part, Live | None]] = {}
         self._unknown: dict[int, Any] = {}  # kept, so that identities of storages are not used again
+        self._mixed: dict[int, Any] = {}
+        self._softmaxes = 0
 
     def known(self, mask: Any) -> bool:
         """Say whether the program makes the mask; one that inputs decide is stated."""
@@ -61,14 +64,29 @@ class LiveMasks:
         question = (id(part.origin), *part[1:], scores)
         if question not in self._counted:  # the part stays, so that its origin's identity is not used again
             self._counted[question] = (part, counted(part, scores))
-        return self._counted[question][1]
+        live = self._counted[question][1]
+        if live is None or not part.origin.mixed:
+            return live
+        hides = live.pairs < prod(scores[:2]) * scores.q * scores.kv
+        (self._mixed if hides else self._unknown)[mask.untyped_storage()._cdata] = mask
+        return live if hides else None
+
+    def note_softmax(self, scores: Any) -> None:
+        """Note a softmax of its own over scores of which the program may hide some."""
+        part = self._origins.of(scores)
+        self._softmaxes += part is not None and part.origin.mixed > 0
 
     def assumptions(self) -> tuple[str, ...]:
         """Return what could not be known, in sentences."""
         large = sum(1 for _, live in self._counted.values() if live is None)
-        found = {"depend on inputs or weights": len(self._unknown), "are too many to count": large}
-        return tuple(
-            f"values of {count} attention mask{'s' if count > 1 else ''} {cause}: every pair counts as live"
+        found = {
+            "depend on inputs or weights: every pair counts as live": len(self._unknown),
+            "depend on inputs or weights in part: pairs that the program does not hide count as live": len(self._mixed),
+            "are too many to count: every pair counts as live": large,
+        }
+        whole = (f"softmax over scores that the program hides in part, {self._softmaxes} times: all scores count",)
+        return (whole if self._softmaxes else ()) + tuple(
+            f"values of {count} attention mask{'s' if count > 1 else ''} {cause}"
             for cause, count in found.items()
             if count
         )
@@ -77,7 +95,7 @@ class LiveMasks:
 def counted(part: Part, scores: Scores) -> Live | None:
     """Return what a mask over `scores` leaves in all heads of the batch together; none when it is too large."""
     import torch
-    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._python_dispatch import _disable_current_modes
 
     if not prod(scores[:5]):
         return Live(0, 0, 0)
@@ -86,11 +104,12 @@ def counted(part: Part, scores: Scores) -> Live | None:
     # A repeated plane is counted once; repeated queries are too, unless causality tells them apart.
     kept = [1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True)]
     kept[2] = scores.q if scores.causal else kept[2]
+    mask = Part(part.origin, shape, strides, part.offset)
+    kept[:2] = [1 if repeats(mask, dimension) else kept[dimension] for dimension in (0, 1)]
     if prod(kept) > LARGEST_MASK_ELEMENTS:
         return None
-    mask = Part(part.origin, shape, strides, part.offset)
     try:
-        with unset_fake_temporarily(), torch.no_grad(), _one_thread():
+        with _disable_current_modes(), torch.no_grad(), _one_thread():
             return _summed(mask, scores, kept)
     except (TooLargeError, RecursionError):
         return None
@@ -135,7 +154,8 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
         count = min(step, rows - first)
         starts = [at if extent > 1 else 0 for at, extent in zip((batch, head, first, 0), mask.shape, strict=True)]
         sizes = [1, 1, count if mask.shape[2] > 1 else 1, mask.shape[3]]
-        block = np.broadcast_to(_alive(mask.block(starts, sizes, made)[0, 0]), (count, scores.kv))
+        # Of what data decide in part the upper end counts: a pair is dead only if no data revive it.
+        block = np.broadcast_to(_alive(high_of(mask.block(starts, sizes, made))[0, 0]), (count, scores.kv))
         if scores.causal:
             block = np.tril(block, first)
         pairs += int(np.count_nonzero(block))
@@ -146,7 +166,7 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
 
 
 def _alive(block: Any) -> Any:
-    """Return which pairs take part: a number hides its pair when it is far below, unless all of its row are."""
+    """Return which pairs may take part: a number hides its pair when it is far below, unless all of its row are."""
     import torch
 
     if block.dtype == torch.bool:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nearpeak.capture._pieces import Filled, Given, Origin, Part, Patched, Result
+from nearpeak.capture._pieces import MOST_MIXED, Data, Filled, Given, Origin, Part, Patched, Result
 from nearpeak.capture._schema import CALL, GENERATORS, Plan
+from nearpeak.capture._spans import rule_of
 
 _FILLED: dict[str, Any] = {"zeros": 0, "new_zeros": 0, "zeros_like": 0, "ones": 1, "new_ones": 1, "ones_like": 1}
 _FILL_POSITION = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
@@ -24,7 +25,7 @@ class Origins:
         self._found: dict[int, tuple[Any, Origin]] = {}
 
     def note(self, func: Any, plan: Plan, args: Any, kwargs: Any, out: Any) -> None:
-        """Remember what `func` made of known tensors; what it wrote of unknown ones is forgotten."""
+        """Remember what `func` made of known tensors, or of known and unknown ones where that may leave some known."""
         if plan.mutated:
             if plan.kind == CALL:
                 self._change(func, plan, args, kwargs)
@@ -33,7 +34,7 @@ class Origins:
         elif plan.packet.startswith("lift"):
             self.give(out, args[0] if type(args[0]) is self._tensor else getattr(out, "constant", None))
         elif plan.kind == CALL and self._found and self._seeded not in func.tags:
-            self._compute(func, args, kwargs, out)
+            self._compute(func, plan.packet, args, kwargs, out)
 
     def give(self, tensor: Any, real: Any) -> None:
         """Say which values `tensor` has; none when they are not known."""
@@ -52,6 +53,11 @@ class Origins:
             return None
         return Part(origin, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
+    def of_data(self, tensor: Any) -> bool:
+        """Say whether inputs or weights decide values of `tensor`."""
+        origin = self._origin(tensor)
+        return origin is None or origin.mixed > 0
+
     def _keep(self, tensor: Any, origin: Origin) -> None:
         if tensor.layout is self._strided and tensor.storage_offset() == 0:
             storage = tensor.untyped_storage()
@@ -67,18 +73,26 @@ class Origins:
         elif packet in _COUNTED:
             self._keep(out, Result.of(out, func, args, kwargs))
 
-    def _compute(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        tensors = []
-        for tensor in self._tensors((*args, *kwargs.values())):
-            if self._origin(tensor) is None:
-                return
-            tensors.append(tensor)
+    def _compute(self, func: Any, packet: str, args: Any, kwargs: Any, out: Any) -> None:
+        tensors = list(self._tensors((*args, *kwargs.values())))
+        if not self._settled(packet, tensors):
+            return
         args, kwargs = self._parts(args), {name: self._parts(value) for name, value in kwargs.items()}
         own = {tensor.untyped_storage()._cdata for tensor in tensors}
         for index, item in enumerate(out if isinstance(out, (list, tuple)) else [out]):
             strided = isinstance(item, self._tensor) and item.layout is self._strided
             if strided and item.untyped_storage()._cdata not in own:
                 self._keep(item, Result.of(item, func, args, kwargs, index if item is not out else None))
+
+    def _settled(self, packet: str, tensors: list[Any]) -> bool:
+        """Say whether the program decides the result: all of it, or some of it where data decide the rest."""
+        origins = [self._origin(tensor) for tensor in tensors]
+        if None not in origins and not any(origin.mixed for origin in origins if origin):
+            return True
+        # What has one element says nothing about which pair is hidden.
+        telling = any(o is not None and o.mixed < MOST_MIXED and t.numel() > 1
+                      for t, o in zip(tensors, origins, strict=True))  # fmt: skip
+        return telling and bool(rule_of(packet))
 
     def _change(self, func: Any, plan: Plan, args: Any, kwargs: Any) -> None:
         """Follow a tensor that is changed in place, if all that it is changed by is known; forget it otherwise."""
@@ -88,7 +102,7 @@ class Origins:
             others = self._tensors((*args[1:], *kwargs.values()))
             known = (before or plan.packet in _OVERWRITERS) and self._seeded not in func.tags
             known = known and target.layout is self._strided
-            if known and all(self._origin(tensor) is not None for tensor in others):
+            if known and self._settled(plan.packet, [*([target] if before else []), *others]):
                 self._rewrite(func, target, before, args, kwargs)
                 return
         named = zip((name for name, _ in plan.arguments), args, strict=False)
@@ -118,7 +132,7 @@ class Origins:
 
     def _parts(self, value: Any) -> Any:
         if isinstance(value, self._tensor):
-            return self.of(value)
+            return self.of(value) or Part(Data(value.dtype), tuple(value.shape), (0,) * value.dim(), 0)
         return [self._parts(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     def _tensors(self, values: Any) -> Iterator[Any]:

@@ -1,7 +1,9 @@
 """Rectangular pieces of tensors that a program makes from nothing, computed for real without the whole of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
+
+from nearpeak.capture._spans import Span, anything, has_span, span_of
 
 WHOLE_BYTES = 2**25
 """Largest tensor that is made whole, where an operator cannot be computed piece by piece."""
@@ -11,6 +13,8 @@ _PIECEWISE = frozenset({
 })  # fmt: skip
 """Computed element by element, although their schema does not say so."""
 _TRIANGLES = frozenset({"tril", "triu", "tril_", "triu_"})
+MOST_MIXED = 16
+"""Steps from what data decide beyond which a tensor counts as data altogether: masks need few."""
 
 
 class TooLargeError(Exception):
@@ -87,6 +91,11 @@ class Given(NamedTuple):
     """The tensor."""
 
     @property
+    def mixed(self) -> int:
+        """Nothing of it is data."""
+        return 0
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Extents."""
         return tuple(self.real.shape)
@@ -119,6 +128,11 @@ class Filled(NamedTuple):
     """PyTorch's format."""
 
     @property
+    def mixed(self) -> int:
+        """Nothing of it is data."""
+        return 0
+
+    @property
     def bytes(self) -> int:
         """Size of the whole."""
         return int(_elements(self.shape) * self.dtype.itemsize)
@@ -128,6 +142,28 @@ class Filled(NamedTuple):
         import torch
 
         return torch.full(tuple(sizes), self.value, dtype=self.dtype)
+
+
+class Data(NamedTuple):
+    """What inputs or weights decide, wherever one looks."""
+
+    dtype: Any
+    """PyTorch's format."""
+    shape: tuple[int, ...] = ()
+    """One element stands for all."""
+    strides: tuple[int, ...] = ()
+    """No dimension to step along."""
+    mixed: int = 1
+    """All of it is data."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of the element."""
+        return int(self.dtype.itemsize)
+
+    def block(self, _starts: Sequence[int], _sizes: Sequence[int], _made: Made) -> Any:
+        """Return the element."""
+        return anything(self.dtype)
 
 
 class Result(NamedTuple):
@@ -147,17 +183,23 @@ class Result(NamedTuple):
     """Arguments by name, tensors as parts."""
     position: int | None
     """Position among several results."""
+    dtype: Any
+    """PyTorch's format."""
+    mixed: int
+    """Steps to what data decide; 0 when all of it is known."""
 
     @staticmethod
     def of(out: Any, func: Any, args: Any, kwargs: Any, index: int | None = None) -> "Result":
         """Return how `out` came about."""
         size = out.numel() * out.element_size()
-        return Result(tuple(out.shape), out.stride(), size, func, tuple(args), dict(kwargs), index)
+        mixed = max((part.origin.mixed for part in parts_in((*args, *kwargs.values()))), default=0)
+        mixed += mixed > 0
+        return Result(tuple(out.shape), out.stride(), size, func, tuple(args), dict(kwargs), index, out.dtype, mixed)
 
     def block(self, starts: Sequence[int], sizes: Sequence[int], made: Made) -> Any:
         """Return a piece, computed from pieces of the arguments where the operator allows."""
         packet = self.func._schema.name.split("::")[1]
-        if "pointwise" in {tag.name for tag in self.func.tags} or packet in _PIECEWISE:
+        if self.piecewise:
             return self._run(lambda part: _aligned(part, starts, sizes, made)).expand(tuple(sizes))
         if packet in _TRIANGLES:
             diagonal = self.args[1] if len(self.args) > 1 else self.kwargs.get("diagonal", 0)
@@ -165,6 +207,12 @@ class Result(NamedTuple):
             cut = piece.tril if packet.startswith("tril") else piece.triu
             return cut(diagonal + starts[-2] - starts[-1])
         return _narrowed(_whole(self, made), starts, sizes)
+
+    @property
+    def piecewise(self) -> bool:
+        """Whether an element depends on the elements at its position only."""
+        named = self.func._schema.name.split("::")[1] in _PIECEWISE
+        return named or "pointwise" in {tag.name for tag in self.func.tags}
 
     def whole(self, made: Made) -> Any:
         """Return the whole result."""
@@ -177,9 +225,12 @@ class Result(NamedTuple):
             return [real(item) for item in value] if isinstance(value, list) else value
 
         args = [real(value) for value in self.args]
+        named = {name: real(value) for name, value in self.kwargs.items()}
+        if has_span((*args, *named.values())):
+            return span_of(self.func, args, named, self.dtype)
         if self.func._schema.is_mutable:
             args[0] = args[0].clone()
-        found = self.func(*args, **{name: real(value) for name, value in self.kwargs.items()})
+        found = self.func(*args, **named)
         return found if self.position is None else found[self.position]
 
 
@@ -204,6 +255,11 @@ class Patched(NamedTuple):
         return strides
 
     @property
+    def mixed(self) -> int:
+        """Steps to what data decide; 0 when all of it is known."""
+        return max(self.after.mixed, int(self.before.origin.mixed))
+
+    @property
     def bytes(self) -> int:
         """Size of the storage."""
         return int(self.before.origin.bytes)
@@ -221,11 +277,13 @@ class Patched(NamedTuple):
         for patch in reversed(chain):
             view, after = patch.before, patch.after
             new = after.block([0] * len(view.shape), view.shape, made)
+            if isinstance(new, Span) and not isinstance(content, Span):
+                content = Span(content, content.clone())
             content.as_strided(view.shape, view.strides, view.offset).copy_(new)
         return content
 
 
-Origin: TypeAlias = Given | Filled | Result | Patched
+Origin: TypeAlias = Given | Filled | Data | Result | Patched
 """How the content of a storage came about."""
 
 
@@ -240,8 +298,11 @@ def _whole(origin: Origin, made: Made) -> Any:
         shape = origin.shape
         if origin.bytes > WHOLE_BYTES:
             raise TooLargeError
-        values = origin.block([0] * len(shape), shape, made) if isinstance(origin, Filled) else origin.whole(made)
+        values = (
+            origin.block([0] * len(shape), shape, made) if isinstance(origin, (Filled, Data)) else origin.whole(made)
+        )
         found = torch.empty_strided(shape, origin.strides, dtype=values.dtype)
+        found = Span(found, found.clone()) if isinstance(values, Span) else found
         made[id(origin)] = found.copy_(values)
     return found
 
@@ -251,6 +312,31 @@ def _aligned(part: Part, starts: Sequence[int], sizes: Sequence[int], made: Made
     missing = len(sizes) - len(part.shape)
     own = list(zip(part.shape, starts[missing:], sizes[missing:], strict=True))
     return part.block([0 if n == 1 else s for n, s, _ in own], [1 if n == 1 else size for n, _, size in own], made)
+
+
+def parts_in(values: Any) -> Iterator[Part]:
+    """Return the parts among arguments."""
+    for value in values:
+        if isinstance(value, Part):
+            yield value
+        elif isinstance(value, list):
+            yield from parts_in(value)
+
+
+def repeats(part: Part, dimension: int) -> bool:
+    """Say whether the view surely holds the same wherever one stands along a dimension."""
+    origin, stride = part.origin, part.strides[dimension]
+    if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
+        return True
+    own = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
+    if not isinstance(origin, Result) or len(own) != 1:
+        return False
+    from_end = own[0] - len(origin.shape)
+    cut = origin.func._schema.name.split("::")[1] in _TRIANGLES and from_end < -2
+    parts = parts_in((*origin.args, *origin.kwargs.values()))
+    return (cut or origin.piecewise) and all(
+        len(one.shape) + from_end < 0 or repeats(one, len(one.shape) + from_end) for one in parts
+    )
 
 
 def _narrowed(real: Any, starts: Sequence[int], sizes: Sequence[int]) -> Any:

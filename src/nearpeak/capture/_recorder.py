@@ -47,6 +47,7 @@ class Recorder:
         self.storages = Storages(builder)
         self.origins = Origins()
         self.masks = LiveMasks(self.origins)
+        values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
         self._matched: dict[Hashable, tuple[Matched, Form]] = {}
@@ -111,6 +112,8 @@ class Recorder:
             values[name] = self._value(name, value, operands, local)
         if plan.name in WHOLE and values["mask"] is not None:
             values[KNOWN_MASK] = self._live(plan, args)
+        if plan.packet == "_softmax":
+            self.masks.note_softmax(args[0])
         if "cu_seq_q" in values:
             values[LENGTHS] = self._offsets(plan, args, kwargs)
         results = [self._operand("", t, "constant" if plan.generates else "activation", local) for t in outs]

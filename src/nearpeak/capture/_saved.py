@@ -49,6 +49,8 @@ def save_text(workload: Workload) -> str:
     known = [(number, buffer.value) for number, buffer in enumerate(workload.buffers) if buffer.value is not None]
     if known:
         data["values"] = [[number, _argument_record(value)] for number, value in known]
+    if workload.guards:
+        data["guards"] = list(workload.guards)
     if workload.returned:
         data["returned"] = [[number, _argument_record(layout)] for number, layout in workload.returned]
     return canonical_json(data) + "\n"
@@ -144,6 +146,7 @@ class _Reader:
             name=_text(data["name"]), step=_text(data["step"]), calls=calls, buffers=buffers,
             origin={_text(key): _text(value) for key, value in data["origin"].items()},
             assumptions=tuple(_text(item) for item in data["assumptions"]),
+            guards=tuple(_text(item) for item in data.get("guards", ())),
             skipped={_text(key): _whole(value) for key, value in data["skipped"].items()},
             returned=tuple(
                 (_position(number, buffers, "returned"), _layout(value)) for number, value in data.get("returned", ())

@@ -80,7 +80,10 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-    if getattr(tensor, "constant", None) is not None or not (values.guess_sizes or values.building):
+    if getattr(tensor, "constant", None) is not None:
+        values.read(packet, "as given", tensor)
+        return tensor
+    if not (values.guess_sizes or values.building):
         return tensor
     if tensor.numel() > _LARGEST_GUESS_ELEMENTS:
         return tensor

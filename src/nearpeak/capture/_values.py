@@ -1,5 +1,6 @@
 """Known values on fake tensors: small factories computed for real, and an oracle that is counted when it guesses."""
 
+from collections.abc import Callable
 from typing import Any
 
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS, SIZED_BY_DISTINCT, SIZED_BY_VALUES, picked, sized
@@ -14,6 +15,8 @@ _TRUE = frozenset({
     "all", "_is_all_true", "logical_not", "equal",
 })  # fmt: skip
 _GUESSES: dict[str, object] = {"bool": False, "int": 1, "float": 0.5, "complex": 0.5}
+_GUESSED = "data-dependent value assumed", "data-dependent values assumed"
+_READ = "value of the inputs decided what runs", "values of the inputs decided what runs"
 
 
 class Values:
@@ -25,6 +28,9 @@ class Values:
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
+        self._read: dict[str, int] = {}
+        self.of_data: Callable[[Any], bool] = lambda _tensor: False
+        """Says whether inputs decide the known values of a tensor; the recorder knows."""
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Return what `func` gives, with its values where all inputs are known and the result is small.
@@ -92,7 +98,9 @@ class Values:
             from torch._subclasses.fake_tensor import unset_fake_temporarily
 
             with unset_fake_temporarily():
-                return constant.item()
+                answer = constant.item()
+            self.read(self._producer(tensor) or "value", answer, tensor)
+            return answer
         packet = self._producer(tensor)
         kind = "bool" if str(tensor.dtype) == "torch.bool" else "float" if tensor.is_floating_point() else "int"
         answer = True if packet in _TRUE else _GUESSES["complex" if tensor.is_complex() else kind]
@@ -105,8 +113,14 @@ class Values:
             return None
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+        self.read("lengths", "as given", tensor)
         with unset_fake_temporarily():
             return tuple(constant.tolist())
+
+    def read(self, what: str, answer: object, tensor: Any) -> None:
+        """Count a known value on which the calls depend, where inputs decide it."""
+        if not self.building and self.of_data(tensor):
+            self._read[f"{what} = {answer}"] = self._read.get(f"{what} = {answer}", 0) + 1
 
     def guess(self, what: str, answer: object) -> object:
         """Count a guess and return it; constructors may ask whatever they like."""
@@ -114,11 +128,13 @@ class Values:
             self.guesses[f"{what} = {answer}"] = self.guesses.get(f"{what} = {answer}", 0) + 1
         return answer
 
-    def assumptions(self) -> tuple[str, ...]:
-        """Return what was guessed, in sentences."""
+    def guards(self) -> tuple[str, ...]:
+        """Return what was guessed, and what was read of the inputs, in sentences."""
         return tuple(
-            f"{count} data-dependent value{'s' if count > 1 else ''} assumed: {what}"
-            for what, count in sorted(self.guesses.items())
+            f"{count} {kind}: {what}"
+            for kinds, found in ((_GUESSED, self.guesses), (_READ, self._read))
+            for what, count in sorted(found.items())
+            for kind in (kinds[count > 1],)
         )
 
 

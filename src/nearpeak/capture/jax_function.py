@@ -54,10 +54,10 @@ def capture_jax(
     inputs = walk.inputs((tuple(args), dict(kwargs)), closed.jaxpr.invars, trained=step == "train")
     outputs = walk.run(closed.jaxpr, [walk.constant(value) for value in closed.consts], inputs, _Frame())
     walk.keep(outputs)
-    notes = walk.notes()
+    notes = []
     if step == "train":
         notes.append("the step gives the gradients of the first argument; no optimizer follows")
-    return walk.builder.workload(name, step, {"kind": "jax", "jax": str(jax.__version__)}, notes)
+    return walk.builder.workload(name, step, {"kind": "jax", "jax": str(jax.__version__)}, notes, walk.guards())
 
 
 def is_jax(function: Any, inputs: Any) -> bool:
@@ -153,8 +153,8 @@ class _Walk:
             if isinstance(tensor, Tensor) and self.builder.buffers[tensor.buffer].kind in ("activation", "constant"):
                 self.builder.relabel(tensor.buffer, "output")
 
-    def notes(self) -> list[str]:
-        """Return what was assumed, in sentences."""
+    def guards(self) -> list[str]:
+        """Return what was assumed of data, in sentences."""
         return [f"{count} × {what}" for what, count in sorted(self._guesses.items())]
 
     def run(

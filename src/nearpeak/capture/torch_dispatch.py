@@ -115,10 +115,10 @@ def capture_torch(
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, step, rule, autocast)
         world.label_outputs(output, named)
-        notes += [*world.values.assumptions(), *world.recorder.masks.assumptions(), *_frozen(model, step)]
+        notes += [*world.recorder.masks.assumptions(), *_frozen(model, step)]
         lowered = {"autocast": autocast} if autocast else {}
         facts = {"torch": str(torch.__version__), **_sizes(model), **lowered, **(origin or {})}
-        return world.recorder.builder.workload(name, step, facts, notes)
+        return world.recorder.builder.workload(name, step, facts, notes, world.values.guards())
 
 
 def _fused(

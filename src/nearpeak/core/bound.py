@@ -27,6 +27,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A7": "dense peaks at the highest permitted clock, no structured sparsity",
     "A8": "values are finite, so that x - x is 0 and a comparison has an answer",
     "A9": "index values are unknown: a gather is charged one row, not one row per index",
+    "A10": "the calls are those of the values that capture was given or guessed; for others they may differ",
     "A11": "products are formed on one kind of unit at a time, not on two at once",
     "A12": "the roofs were measured on this machine, so terms are as good as that measurement",
     "A13": "an operator that something later depends on is evaluated on its whole result, unless a rewrite narrows it",
@@ -36,6 +37,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A17": "switches between devices may add up and multicast what passes through them",
     "A18": "real arithmetic: sums may be formed in any order, and intermediate results need not be rounded",
     "A19": "products by any bilinear algorithm, Winograd, Strassen and FFT among them; their additions are not counted",
+    "A20": "no target of a loss is the class that it ignores",
 }
 """What a bound may rest on, by identifier."""
 

@@ -98,6 +98,8 @@ class Workload:
     """Where it came from: file, dimensions' source, inputs, versions."""
     assumptions: tuple[str, ...] = ()
     """What capture assumed, in sentences."""
+    guards: tuple[str, ...] = ()
+    """Those of `assumptions` that say on which values the calls depend: with any, bounds rest on A10."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Views and metadata that launch no kernel, by name, with counts."""
     groups: tuple[tuple[int, ...], ...] = ()

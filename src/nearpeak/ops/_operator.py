@@ -114,6 +114,8 @@ class Operator:
     `h*w`) whose smallest extent they cannot pass. At their default they are not known, and the rule takes the least."""
     degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
+    assumptions: tuple[str, ...] = ()
+    """Identifiers of what its work rests on beside what every bound does."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
     draws: bool = False

@@ -86,6 +86,7 @@ OPERATOR = Operator(
     forward=cross_entropy,
     backward=_backward,
     source="definition, with the maximum subtracted",
+    assumptions=("A20",),
     numerics=Numerics(kind="normalisation", reduction="classes"),
     inputs=_inputs,
     reference=_reference,

@@ -106,6 +106,7 @@ OPERATOR = Operator(
     forward=linear_cross_entropy,
     degree_count=3,
     source="definition; Wijmans et al. 2024, arXiv:2411.09009",
+    assumptions=("A20",),
     numerics=Numerics(kind="normalisation", reduction="hidden classes"),
     inputs=_inputs,
     reference=_reference,

@@ -95,6 +95,7 @@ OPERATOR = Operator(
     forward=nll_loss,
     backward=_backward,
     source="definition",
+    assumptions=("A20",),
     numerics=Numerics(kind="reduction", reduction="rows"),
     inputs=_inputs,
     reference=_reference,

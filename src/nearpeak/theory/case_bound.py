@@ -1,6 +1,7 @@
 """The bound of one case, with its proof in terms."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from nearpeak.core.bound import PROVED, Bound, Interval, Policy, Term
 from nearpeak.core.case import Case
@@ -24,7 +25,17 @@ def case_bound(case: Case, target: Target, policy: Policy = STRICT) -> Bound:
     (128.4, 'matrix')
     """
     found = work_bound(work_of(case, policy.algorithm), target, policy)
-    return dataclasses.replace(found, interval=interval_of(case, found, target, policy))
+    rests_on = merged(found.assumptions, OPS[case.op].assumptions)
+    return dataclasses.replace(found, interval=interval_of(case, found, target, policy), assumptions=rests_on)
+
+
+def merged(names: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Return identifiers of assumptions, each once and in their order.
+
+    >>> merged(("A1", "A10"), ("A9", "A1"))
+    ('A1', 'A9', 'A10')
+    """
+    return tuple(sorted({*names, *more}, key=lambda name: int(name[1:])))
 
 
 def interval_of(case: Case, low: Bound, target: Target, policy: Policy) -> Interval | None:

@@ -9,8 +9,8 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Workload
-from nearpeak.ops import work_of
-from nearpeak.theory.case_bound import work_bound
+from nearpeak.ops import OPS, work_of
+from nearpeak.theory.case_bound import merged, work_bound
 from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.interval import Worst, interval_of_step, worst_of_step
 from nearpeak.theory.simplify import simplified_work
@@ -51,16 +51,18 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: StepWork, t
     if not workload.buffers:
         found = _one_after_the_other(workload, works, target, policy, found)
     interval = interval_of_step(workload, works, step.worst, step.as_written, found, target, policy)
-    return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval)
+    more = {name for case in works for name in OPS[case.op].assumptions}
+    rests_on = merged(found.assumptions, {*more, "A10"} if workload.guards else more)
+    return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval, assumptions=rests_on)
 
 
 def _smaller(written: Bound, simple: Bound, rewrites: tuple[Rewritten, ...]) -> Bound:
     """Return the bound of the simplified step where it is the smaller one."""
     if simple.time_s >= written.time_s:
         return written
-    names = sorted({*simple.assumptions, "A8", "A18"}, key=lambda name: int(name[1:]))
     return dataclasses.replace(
-        simple, as_written_s=written.time_s, rewrites=rewrites, assumptions=tuple(names),
+        simple, as_written_s=written.time_s, rewrites=rewrites,
+        assumptions=merged(simple.assumptions, ("A8", "A18")),
         roofline_s=written.roofline_s, launch_floor_s=written.launch_floor_s,
     )  # fmt: skip
 

@@ -98,6 +98,16 @@ def gated(net, x):
     return left.relu() * right
 
 
+def polynomial(_net, x):
+    square = x @ x.T
+    return square * 2 + square @ square
+
+
+def halved_and_whole(_net, x, y):
+    whole = x @ y
+    return whole, whole.tril()
+
+
 LINEAR = {"a": nn.Linear(8, 20)}
 # name, function, layers, training, input shapes, rewrite that must fire, products before, products after.
 # Products by hand: 5 rows of 8 through 20 outputs are 800; a row sum leaves 5 x 8 = 40; one of five rows is 160.
@@ -148,6 +158,19 @@ FIRES = (
      "join_of_slices", 800, 40),
     ("same call twice", lambda n, x: n.a(x).relu() * torch.sigmoid(n.a(x)), LINEAR, False, [(5, 8)],
      "computed_once", 1600, 800),
+    ("one row many times", lambda n, x, y: x.expand(7, 5, 8).reshape(35, 8) @ y, {}, False, [(5, 8), (8, 4)],
+     "repeated_operand", 35 * 32, 5 * 32),
+    ("each row three times", lambda n, x, y: (x.repeat_interleave(3, 0) @ y).relu(), {}, False, [(5, 8), (8, 4)],
+     "repeated_operand", 15 * 32, 5 * 32),
+    ("lower half of a product", lambda n, x, y: (x @ y).tril(-1), {}, False, [(5, 8), (8, 6)],
+     "known_zeros", 240, 10 * 8),
+    ("product with an upper triangle", lambda n, x, y: y @ x.triu(), {}, False, [(6, 5), (3, 6)],
+     "known_zeros", 90, 3 * 15),
+    ("triangle turned", lambda n, x, y: y @ x.tril().T, {}, False, [(6, 5), (3, 5)], "known_zeros", 90, 3 * 20),
+    ("a polynomial of rows by rows", polynomial, {}, False, [(5, 8)],
+     "symmetric_product", 15 * 8 + 125, 15 * 8 + 15 * 5),
+    ("covariance of what a nonlinearity gives", lambda n, x: x.relu().t().matmul(x.relu()) / 5, {}, False, [(5, 8)],
+     "symmetric_product", 320, 36 * 5),
 )  # fmt: skip
 # The near twins: something stands between, something else needs the whole, or the values are not known.
 STAYS = (
@@ -176,6 +199,11 @@ STAYS = (
      [(2, 5, 8)]),
     ("a causal mask", lambda n, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, :, :1], {}, False,
      [(1, 2, 6, 4)] * 3),
+    ("lower half and the whole", halved_and_whole, {}, False, [(5, 8), (8, 6)]),
+    ("rows by other rows", lambda n, x, y: x @ y.T, {}, False, [(5, 8), (5, 8)]),
+    ("a square is not symmetric", lambda n, x: x @ x, {}, False, [(8, 8)]),
+    ("rows scaled on one side", lambda n, x, s: (x * s) @ x.T, {}, False, [(5, 8), (5, 1)]),
+    ("a batch by its neighbour", lambda n, x: x[:1] @ x[1:].transpose(1, 2), {}, False, [(2, 5, 8)]),
     ("another dimension of the softmax", lambda n, x: n.a(x).softmax(0)[:2], LINEAR, False, [(5, 8)]),
 )  # fmt: skip
 

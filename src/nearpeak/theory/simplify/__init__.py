@@ -11,6 +11,7 @@ from nearpeak.core.workload import Workload
 from nearpeak.theory.compulsory import given_reads
 from nearpeak.theory.simplify.algebra import LIFTS
 from nearpeak.theory.simplify.count import arithmetic, given_bytes
+from nearpeak.theory.simplify.formed import by_call, formed_products, spared
 from nearpeak.theory.simplify.graph import Fired, Graph
 from nearpeak.theory.simplify.lift import read_step
 from nearpeak.theory.simplify.rewrites import REWRITES, rules
@@ -42,7 +43,10 @@ def _simplified(
     roots = read_step(workload, graph, LIFTS)
     roots, found = search(graph, roots)
     live = graph.live(roots)
-    done = arithmetic(graph, live, _by_call(workload, works), algorithm)
+    own, formed = _by_call(workload, works), formed_products(graph, live, roots)
+    calls = by_call(graph, live, formed)
+    done = arithmetic(graph, live, own, algorithm, (formed, calls))
+    found += spared(calls, own)
     before, after = given_reads(workload), given_bytes(graph, live)
     least = dataclasses.replace(
         step,

@@ -10,22 +10,27 @@ from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Use
 from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.theory.compulsory import union_bytes, without_bytes
+from nearpeak.theory.simplify.formed import NOTHING, Formed
 from nearpeak.theory.simplify.graph import Graph, Node
-from nearpeak.theory.simplify.products import contracts, cost
+from nearpeak.theory.simplify.products import cost
 from nearpeak.theory.simplify.views import View
 
 _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "join")
 
 
-def arithmetic(graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str) -> Work:
+def arithmetic(
+    graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
+    products: tuple[Mapping[int, Formed], Mapping[int, Formed | None]],
+) -> Work:  # fmt: skip
     """Return the arithmetic of the live nodes.
 
     Args:
         works: work of each call by position, with that of the calls that belong to it.
+        products: what each product takes, and the products of each call.
 
     A node that a call made stands for what that call does: its products where the node is one, the rest once.
     """
-    whole: set[int] = set()
+    formed, whole = products
     rest: set[int] = set()
     total: dict[str, int] = {}
     special = 0
@@ -35,8 +40,6 @@ def arithmetic(graph: Graph, live: Sequence[int], works: Mapping[int, Work], alg
             continue
         if call >= 0:
             rest.add(call)
-            if node.kind in ("call", "pointwise") or contracts(node):
-                whole.add(call)
             continue
         if algorithm != "classical":
             continue
@@ -46,23 +49,30 @@ def arithmetic(graph: Graph, live: Sequence[int], works: Mapping[int, Work], alg
             _gather(total, {kind: flop * elements // of for kind, flop in part.flop.items()})
             special += part.special_count * elements // of
             continue
-        _gather(total, _computed(graph, node))
-    alike = Counter((id(works[call]), call in whole) for call in rest if call in works)
+        _gather(total, _computed(graph, node, formed.get(number)))
+    left = {call: whole.get(call, NOTHING) for call in rest if call in works}
+    # None stands for all products of the call; layers that are alike share their work.
+    alike = Counter((id(works[call]), None if one is None else 2 * one.products) for call, one in left.items())
     distinct = {id(work): work for work in works.values()}
-    for (one, products), count in alike.items():
+    for (one, most), count in alike.items():
         part = without_bytes(distinct[one])
-        _gather(total, {k: n * count for k, n in part.flop.items() if products or not k.startswith("matrix.")})
+        _gather(total, {k: _at_most(k, n, most) * count for k, n in part.flop.items()})
         special += part.special_count * count
     return Work(flop=total, special_count=special, launch_count=0)
 
 
-def _computed(graph: Graph, node: Node) -> dict[str, int]:
+def _computed(graph: Graph, node: Node, formed: Formed | None) -> dict[str, int]:
     """Return the FLOP of a node that a rewrite made."""
     dtype = dtype_of(node.dtype)
     if node.kind == "product":
-        products, sums = cost(graph, node)
+        products, sums = cost(graph, node) if formed is None else formed[:2]
         return contraction(dtype, products, sums) if products else {unit(dtype): sums}
     return {unit(dtype): prod(node.shape) * max(1, len(node.inputs) - 1)}
+
+
+def _at_most(kind: str, flop: int, most: int | None) -> int:
+    """Return the FLOP of one kind, products at most those that are left of the call."""
+    return flop if most is None or not kind.startswith("matrix.") else min(flop, most)
 
 
 def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:

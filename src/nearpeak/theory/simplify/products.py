@@ -8,7 +8,8 @@ from math import prod
 from typing import NamedTuple
 
 from nearpeak.theory.simplify.graph import Graph, Node
-from nearpeak.theory.simplify.views import Factor, View, factors, meets, row_major, view
+from nearpeak.theory.simplify.triangles import filled
+from nearpeak.theory.simplify.views import Factor, View, factors, row_major, view
 
 Index = tuple[int, tuple[tuple[int, int], ...]]
 """Position along a dimension: where it starts, and how far each label moves it."""
@@ -251,10 +252,24 @@ def product(
     if factor and all(_is_plain(graph[number]) for number, _ in operands):  # nothing to take apart: much the fastest
         own = [(number, tuple(names[label] for label in labels)) for number, labels in operands]
         return _core(graph, own, [names[label] for label in out], sizes, factor, dtype)
-    term = Term(tuple(found), tuple((names[label],) for label in out), sizes, factor)
+    term = _apart(graph, Term(tuple(found), tuple((names[label],) for label in out), sizes, factor))
     made = placed(graph, term, dtype)
     assert made is not None
     return made
+
+
+def _apart(graph: Graph, term: Term) -> Term:
+    """Return a term just built, with dimensions of one operand that repeat themselves in part split at the repeats."""
+    used = Counter(label for _, index in term.operands for _, ((label, _),) in index)
+    for number, index in term.operands:
+        node = graph[number]
+        for place, (_, ((label, _),)) in enumerate(index):
+            group = node.options.groups[place] if isinstance(node.options, View) else ()
+            repeats = any(axis < 0 for axis, _, _ in group) and not all(axis < 0 for axis, _, _ in group)
+            if repeats and used[label] == 1:
+                fresh = max(term.sizes) + 1
+                term = _split(term, label, {fresh + part: n for part, (_, _, n) in enumerate(group)})
+    return term
 
 
 def _is_plain(node: Node) -> bool:
@@ -289,43 +304,34 @@ def _shared(options: Product) -> frozenset[int]:
     return frozenset(label for label, count in counts.items() if count > 1)
 
 
-def cost(graph: Graph, node: Node) -> tuple[int, int]:
-    """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order."""
+def cost(
+    graph: Graph, node: Node, kept: tuple[int, int] | None = None, *, zeros: bool = True
+) -> tuple[int, int]:  # fmt: skip
+    """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order.
+
+    Args:
+        kept: how many of how many elements of the result's last two dimensions are wanted; none for all.
+        zeros: whether products with what is surely zero are left out.
+    """
     options = node.options
     assert isinstance(options, Product)
     shapes = tuple(graph[number].shape for number in node.inputs)
-    zeros = tuple(_filled(graph, number, own) for number, own in zip(node.inputs, options.labels, strict=True))
-    return _cheapest(options, shapes, zeros)
+    empty = tuple(
+        tuple(filled(graph, number, own).items()) if zeros else ()
+        for number, own in zip(node.inputs, options.labels, strict=True)
+    )  # fmt: skip
+    wanted = () if kept is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), kept),)
+    return _cheapest(options, shapes, empty, wanted)
 
 
-Filled = tuple[tuple[frozenset[int], tuple[int, int]], ...]
-"""By labels that run through one dimension: how many of how many positions do not surely hold zero."""
-
-
-def _filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
-    """Return where an operand is zero because it was spread among zeros."""
-    node = graph[number]
-    if not isinstance(node.options, View) or graph[node.inputs[0]].kind != "spread":
-        return ()
-    spread = graph[node.inputs[0]]
-    own = graph[spread.inputs[0]].shape
-    found = {}
-    for axis, (begin, step) in enumerate(spread.options):
-        runs = [
-            (labels[place], times, n)
-            for place, group in enumerate(node.options.groups)
-            for position, times, n in group
-            if position == axis
-        ]
-        positions = meets(node.options.starts[axis] - begin, [(times, n) for _, times, n in runs])
-        hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * own[axis])).sum())
-        if hits < positions.size:
-            found[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
-    return tuple(found.items())
+_Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
+"""By labels: how many of how many positions count."""
 
 
 @lru_cache(maxsize=1024)  # layers of a model form the same products
-def _cheapest(options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[Filled, ...]) -> tuple[int, int]:
+def _cheapest(
+    options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[_Shares, ...], wanted: _Shares
+) -> tuple[int, int]:
     """Return the least multiply-adds, and the other arithmetic that goes with them."""
     sizes = {
         label: n for shape, own in zip(shapes, options.labels, strict=True) for label, n in zip(own, shape, strict=True)
@@ -355,7 +361,8 @@ def _cheapest(options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tupl
                 for part in combinations(chosen, split):
                     one, other = frozenset(part), members - frozenset(part)
                     labels = left(one) | left(other)
-                    step = _products(labels, sizes, [zeros[i] for i in chosen])
+                    last = [wanted] if size == count else []
+                    step = _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
                     more = (step, 0) if labels != left(members) else (0, step)
                     parts = (best[one], best[other], more)
                     ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))
@@ -363,10 +370,10 @@ def _cheapest(options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tupl
     return best[frozenset(every)]
 
 
-def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[Filled]) -> int:
+def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares]) -> int:
     count = prod(sizes[label] for label in labels)
-    for filled in zeros:
-        for own, (hits, positions) in filled:
+    for empty in zeros:
+        for own, (hits, positions) in empty:
             if own <= labels:
                 count = count * hits // positions
     return count

@@ -1,0 +1,225 @@
+"""Elements of masks that data decide in part: each is known only to lie between two ends, which are often equal."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DATA_LIMIT = 1e6
+"""Size that no number which data decide is taken to exceed, so that adding it shows no pair that a program hides."""
+
+
+class Span:
+    """A tensor whose elements lie between those of `low` and `high`; what moves elements about moves both ends."""
+
+    def __init__(self, low: Any, high: Any) -> None:
+        """Keep the two ends, tensors of one shape and number format."""
+        self.low, self.high = low, high
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what both ends have in common, or a method that moves the elements of both."""
+        low = getattr(self.low, name)
+        if not callable(low):
+            return low
+        high = getattr(self.high, name)
+
+        def moved(*args: Any, **kwargs: Any) -> Span:
+            return Span(low(*map(low_of, args), **kwargs), high(*map(high_of, args), **kwargs))
+
+        return moved
+
+
+def low_of(value: Any) -> Any:
+    """Return the lower end; what is no span is its own."""
+    if isinstance(value, list):
+        return [low_of(item) for item in value]
+    return value.low if isinstance(value, Span) else value
+
+
+def high_of(value: Any) -> Any:
+    """Return the upper end; what is no span is its own."""
+    if isinstance(value, list):
+        return [high_of(item) for item in value]
+    return value.high if isinstance(value, Span) else value
+
+
+def has_span(values: Any) -> bool:
+    """Say whether a span is among the arguments."""
+    return any(isinstance(v, Span) or (isinstance(v, list) and has_span(v)) for v in values)
+
+
+def anything(dtype: Any) -> Span:
+    """Return the span, without dimensions, of what data may be in a number format.
+
+    >>> import torch
+    >>> anything(torch.bool).high
+    tensor(True)
+    """
+    import torch
+
+    if dtype == torch.bool:
+        low, high = False, True
+    elif dtype.is_floating_point:
+        high = min(DATA_LIMIT, torch.finfo(dtype).max / 4)
+        low = -high
+    else:  # a quarter of the bits leaves room for sums and products
+        low, high = max(torch.iinfo(dtype).min, -(2**30)), min(torch.iinfo(dtype).max, 2**30)
+    return Span(torch.tensor(low, dtype=dtype), torch.tensor(high, dtype=dtype))
+
+
+def rule_of(packet: str) -> str:
+    """Return the name by which an operator that spans go through is known here; empty when none do."""
+    base = packet if packet.startswith("_") else packet.removesuffix("_")
+    return base if base in _RULES else ""
+
+
+def span_of(func: Any, args: list[Any], kwargs: Mapping[str, Any], dtype: Any) -> Any:
+    """Return what an operator makes of arguments of which some are spans; anything where no rule says more."""
+    import torch
+
+    packet = func._schema.name.split("::")[1]
+    base = rule_of(packet)
+    rule = _RULES.get(base)
+    if rule is None or has_span(kwargs.values()) or not _orderly(base, args, kwargs):
+        return anything(dtype)
+    if base != packet:
+        func = getattr(getattr(torch.ops.aten, base), func._overloadname)
+    low, high = rule(func, args, dict(kwargs))
+    if not low.dtype.is_floating_point:
+        return Span(low, high)
+    # What data decide shows nothing that is hidden; what is no number is taken for data.
+    most = anything(low.dtype).high
+    low, high = torch.where(low.isnan(), -most, low), torch.where(high.isnan(), most, high)
+    return Span(low, torch.where(low == high, high, high.minimum(most)))
+
+
+def _orderly(base: str, args: list[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Say whether the operator keeps the order that its rule supposes for these number formats and options."""
+    import torch
+
+    dtypes = [value.dtype for value in args if isinstance(value, (Span, torch.Tensor))]
+    if base in _LOGICAL:
+        return all(dtype == torch.bool for dtype in dtypes)
+    if base in ("add", "sub", "rsub", "mul", "neg"):  # smaller whole numbers run over
+        wide = all(d.is_floating_point or d in (torch.bool, torch.int64) for d in dtypes)
+        return wide and len(args) <= 2 and kwargs.get("alpha", 1) == 1
+    if base in ("index", "index_select", "gather"):
+        return not has_span(args[1:])
+    cut = kwargs.get("dtype")
+    return not (base == "_to_copy" and cut is not None and not cut.is_floating_point and cut != torch.bool
+                and dtypes[0].is_floating_point)  # fmt: skip
+
+
+_Ends = tuple[Any, Any]
+
+
+def _rising(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """No argument lowers the result."""
+    return func(*map(low_of, args), **kwargs), func(*map(high_of, args), **kwargs)
+
+
+def _falling(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """The only argument lowers the result."""
+    return func(high_of(args[0]), **kwargs), func(low_of(args[0]), **kwargs)
+
+
+def _difference(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """The first argument raises the result, the second lowers it: first - second, first > second."""
+    first, second, *rest = args
+    low = func(low_of(first), high_of(second), *rest, **kwargs)
+    return low, func(high_of(first), low_of(second), *rest, **kwargs)
+
+
+def _turned(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """The second argument raises the result, the first lowers it: first < second."""
+    first, second, *rest = args
+    low = func(high_of(first), low_of(second), *rest, **kwargs)
+    return low, func(low_of(first), high_of(second), *rest, **kwargs)
+
+
+def _product(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """The ends are among the products of ends."""
+    corners = [func(one, two, **kwargs) for one in _ends(args[0]) for two in _ends(args[1])]
+    low, high = corners[0], corners[0]
+    for corner in corners[1:]:
+        low, high = low.minimum(corner), high.maximum(corner)
+    return low, high
+
+
+def _equality(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
+    """Two numbers may be equal where their spans meet, and are where both are known and equal."""
+    import torch
+
+    low, high = (torch.as_tensor(end) for end in _ends(args[0]))
+    below, above = (torch.as_tensor(end) for end in _ends(args[1]))
+    meet = (low <= above) & (below <= high)
+    return meet & (low == high) & (below == above), meet
+
+
+def _inequality(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    low, high = _equality(func, args, kwargs)
+    return ~high, ~low
+
+
+def _choice(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
+    """Either value where the condition is data."""
+    return _chosen(args[0], args[1], args[2])
+
+
+def _filled(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
+    """The number where the condition holds, else what stood there."""
+    import torch
+
+    dtype = args[0].dtype
+    value = Span(*(torch.as_tensor(end, dtype=dtype) for end in _ends(args[2])))
+    return _chosen(args[1], value, args[0])
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> _Ends:
+    import torch
+
+    never, always = ~high_of(condition), low_of(condition)
+    found = []
+    for end, choose in ((low_of, torch.minimum), (high_of, torch.maximum)):
+        one, other = end(yes), end(no)
+        either = torch.where(always, one, other)
+        mixed = torch.where(~always & ~never, choose(*torch.broadcast_tensors(*_alike(one, other))), either)
+        found.append(mixed)
+    return found[0], found[1]
+
+
+def _alike(one: Any, other: Any) -> tuple[Any, Any]:
+    import torch
+
+    one, other = torch.as_tensor(one), torch.as_tensor(other)
+    dtype = torch.result_type(one, other)
+    return one.to(dtype), other.to(dtype)
+
+
+def _cast(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
+    """A number format keeps the order; truth is what differs from 0."""
+    import torch
+
+    low, high = _rising(func, args, kwargs)
+    if low.dtype != torch.bool or args[0].dtype == torch.bool:
+        return low, high
+    below, above = args[0].low, args[0].high
+    return (below > 0) | (above < 0), (below != 0) | (above != 0)
+
+
+def _ends(value: Any) -> _Ends:
+    return low_of(value), high_of(value)
+
+
+_Rule = Callable[[Any, list[Any], dict[str, Any]], _Ends]
+_LOGICAL = frozenset(("logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not",
+                      "__and__", "__or__", "all", "any"))  # fmt: skip
+_MOVERS = ("clone", "cat", "stack", "repeat", "flip", "roll", "index", "index_select", "gather", "constant_pad_nd",
+           "copy", "tril", "triu", "lift_fresh_copy")  # fmt: skip
+_RULES: Mapping[str, _Rule] = {
+    **dict.fromkeys(("add", "minimum", "maximum", "clamp", "clamp_min", "clamp_max", "relu", "all", "any"), _rising),
+    **dict.fromkeys(("logical_and", "logical_or", "bitwise_and", "bitwise_or", "__and__", "__or__"), _rising),
+    **dict.fromkeys(_MOVERS, _rising),
+    **dict.fromkeys(("logical_not", "bitwise_not", "neg"), _falling),
+    **dict.fromkeys(("sub", "gt", "ge"), _difference),
+    **dict.fromkeys(("rsub", "lt", "le"), _turned),
+    "mul": _product, "eq": _equality, "ne": _inequality, "where": _choice, "masked_fill": _filled, "_to_copy": _cast,
+}  # fmt: skip
