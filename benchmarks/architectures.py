@@ -17,7 +17,10 @@ FIGURES = (
 RECORDS = FOLDER.parent / "architectures.json"
 """One record per model type, in the order of their names: for the page of coverage."""
 TIMEOUT_S = 600.0
-_PRELOAD = ("torch", "transformers", "transformers.models.auto.modeling_auto")
+_PRELOAD = (
+    "torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_utils",
+    "transformers.modeling_layers", "nearpeak.capture._architecture_record",
+)  # fmt: skip
 
 
 def measure() -> Iterator[Figure]:

@@ -19,27 +19,29 @@ BATCH = 2
 def architecture_record(name: str, steps: tuple[str, ...] = ("forward", "train")) -> dict[str, Any]:
     """Return what became of capturing the model type `name`: plain values only.
 
-    A step that fails on few layers is tried again with all of them, as some stacks are read at a certain depth.
+    A step that fails on few layers is tried again with all of them, as some stacks are read at a certain depth, and
+    then with one example, as some code takes no more.
     """
     record: dict[str, Any] = {"type": name}
     for step in steps:
         start_s = time.process_time()
-        found = _attempt(name, step, LAYERS)
-        if not found["ok"] and not found["missing"]:
-            whole = _attempt(name, step, None)
-            found = whole if whole["ok"] else found
+        found = _attempt(name, step, LAYERS, BATCH)
+        for layers, batch in ((None, BATCH), (LAYERS, 1)):
+            if not found["ok"] and not found["missing"]:
+                other = _attempt(name, step, layers, batch)
+                found = other if other["ok"] else found
         record[step] = {**found, "cpu_s": time.process_time() - start_s}
     unit = 1 if sys.platform == "darwin" else 1024
     return record | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
 
 
-def _attempt(name: str, step: str, layers: int | None) -> dict[str, Any]:
+def _attempt(name: str, step: str, layers: int | None, batch: int) -> dict[str, Any]:
     try:
-        workload = capture_model_type(name, step=step, batch=BATCH, layers=layers)
+        workload = capture_model_type(name, step=step, batch=batch, layers=layers)
     except NearpeakError as error:
         missing = isinstance(error, MissingExtraError)
         return {"ok": False, "cause": " ".join(str(error).split())[:300], "missing": missing}
-    return {"ok": True, "layers": layers, **_of_workload(workload)}
+    return {"ok": True, "layers": layers, "batch": batch, **_of_workload(workload)}
 
 
 def _of_workload(workload: Workload) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Ask:
         own = [recipe for recipe in recipes if model_type in recipe.model_types]
         self._recipes = [*own, *(recipe for recipe in recipes if not recipe.model_types)]
         self._made: dict[str, Any] = {}
+        self.named: list[tuple[Any, str, str]] = []
 
     def inputs(self) -> dict[str, Any]:
         """Return every tensor that the forward pass takes and a recipe makes, by parameter."""

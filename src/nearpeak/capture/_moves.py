@@ -7,6 +7,7 @@ from typing import Any
 def stand_ins() -> list[tuple[Any, str, Any]]:
     """Return what replaces PyTorch's own: owner, name and stand-in."""
     import torch
+    from torch._subclasses.fake_tensor import FakeTensor
 
     return [
         (torch.Tensor, "to", _move(torch.Tensor.to)),
@@ -17,7 +18,23 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
         (torch.nn.Module, "compile", unmoved),
         (torch, "compile", _uncompiled),
         (torch, "tensor", _tensor_of(torch.tensor)),
+        (FakeTensor, "numpy", _of_known(torch.Tensor.numpy)),
+        (FakeTensor, "__format__", _of_known(torch.Tensor.__format__)),
     ]
+
+
+def _of_known(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that leaves PyTorch for the real tensor of the values, where these are known."""
+
+    def method(tensor: Any, *args: Any, **options: Any) -> Any:
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+        if tensor.constant is None:
+            return original(tensor, *args, **options)
+        with unset_fake_temporarily():
+            return original(tensor.constant, *args, **options)
+
+    return method
 
 
 def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:

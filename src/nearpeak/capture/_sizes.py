@@ -6,6 +6,8 @@ SIZED_BY_VALUES = frozenset({"index", "nonzero", "masked_select", "repeat_interl
 """ATen names; all of them refuse fake tensors otherwise."""
 SIZED_BY_DISTINCT = frozenset({"_unique2", "unique_consecutive", "unique_dim"})
 """As large as there are different values."""
+CHOICES = frozenset({"topk", "argmax", "max"})
+"""ATen names of what a router chooses experts with."""
 CONSTANT_ELEMENTS = 65536
 """Fake tensors up to this size carry their values when these are known without any input."""
 _LARGEST_GUESS_ELEMENTS = 1 << 20
@@ -93,3 +95,28 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
         ones = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
         real = torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype) if distinct else ones
     return values.known(real)
+
+
+def routed(values: Any, packet: str, args: Any, out: Any) -> Any:
+    """Return the result of a choice; where a router of unknown values made it, its experts take turns.
+
+    Who goes to which expert is data, how many go to all experts together is not: a loop over the experts then
+    does the work of every pair of token and expert once.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    scores, chosen = args[0], out[1] if isinstance(out, (tuple, list)) else out
+    along = (
+        args[{"topk": 2}.get(packet, 1)] if len(args) > {"topk": 2}.get(packet, 1) else -1 if packet == "topk" else None
+    )
+    if (
+        along is None or along % scores.dim() != scores.dim() - 1 or scores.shape[-1] not in values.expert_counts
+        or getattr(scores, "constant", None) is not None or not 0 < chosen.numel() <= CONSTANT_ELEMENTS
+    ):  # fmt: skip
+        return out
+    values.guess(packet, "experts in turn")
+    with unset_fake_temporarily():
+        real = (torch.arange(chosen.numel()) % scores.shape[-1]).view(chosen.shape)
+    turns = values.known(real)
+    return type(out)((out[0], turns)) if isinstance(out, (tuple, list)) else turns

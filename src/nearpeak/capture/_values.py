@@ -3,13 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-from nearpeak.capture._sizes import CONSTANT_ELEMENTS, SIZED_BY_DISTINCT, SIZED_BY_VALUES, picked, sized
+from nearpeak.capture._sizes import (
+    CHOICES,
+    CONSTANT_ELEMENTS,
+    SIZED_BY_DISTINCT,
+    SIZED_BY_VALUES,
+    picked,
+    routed,
+    sized,
+)
 
 _SURELY_SMALL_ELEMENTS = 64
 """Inputs of so few elements together have no result worth checking for its size first."""
 
 _VALUE_FREE = frozenset({
-    "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace",
+    "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace", "empty",
 })  # fmt: skip
 _TRUE = frozenset({
     "all", "_is_all_true", "logical_not", "equal",
@@ -22,9 +30,11 @@ _READ = "value of the inputs decided what runs", "values of the inputs decided w
 class Values:
     """Answers questions about values; guesses are counted by the operator that produced the value."""
 
-    def __init__(self, fake_mode: Any, *, guess_sizes: bool = False) -> None:
+    def __init__(
+        self, fake_mode: Any, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
+    ) -> None:
         """Keep the fake mode; `guess_sizes` answers questions for sizes too, else they stay an error."""
-        self._fake_mode, self.guess_sizes = fake_mode, guess_sizes
+        self._fake_mode, self.guess_sizes, self.expert_counts = fake_mode, guess_sizes, expert_counts
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
@@ -41,6 +51,8 @@ class Values:
             args = sized(self, func._opname, args)
         if func._opname == "masked_select" and picked(*args) is not None:
             return args[0].new_empty(picked(*args))
+        if self.expert_counts and func._opname in CHOICES:
+            return routed(self, func._opname, args, func(*args, **kwargs))
         inputs = _all_known((*args, *kwargs.values()))
         at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *SIZED_BY_DISTINCT)
         if at_once or sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS:
@@ -59,15 +71,20 @@ class Values:
 
     def constant(self, func: Any, packet: str, out: Any, args: Any, kwargs: Any) -> Any:
         """Return `out` with its values when `func` is a factory that needs no input; else `out` itself."""
-        if packet not in _VALUE_FREE or out.numel() > CONSTANT_ELEMENTS or out.constant is not None:
+        if packet not in _VALUE_FREE or out.numel() > CONSTANT_ELEMENTS or getattr(out, "constant", out) is not None:
             return out
-        # Fractions are needed by constructors (drop-path rates) and nowhere in the steps themselves.
-        if not self.building and (out.is_floating_point() or out.is_complex()):
+        # Fractions are needed by constructors (drop-path rates), and in the steps themselves where routers count.
+        fraction = out.is_floating_point() or out.is_complex()
+        if fraction and not (self.building or self.expert_counts):
             return out
+        if packet == "empty" and (fraction or not self.guess_sizes):
+            return out  # inputs are often made like this
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         with unset_fake_temporarily():
             real = func(*args, **kwargs)
+            if packet == "empty":
+                real.zero_()  # as good as any other value, and the same in every run
         return self.known(real)
 
     def known(self, real: Any) -> Any:
@@ -75,11 +92,13 @@ class Values:
         return known(self._fake_mode, real)
 
     def note(self, packet: str, out: Any, args: Any) -> None:
-        """Remember who produced a truth value; a count that equals the number of elements is an `all`."""
+        """Remember who produced a truth value; a count of all elements, or of no NaN, is an `all`."""
         if packet in _TRUE:
             self._produced(packet, out)
+        elif packet == "isnan":
+            self._produced("isnan", out)
         elif packet == "sum" and str(args[0].dtype) == "torch.bool":
-            self._produced(f"count of {args[0].numel()}", out)
+            self._produced(f"count of {0 if self._producer(args[0]) == 'isnan' else args[0].numel()}", out)
         elif packet == "eq" and self._producer(args[0]) == f"count of {args[1]}":
             self._produced("all", out)
 

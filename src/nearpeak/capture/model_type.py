@@ -55,7 +55,7 @@ def capture_model_type(
     cls, config, notes = class_and_config(name)
     if layers is not None:
         config = with_layers(config, max(layers, settings.get("layers", 1)))
-    wanted = torch_dtype(dtype or settings.get("dtype") or ("bf16" if has_experts(config) else "fp32"))
+    wanted = torch_dtype(dtype or settings.get("dtype") or ("bf16" if expert_counts(config) else "fp32"))
     made: dict[str, Any] = {}
 
     def build() -> Any:
@@ -73,10 +73,13 @@ def capture_model_type(
             hints=settings.get("inputs", {}),
         )  # fmt: skip
         made["inputs"] = made["ask"].inputs()
-        return (), made["inputs"], ()
+        return (), made["inputs"], made["ask"].named
 
     try:
-        workload = capture_torch(build, inputs, name=name, step=step, assumptions=notes, guess_sizes=True)
+        workload = capture_torch(
+            build, inputs, name=name, step=step, assumptions=notes, guess_sizes=True,
+            expert_counts=expert_counts(config),
+        )  # fmt: skip
     except CaptureError as error:
         if isinstance(error.__cause__, ImportError):
             raise MissingExtraError(f"hf:{name}: {' '.join(str(error.__cause__).split())[:160]}") from None
@@ -117,12 +120,13 @@ def _long_settings(name: str) -> dict[str, Any]:
     return {key: value for recipe in own if name in recipe.model_types for key, value in recipe.config().items()}
 
 
-def has_experts(config: Any) -> bool:
-    """Say whether a part of the model routes tokens to experts; PyTorch groups their products in bf16 only."""
-    return any(
-        _EXPERTS.fullmatch(key) and isinstance(value, int) and value > 1
+def expert_counts(config: Any) -> frozenset[int]:
+    """Return among how many experts the parts of a model route tokens; PyTorch groups their products in bf16 only."""
+    return frozenset(
+        value
         for _, part in parts(config)
         for key, value in vars(part).items()
+        if _EXPERTS.fullmatch(key) and isinstance(value, int) and value > 1
     )
 
 

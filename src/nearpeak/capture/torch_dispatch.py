@@ -63,6 +63,7 @@ def capture_torch(
     assumptions: Sequence[str] = (),
     folder: Path | None = None,
     guess_sizes: bool = False,
+    expert_counts: frozenset[int] = frozenset(),
 ) -> Workload:
     """Return the workload of one step of a PyTorch model.
 
@@ -89,6 +90,7 @@ def capture_torch(
         fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them into kernels.
         folder: files below it are shown relative to it.
         guess_sizes: whether sizes that depend on unknown values are guessed and counted, instead of refused.
+        expert_counts: extents among which a choice of the largest is a router's, taken to be spread evenly.
 
     Raises:
         CaptureError: the model raised, or its outputs have no gradient to train with.
@@ -103,7 +105,7 @@ def capture_torch(
         format_named(autocast)
     if fusion is not None:
         return _fused(build, inputs, name, training, dtype, autocast, {**(origin or {}), "fusion": fusion}, assumptions)
-    with _world(folder, guess_sizes=guess_sizes) as world:
+    with _world(folder, guess_sizes=guess_sizes, expert_counts=expert_counts) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         mode = step == "train" if training is None else training
         world.place(model, None if as_built else mode, dtype)
@@ -256,7 +258,9 @@ class _World:
 
 
 @contextmanager
-def _world(folder: Path | None, *, guess_sizes: bool = False) -> Iterator[_World]:
+def _world(
+    folder: Path | None, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
+) -> Iterator[_World]:
     """Enter the fake world: fake tensors, recorder, whole composites, hooks."""
     with ExitStack() as stack:
         stack.enter_context(collector_paused())
@@ -264,7 +268,8 @@ def _world(folder: Path | None, *, guess_sizes: bool = False) -> Iterator[_World
         composites = stack.enter_context(kept_whole())
         stack.enter_context(nothing_compiled())
         mode = fake_mode()
-        values, attribution = Values(mode, guess_sizes=guess_sizes), Attribution(folder)
+        values = Values(mode, guess_sizes=guess_sizes, expert_counts=expert_counts)
+        attribution = Attribution(folder)
         for owner, name, stand_in in control_flow(values):
             stack.enter_context(replaced(owner, name, stand_in))
         autocast = stack.enter_context(autocast_of_cuda())

@@ -142,3 +142,41 @@ def test_diverse_types_are_captured_with_all_inputs_and_trained(name):
         assert record[step]["ok"], record[step]
         assert record[step]["lacking"] == []
         assert record[step]["cpu_s"] <= 60
+
+
+def routed(**options):
+    import torch
+
+    def experts(x, weight):
+        chosen = torch.nn.functional.one_hot((x @ weight[0, :, :4]).topk(2, dim=-1).indices, 4)
+        outputs = x.new_zeros(x.shape)
+        for expert in torch.greater(chosen.sum((0, 1)), 0).nonzero():
+            _, rows = torch.where(chosen[..., expert[0]].T)
+            outputs.index_add_(0, rows, x[rows] @ weight[expert[0]])
+        return outputs
+
+    inputs = lambda: ((torch.rand(6, 8), torch.rand(4, 8, 8)), {})  # noqa: E731
+    return capture_torch(lambda: experts, inputs, name="m", guess_sizes=True, **options)
+
+
+def test_a_loop_over_experts_does_the_work_of_every_token_with_each_of_its_experts_once():
+    workload = routed(expert_counts=frozenset({4}))
+    products = [dict(call.case.axes)["m"] for call in workload.calls if call.case.op == "gemm"]
+    assert products == [6, 3, 3, 3, 3]  # the router; then six tokens with two experts each, in turn over four
+    assert [one for one in workload.assumptions if "topk = experts in turn" in one]
+    unrouted = [dict(call.case.axes)["m"] for call in routed().calls if call.case.op == "gemm"]
+    assert sum(unrouted) > sum(products)
+
+
+def test_a_video_session_looks_back_at_a_frame_that_was_seen_before():
+    workload = capture_model_type("sam3_tracker_video", layers=2)
+    kinds = {buffer.name: buffer.kind for buffer in workload.buffers if buffer.name}
+    read = {workload.buffers[use.buffer].name for call in workload.calls for use in call.reads}
+    assert kinds["video"] == "input"
+    assert "video" in read
+    assert {name for name in read if kinds.get(name) == "kv_cache"} >= {"memory.0.maskmem_features"}
+
+
+def test_a_step_that_takes_one_example_only_is_recorded_with_one():
+    record = architecture_record("tvp", steps=("forward",))["forward"]
+    assert (record["ok"], record["batch"]) == (True, 1)

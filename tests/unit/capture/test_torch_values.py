@@ -151,3 +151,28 @@ def test_sparse_tensors_are_refused_in_one_line(layout):
         nearpeak.capture(lambda x: getattr(x, layout)() @ x, inputs=(dense,))
     with pytest.raises(CaptureError, match="an input or weight is a sparse tensor"):
         nearpeak.capture(lambda s, x: s @ x, inputs=(getattr(dense, layout)(), dense))
+
+
+def test_known_values_leave_for_numpy_and_text_and_an_empty_row_can_be_filled():
+    def forward(x):
+        row = torch.empty(3, dtype=torch.int64)
+        row[0] = 2
+        row[1:] = torch.arange(1, 3)
+        widths = {"width 2": int(row.numpy().sum())}
+        return x.new_ones(widths[f"width {row[0]}"]) * x
+
+    workload = captured(forward, (1,), guess_sizes=True)
+    assert width(workload) == 5 * 4
+    assert workload.assumptions == ()
+
+
+def test_a_question_whether_numbers_are_sound_is_answered_with_yes():
+    def forward(x):
+        assert x.isnan().sum() == 0
+        torch._check_tensor_all(x > 0)
+        return x * 2
+
+    workload = captured(forward, (4,))
+    assert [call.case.op for call in workload.calls if not call.case.op.startswith("compare")][-1] == "elementwise"
+    assert not workload.uncovered_counts()
+    assert any("all = True" in sentence for sentence in workload.assumptions)

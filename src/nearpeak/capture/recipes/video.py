@@ -14,8 +14,8 @@ def frame_count(ask: Ask) -> int:
 
 
 def video_grid(ask: Ask) -> Any:
-    """Return (batch, 3): one step in time, rows and columns of patches of each video."""
-    return None if is_image_too(ask) else grid(ask)
+    """Return (batch, 3): steps in time, rows and columns of patches of each video."""
+    return None if is_image_too(ask) else grid(ask, ask.hints.get("video_steps", 1))
 
 
 def is_image_too(ask: Ask) -> bool:
