@@ -2,7 +2,9 @@
 
 # The folders of these names are loaded first, so that the functions below keep the names in the package.
 import nearpeak.analyze
-import nearpeak.capture  # noqa: F401
+import nearpeak.capture
+import nearpeak.predict  # noqa: F401
+from nearpeak.achievable import predict
 from nearpeak.api import analyze, bound, capture, case, case_table, provision, target
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy
@@ -13,5 +15,5 @@ from nearpeak.errors import NearpeakError
 
 __all__ = [
     "Analysis", "Bound", "Case", "NearpeakError", "Policy", "Target", "Workload",
-    "analyze", "bound", "capture", "case", "case_table", "provision", "target",
+    "analyze", "bound", "capture", "case", "case_table", "predict", "provision", "target",
 ]  # fmt: skip

@@ -1,13 +1,13 @@
 """`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
 
-import json as jsonlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._tables import read_cases, write_cases
 from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
@@ -74,28 +74,10 @@ def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json
 
 def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy") -> None:
     from nearpeak import api
-    from nearpeak.capture.table_file import parse_jsonl, read_columns, rows_to_columns, write_columns
 
     if len(devices) != 1:
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
-    if path is None or str(path) == "-":
-        records = parse_jsonl(sys.stdin.read(), "stdin")
-        if not records:
-            raise SpecError("bound: stdin holds no cases; pipe JSON lines with op, dtype and axes")
-        columns: dict[str, Any] = rows_to_columns(records)
-    else:
-        columns = read_columns(path)
-    table = api.case_table(columns)
-    if table.passed_through:
-        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
+    columns, table = read_cases(path, "bound")
     bounds = api.bound(table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
-    columns = {**columns, "bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
-    if out is not None:
-        write_columns(out, columns)
-        sys.stderr.write(f"wrote {out}\n")
-        return
-    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in columns.items()}
-    for cells in zip(*plain.values(), strict=True):
-        row = {name: cell for name, cell in zip(plain, cells, strict=True) if cell is not None}
-        sys.stdout.write(jsonlib.dumps(row) + "\n")
+    write_cases(out, {**columns, "bound_s": bounds.bound_s, **high, "limiter": bounds.limiter})

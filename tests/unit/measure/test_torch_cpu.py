@@ -41,7 +41,7 @@ def test_measured_times_stand_beside_the_bounds_of_the_runner_s_target(monkeypat
             return Measurement(case=case, target="t4", runner="fixed", samples_s=(2.0, 1.0))
 
     entry = importlib.metadata.EntryPoint(name="fixed", value="nowhere:Fixed", group="nearpeak.runners")
-    monkeypatch.setattr("nearpeak.registry.entry_points", lambda group: (entry,) if group == entry.group else ())
+    monkeypatch.setattr("nearpeak.registry._entry_points", lambda group: (entry,) if group == entry.group else ())
     monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda _self: lambda budget_s: Fixed())
     from nearpeak import api
 

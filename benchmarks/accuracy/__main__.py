@@ -1,0 +1,75 @@
+"""Scores the coefficients that ship on a corpus: `python -m benchmarks.accuracy CORPUS`. Nothing is fitted."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.corpus import Block, blocks, folds
+from benchmarks.accuracy.fit import ALLOWED, is_allowed
+from benchmarks.accuracy.scores import Score, score, shown
+from nearpeak.errors import NearpeakError
+
+HELD_OUT = 3
+"""Fold of sites that neither scalars nor intervals have seen."""
+PAGE = Path(__file__).parents[2] / "docs/explain/accuracy.md"
+HEAD = """# How far predictions are from measurements
+
+Written by `python -m benchmarks.accuracy CORPUS --page`; nothing is fitted by it. Errors are of predicted over
+measured time, in percent: mean absolute / median / 90th percentile / signed bias. *Roofline* is the mean absolute error
+of the plain roofline at documented rates on the same rows. *Covered*: rows inside the 90 % interval.
+
+Rows: newest software, best implementation per shape, no host launch (except NeuSight, whose every row has it), no
+row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in the last column).
+
+*sites*: scalars were fitted on half of the sites (pairs of n and k) of this device, intervals set on a quarter, these
+rows are of the remaining quarter. *device*: no row of this device was fitted. The form was shaped while looking at the
+fitted devices, so *sites* holds out scalars, not structure.
+
+| block | held out | rows | all | above 50 us | roofline | covered | half width | bound decides | hot |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def main() -> None:
+    """Print one line per block; optionally write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--only", default="", help="text that source, device and format must contain")
+    parser.add_argument("--every-row", action="store_true", help="score every row, not only held-out sites")
+    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy.md")
+    options = parser.parse_args()
+    lines = []
+    for block in blocks(options.corpus, only=options.only):
+        try:
+            found = _score(block, every_row=options.every_row)
+        except NearpeakError as error:
+            print(f"{block.name}: not scored: {error}", flush=True)
+            continue
+        if found is not None:
+            lines.append(line_of(found))
+            print(lines[-1], flush=True)
+    if options.page:
+        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _score(block: Block, *, every_row: bool) -> Score | None:
+    """Return the score of the rows that no fit has seen."""
+    if every_row or not is_allowed(block, ALLOWED):
+        return score(block, np.arange(len(block.measured_s)), "device")
+    return score(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
+
+
+def line_of(found: Score) -> str:
+    """Return one row of the table."""
+    cells = (
+        found.name, found.protocol, f"{found.all.row_count}", shown(found.all), shown(found.long),
+        f"{100 * found.roofline_ratio:.1f}", f"{100 * found.covered_ratio:.0f} %",
+        f"{100 * found.half_width_ratio:.0f} %",
+        f"{100 * found.decided_ratio:.1f} %", f"{found.hot_count}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""How the corpus calls devices and formats, and what nearpeak calls them."""
+
+from dataclasses import dataclass
+
+DEVICES = {
+    "nvidia_a100_sxm_80gb": "a100_sxm_80gb", "nvidia_a100_pcie_40gb": "a100_pcie_40gb",
+    "nvidia_a100_pcie_80gb": "a100_pcie_80gb", "nvidia_h100_sxm": "h100_sxm", "nvidia_h200_sxm": "h200_sxm",
+    "nvidia_h800_sxm": "h800_sxm", "nvidia_h20": "h20", "nvidia_b200_sxm": "b200_sxm", "nvidia_b300_sxm": "b300_sxm",
+    "nvidia_gb200": "gb200", "nvidia_gb300": "gb300", "nvidia_l40s": "l40s", "nvidia_l4": "l4", "nvidia_t4": "t4",
+    "nvidia_rtx_pro_6000": "rtx_pro_6000", "nvidia_p4": "p4", "nvidia_p100_pcie_16gb": "p100_pcie",
+    "nvidia_p100_unknown": "p100_pcie", "nvidia_v100_pcie_32gb": "v100_pcie", "nvidia_v100_sxm2": "v100_sxm",
+    "nvidia_m40": "m40", "nvidia_1080ti": "gtx_1080_ti", "nvidia_titanx_pascal": "titan_x_pascal",
+    "nvidia_titanx_maxwell": "titan_x_maxwell", "nvidia_h100_pcie": "h100_pcie", "nvidia_a30": "a30",
+    "amd_mi25": "mi25", "amd_mi100": "mi100", "amd_mi210": "mi210", "amd_mi250x": "mi250x_gcd", "amd_mi300x": "mi300x",
+    "amd_mi325x": "mi325x", "amd_mi355x": "mi355x",
+}  # fmt: skip
+"""Target by the corpus' name of a device; other names are looked up as they stand, without the maker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """How a corpus format of a product reads as a case."""
+
+    op: str
+    """Operator."""
+    dtype: str
+    """Format of the case."""
+    quantises_input: bool = False
+    """Whether the measured time includes quantising A from bf16."""
+
+
+PRODUCTS = {
+    "bfloat16": Product(op="gemm", dtype="bf16"),
+    "float16": Product(op="gemm", dtype="fp16"),
+    "float32": Product(op="gemm", dtype="fp32"),
+    "fp8": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
+    "fp8_block": Product(op="scaled_gemm", dtype="fp8_block", quantises_input=True),
+    "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
+}
+"""Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
+READY_SOURCES = ("aiter", "infersim")
+"""Sources that time the product alone, with A quantised beforehand."""
+
+
+def target_name(device: str) -> str:
+    """Return the target that the corpus calls `device`.
+
+    >>> target_name("nvidia_h100_sxm"), target_name("nvidia_rtx_5090")
+    ('h100_sxm', 'rtx_5090')
+    """
+    return DEVICES.get(device, device.partition("_")[2])

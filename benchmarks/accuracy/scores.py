@@ -1,0 +1,113 @@
+"""Errors of predictions against measurements, and of the plain roofline beside them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.corpus import Block
+from nearpeak.core.bound import Policy
+from nearpeak.ops._table import CaseTable, case_table
+from nearpeak.predict._form import Setting
+from nearpeak.predict.prediction import predict_table
+from nearpeak.targets import target_of
+from nearpeak.theory.table import bound_table
+
+LONG_S = 50e-6
+"""Kernels longer than this are scored once more on their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error:
+    """Statistics of predicted over measured minus 1, as ratios."""
+
+    row_count: int
+    """Rows."""
+    mean_ratio: float
+    """Mean absolute error."""
+    median_ratio: float
+    """Median absolute error."""
+    p90_ratio: float
+    """90th percentile of the absolute error."""
+    bias_ratio: float
+    """Mean signed error: positive when predictions are too slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How one block fared."""
+
+    name: str
+    """Source, device and format."""
+    protocol: str
+    """How the rows were kept from the fit."""
+    all: Error
+    """Every row."""
+    long: Error | None
+    """Rows above 50 us; none when there is none."""
+    roofline_ratio: float
+    """Mean absolute error of the plain roofline at documented rates."""
+    covered_ratio: float
+    """Share of rows inside the 90 % interval."""
+    half_width_ratio: float
+    """Median half width of the interval over the predicted time."""
+    decided_ratio: float
+    """Share of predictions that the bound gave, not the form."""
+    beaten_ratio: float
+    """Share of rows faster than their bound."""
+    hot_count: int
+    """Shapes left out as their inputs lay in cache."""
+
+
+def error_of(predicted: Any, measured: Any) -> Error | None:
+    """Return the statistics; none without rows.
+
+    >>> found = error_of(np.array([1.1, 0.9]), np.array([1.0, 1.0]))
+    >>> round(found.mean_ratio, 3), round(abs(found.bias_ratio), 3)
+    (0.1, 0.0)
+    """
+    if len(measured) == 0:
+        return None
+    deviation = predicted / measured - 1
+    size = np.abs(deviation)
+    return Error(
+        row_count=len(size), mean_ratio=float(size.mean()), median_ratio=float(np.median(size)),
+        p90_ratio=float(np.quantile(size, 0.9)), bias_ratio=float(deviation.mean()),
+    )  # fmt: skip
+
+
+def score(block: Block, rows: Any, protocol: str) -> Score | None:
+    """Return the score of the chosen rows of a block with the coefficients that ship; none without rows."""
+    measured = block.measured_s[rows]
+    target, product = target_of(block.device), block.product
+    table = table_of(block, rows)
+    found = predict_table(table, target, Setting(quantises_input=product.quantises_input))
+    whole = error_of(found.predicted_s, measured)
+    if whole is None:
+        return None
+    long = measured > LONG_S
+    roofline = error_of(bound_table(table, target, Policy()).roofline_s, measured)
+    assert roofline is not None
+    return Score(
+        name=block.name, protocol=protocol, all=whole, long=error_of(found.predicted_s[long], measured[long]),
+        roofline_ratio=roofline.mean_ratio,
+        covered_ratio=float(((found.low_s <= measured) & (measured <= found.high_s)).mean()),
+        half_width_ratio=float(np.median((found.high_s - found.low_s) / 2 / found.predicted_s)),
+        decided_ratio=float(found.bound_decides.mean()),
+        beaten_ratio=float((measured < found.bound_s).mean()), hot_count=block.hot_count,
+    )  # fmt: skip
+
+
+def shown(found: Error | None) -> str:
+    """Return the statistics in percent, a dash without rows."""
+    if found is None:
+        return "–"
+    sizes = (found.mean_ratio, found.median_ratio, found.p90_ratio)
+    return " / ".join(f"{100 * one:.1f}" for one in sizes) + f" / {100 * found.bias_ratio:+.1f}"
+
+
+def table_of(block: Block, rows: Any) -> CaseTable:
+    """Return the chosen rows of a block as cases."""
+    names = ("m", "n", "k", "batch") if block.product.op == "gemm" else ("m", "n", "k")
+    axes = {name: block.axes[name][rows] for name in names}
+    return case_table({"op": block.product.op, "dtype": block.product.dtype, **axes})

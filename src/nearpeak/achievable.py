@@ -1,0 +1,54 @@
+"""The public function predict: how long good software is expected to take."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from nearpeak.core.case import Case
+from nearpeak.core.prediction import Prediction
+from nearpeak.core.target import Target
+from nearpeak.core.workload import Workload
+from nearpeak.errors import NotModelledError
+
+if TYPE_CHECKING:
+    from nearpeak.ops._table import CaseTable
+    from nearpeak.predict.prediction import PredictionTable
+
+
+@overload
+def predict(cases: Case, target: str | Target, *, calibration: Path | None = ...) -> Prediction: ...
+@overload
+def predict(
+    cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, *, calibration: Path | None = ...
+) -> "PredictionTable": ...
+
+
+def predict(cases: Any, target: str | Target, *, calibration: Path | None = None) -> Any:
+    """Return the time that good software is expected to reach: a Prediction for a case, a PredictionTable for many.
+
+    Args:
+        cases: a Case, several, a CaseTable, or columns as `case_table` takes them.
+        calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
+
+    Raises:
+        NotModelledError: no form answers for an operator, or the device states too little.
+
+    >>> from nearpeak.api import case
+    >>> found = predict(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm")
+    >>> found.bound_s <= found.time_s <= found.high_s, found.limiter
+    (True, 'tensor')
+    """
+    from nearpeak import api
+    from nearpeak.capture.table_file import rows_to_columns
+    from nearpeak.ops._table import CaseTable
+    from nearpeak.ops._table import case_table as table_of
+    from nearpeak.predict.prediction import predict_case, predict_table
+
+    device = api.target(target) if isinstance(target, str) else target
+    if isinstance(cases, Case):
+        return predict_case(cases, device, file=calibration)
+    if isinstance(cases, Workload):
+        raise NotModelledError("predict: whole workloads cannot be predicted yet; give its cases")
+    if not isinstance(cases, (CaseTable, Mapping)):
+        cases = rows_to_columns([one.record() for one in cases])
+    return predict_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, file=calibration)

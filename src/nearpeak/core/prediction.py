@@ -1,0 +1,84 @@
+"""A prediction: the time that good software is expected to reach, term by term, with an interval and its grounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """One fitted scalar of a form."""
+
+    name: str
+    """What it is; the suffix is the unit."""
+    value: float
+    """Value used."""
+    low_value: float
+    """Least value that the fit may choose."""
+    high_value: float
+    """Largest value that the fit may choose."""
+    identified: bool
+    """False where the data did not pin the value down: it sits at a bound, or hardly matters to the fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The scalars of one form on one device and format, and where they come from."""
+
+    name: str
+    """Coefficient file and group, e.g. `h100_sxm gemm.bf16`."""
+    coefficients: tuple[Coefficient, ...]
+    """The scalars, in the order of the form."""
+    low_ratio: Mapping[str, float]
+    """Measured over predicted by regime: the low end of the 90 % interval."""
+    high_ratio: Mapping[str, float]
+    """Measured over predicted by regime: the high end of the 90 % interval."""
+    row_count: int
+    """Measurements behind the scalars."""
+    source: str
+    """Provenance of the measurements."""
+    version: str
+    """Version of the form that the scalars belong to."""
+    distance_count: int = 0
+    """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallTerm:
+    """A named part of a predicted time."""
+
+    name: str
+    """What the time goes to."""
+    time_s: float
+    """Time of this part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The expected time of one case, what it consists of, and how far to trust it."""
+
+    time_s: float
+    """Expected time; never below `bound_s`."""
+    low_s: float
+    """Low end of the 90 % interval."""
+    high_s: float
+    """High end of the 90 % interval."""
+    terms: tuple[WaterfallTerm, ...]
+    """Parts whose times add up to `time_s`."""
+    limiter: str
+    """Name of the largest part."""
+    bound_s: float
+    """Time that nothing can beat."""
+    regime: str
+    """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
+    calibration: Calibration
+    """Scalars used, with their provenance."""
+
+    @property
+    def distance_count(self) -> int:
+        """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
+        return self.calibration.distance_count
+
+    @property
+    def waterfall_s(self) -> Mapping[str, float]:
+        """Time by part."""
+        return {term.name: term.time_s for term in self.terms}

@@ -1,0 +1,20 @@
+"""Achievable time: one form per family of operators, with scalars fitted on measurements."""
+
+import importlib
+from pathlib import Path
+
+from nearpeak.predict._form import Form
+from nearpeak.registry import Registry
+
+__all__ = ["FORMS"]
+
+
+def _load(name: str) -> Form:
+    form: Form = importlib.import_module(f"nearpeak.predict.forms.{name}").FORM
+    return form
+
+
+FORMS: Registry[Form] = Registry(
+    kind="form", folder=Path(__file__).parent / "forms", suffix=".py", load=_load, group="nearpeak.forms"
+)
+"""All forms by family; a file of forms/ is one."""

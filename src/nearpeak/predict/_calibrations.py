@@ -1,0 +1,156 @@
+"""The coefficients that ship with nearpeak, a user's own, and which of them answers for a device and a format."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from nearpeak.core.prediction import Calibration, Coefficient
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.predict._form import Form
+from nearpeak.targets import target_of, user_folder
+
+_FOLDER = Path(__file__).parent / "coefficients"
+PRIOR = "_prior_nvidia"
+"""File of the scalars that fit all measured devices of the maker with the most of them."""
+_RATES = ("tensor.bf16",)
+"""Rate by which the size of multiprocessors is compared; absent in both where neither has such units."""
+FAR_RATIO = (1.0, 1.5, 1.0, 2.0)
+"""How much wider, in logarithms, the interval is by steps from the data.
+
+That of all devices of a maker was measured by leaving each out; the others are assumptions, for lack of devices.
+"""
+
+
+def calibration_for(target: Target, form: Form, op: str, dtype: str, file: Path | None = None) -> Calibration:
+    """Return the scalars for an operator and format on `target`: its own, its architecture's, or those of all devices.
+
+    Args:
+        file: coefficients of the user's own for this target, before all others.
+
+    Raises:
+        SpecError: a coefficient file is malformed or belongs to another version of the form.
+        NotModelledError: no file has scalars for the format.
+    """
+    device = target.name.split(":", 1)[0]
+    if file is not None:
+        return _of_file(read_coefficients(file), file.stem, form, form.groups(dtype), 0)
+    for group in form.groups(dtype):
+        for stem, distance in _sources(device, target):
+            found = _shipped(stem, form.name, group, distance)
+            if found is not None:
+                return found
+    raise NotModelledError(
+        f"{target.name}: no coefficients for {op} in {dtype}; 'nearpeak predict --calibration FILE' reads yours"
+    )
+
+
+def _sources(device: str, target: Target) -> Iterator[tuple[str, int]]:
+    """Yield the files to look into with their steps from the data."""
+    if _path(device) is not None:
+        yield device, 0
+    yield from ((stem, 1) for stem in _stems() if stem != device and _akin(stem, target))
+    together = f"_prior_{target.vendor.lower()}"
+    if _path(together) is not None:
+        yield together, 2
+    yield PRIOR, 3
+
+
+@lru_cache
+def _shipped(stem: str, form: str, group: str, distance: int) -> Calibration | None:
+    """Return a group of a file that ships or is the user's own; none where the file lacks it."""
+    from nearpeak.predict import FORMS
+
+    entry = _stored(stem)["groups"].get(f"{form}.{group}")
+    return None if entry is None else _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
+
+
+@lru_cache
+def _stems() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml") if not path.stem.startswith("_")))
+
+
+def _akin(stem: str, target: Target) -> bool:
+    """Return whether a device has the architecture of `target`, and multiprocessors of about its size.
+
+    Workstation and data-centre parts share names of architectures, not matrix units.
+    """
+    other = _device(stem)
+    if other.architecture != target.architecture:
+        return False
+    rates = [one.peaks[unit].flop_per_clock for one in (other, target) for unit in _RATES if unit in one.peaks]
+    return max(rates) <= 2 * min(rates) if len(rates) == 2 else len(rates) == 0
+
+
+@lru_cache
+def _device(stem: str) -> Target:
+    return target_of(stem)
+
+
+@lru_cache
+def _path(stem: str) -> Path | None:
+    """Return the file of a device: the user's own before the one that ships."""
+    for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / f"{stem}.toml"):
+        if path.exists():
+            return path
+    return None
+
+
+@lru_cache
+def _stored(stem: str) -> Mapping[str, Any]:
+    path = _path(stem)
+    if path is None:
+        raise NotModelledError(f"coefficients: no file for {stem!r}")
+    return read_coefficients(path)
+
+
+def read_coefficients(path: Path) -> Mapping[str, Any]:
+    """Return the content of a coefficient file, whose `groups` are checked when they are used."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError(f"calibration {path}: not found") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"calibration {path}: not TOML: {error}") from None
+    if not isinstance(data.get("groups"), dict):
+        raise SpecError(f"calibration {path}: has no table [groups]; see docs/explain/prediction.md")
+    return data
+
+
+def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, ...], distance: int) -> Calibration:
+    """Return the first of `groups` that the file holds."""
+    for group in groups:
+        entry = data["groups"].get(f"{form.name}.{group}")
+        if entry is not None:
+            return _calibration(entry, f"{stem} {form.name}.{group}", form, distance)
+    raise NotModelledError(f"calibration {stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
+
+
+def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int) -> Calibration:
+    """Return one group of a file, checked."""
+    if entry.get("version") != form.version:
+        raise SpecError(f"calibration {name}: is for {entry.get('version')!r}; this is {form.version!r}, fit again")
+    values, loose = entry.get("scalars", {}), entry.get("unidentified", ())
+    wrong = sorted({scalar.name for scalar in form.scalars} ^ set(values))
+    if wrong:
+        raise SpecError(f"calibration {name}: scalars differ from those of the form: {', '.join(wrong)}")
+    for scalar in form.scalars:
+        given, low, high = values[scalar.name], scalar.low_value, scalar.high_value
+        if not low <= given <= high:
+            raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
+    wide = FAR_RATIO[distance]
+    return Calibration(
+        name=name,
+        coefficients=tuple(
+            Coefficient(
+                name=s.name, value=values[s.name], low_value=s.low_value, high_value=s.high_value,
+                identified=s.name not in loose,
+            )
+            for s in form.scalars
+        ),
+        low_ratio={regime: low**wide for regime, (low, _) in entry["interval"].items()},
+        high_ratio={regime: high**wide for regime, (_, high) in entry["interval"].items()},
+        row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
+    )  # fmt: skip

@@ -1,0 +1,71 @@
+"""What a form is: how the time of one family of operators follows from a device's figures and a few named scalars."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nearpeak.core.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """One scalar of a form: its range, its usual value, and which measurements pin it down."""
+
+    name: str
+    """Name in coefficient files; the suffix is the unit."""
+    low_value: float
+    """Least value that makes sense."""
+    high_value: float
+    """Largest value that makes sense."""
+    usual_value: float
+    """Value from which fits start."""
+    text: str
+    """What it stands for."""
+    pinned_by: str
+    """Measurements that identify it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How the kernel that is predicted runs, where it matters and the case does not say."""
+
+    weight_copies_count: int = 5
+    """Copies of B that follow one another before one is used again, as layers do; 1 keeps it in cache."""
+    quantises_input: bool = False
+    """Whether A arrives in bf16 and is quantised by a kernel of its own first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Predicted cases of one group as columns."""
+
+    time_s: Any
+    """Expected times."""
+    parts_s: Any
+    """Parts of each time, one column per term of the form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A family of operators that one formula predicts."""
+
+    name: str
+    """Family, the first word of groups in coefficient files."""
+    ops: tuple[str, ...]
+    """Operators it answers for."""
+    version: str
+    """Raised whenever the same scalars would give another time."""
+    scalars: tuple[Scalar, ...]
+    """The scalars, in the order of coefficient arrays."""
+    terms: tuple[str, ...]
+    """Names of the parts of a time."""
+    regimes: Mapping[str, str]
+    """Regime of the interval by the largest part."""
+    groups: Callable[[str], tuple[str, ...]]
+    """Groups of coefficients that fit a format, best first."""
+    rows: Callable[[Target, Mapping[str, str], Mapping[str, Any], Any, Setting], Rows]
+    """Rule: target, formats, axes, scalars and setting to times."""
+
+
+USUAL = Setting()
+"""Weights beyond the cache, input as the case has it."""

@@ -1,0 +1,122 @@
+"""Fits the scalars of a form to measurements: bounded, robust to outliers, and honest about what is not pinned down."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import SpecError
+from nearpeak.predict._form import Form, Scalar
+
+SCALE_RATIO = 0.1
+"""Deviation beyond which a measurement counts linearly, not squared."""
+STEP_COUNT = 40
+LOOSE_RATIO = 0.002
+"""Change of the mean absolute deviation below which a scalar's own range does not matter: it is not identified."""
+_EDGE = 0.01
+"""Starts keep this share of the range away from its ends; a fitted value this near to an end counts as at the end."""
+_REACH = 12.0
+"""Largest logistic coordinate: values come within 1e-5 of the ends of their range."""
+Times = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Fitted scalars of one form."""
+
+    values: Any
+    """Values in the order of the form."""
+    unidentified: tuple[str, ...]
+    """Scalars that the measurements do not pin down."""
+
+
+def fit(form: Form, times: Times, measured_s: Any, fixed: Sequence[str] = (), start: Any = None) -> Fit:
+    """Return the scalars whose predicted times deviate least from `measured_s`.
+
+    Args:
+        times: predicted times in seconds as a function of the scalars.
+        fixed: scalars that keep their start value.
+        start: values to start from; the form's usual ones by default.
+
+    Raises:
+        SpecError: fewer than three measurements per free scalar, or measurements that are not positive numbers.
+    """
+    first = np.array([s.usual_value for s in form.scalars]) if start is None else np.asarray(start, dtype=float)
+    free = [i for i, scalar in enumerate(form.scalars) if scalar.name not in fixed]
+    if len(measured_s) < 3 * len(free):
+        raise SpecError(
+            f"fit: {len(measured_s)} measurements for {len(free)} scalars; at least three for each are needed"
+        )
+    if not (np.isfinite(measured_s).all() and (np.asarray(measured_s) > 0).all()):
+        raise SpecError("fit: a measured time is not a positive number; take such rows out")
+    values = _descend(form, times, np.log(measured_s), free, first)
+    return Fit(values=values, unidentified=_loose(form, times, np.log(measured_s), free, values))
+
+
+def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any) -> Any:
+    """Return the scalars at a minimum: damped Gauss-Newton steps in logistic coordinates of the ranges."""
+    low = np.array([form.scalars[i].low_value for i in free])
+    high = np.array([form.scalars[i].high_value for i in free])
+
+    def values_at(point: Any) -> Any:
+        values = first.copy()
+        values[free] = low + (high - low) / (1 + np.exp(-np.clip(point, -_REACH, _REACH)))
+        return values
+
+    share = np.clip((first[free] - low) / (high - low), _EDGE, 1 - _EDGE)
+    point, damping = np.log(share / (1 - share)), 1e-2
+    rest = np.log(times(values_at(point))) - target
+    for _ in range(STEP_COUNT):
+        slopes = (
+            np.stack([np.log(times(values_at(point + d))) - target - rest for d in np.eye(len(free)) * 1e-3], 1) / 1e-3
+        )
+        moved = _moved(lambda p: np.log(times(values_at(p))) - target, point, rest, slopes, damping)
+        if moved is None:
+            break
+        gain = _loss(rest) - _loss(moved[1])
+        point, rest, damping = moved[0], moved[1], max(moved[2] / 5, 1e-6)
+        if gain < 1e-5 * _loss(rest):
+            break
+    return values_at(point)
+
+
+def _moved(rest_at: Times, point: Any, rest: Any, slopes: Any, damping: float) -> tuple[Any, Any, float] | None:
+    """Return the next point with its deviations and damping; none where no step helps."""
+    weights = 1 / np.sqrt(1 + (rest / SCALE_RATIO) ** 2)
+    normal, slope = (slopes * weights[:, None]).T @ slopes, slopes.T @ (weights * rest)
+    for _ in range(8):
+        step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-3), slope)
+        new = point + np.clip(step, -1.5, 1.5)
+        found = rest_at(new)
+        if _loss(found) < _loss(rest):
+            return new, found, damping
+        damping *= 4
+    return None
+
+
+def _loss(rest: Any) -> float:
+    return float(np.sum(np.sqrt(1 + (rest / SCALE_RATIO) ** 2) - 1))
+
+
+def _loose(form: Form, times: Times, target: Any, free: list[int], values: Any) -> tuple[str, ...]:
+    """Return the scalars at an end of their range, or that could move by a fifth of their value without effect."""
+    base = np.abs(np.log(times(values)) - target).mean()
+    found = [s.name for i, s in enumerate(form.scalars) if i not in free]
+    for i in free:
+        scalar = form.scalars[i]
+        wide = scalar.high_value - scalar.low_value
+        at_end = not scalar.low_value + _EDGE * wide < values[i] < scalar.high_value - _EDGE * wide
+        if at_end or _effect(times, target, values, i, scalar) - base < LOOSE_RATIO:
+            found.append(scalar.name)
+    return tuple(sorted(found))
+
+
+def _effect(times: Times, target: Any, values: Any, position: int, scalar: Scalar) -> float:
+    """Return the larger mean deviation when one scalar moves by a fifth of its value either way."""
+    found = []
+    for factor in (0.8, 1.25):
+        other = values.copy()
+        other[position] = min(max(values[position] * factor, scalar.low_value), scalar.high_value)
+        found.append(float(np.abs(np.log(times(other)) - target).mean()))
+    return max(found)

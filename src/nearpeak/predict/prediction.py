@@ -1,0 +1,131 @@
+"""Predictions of cases and tables: the form with its scalars, never below the bound."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.case import Case
+from nearpeak.core.prediction import Calibration, Prediction, WaterfallTerm
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
+from nearpeak.ops._table import CaseGroup, CaseTable
+from nearpeak.predict import FORMS
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._form import USUAL, Form, Rows, Setting
+from nearpeak.theory.case_bound import case_bound
+from nearpeak.theory.table import bound_table
+
+BOUND = "bound"
+"""Part of a predicted time by which the bound exceeds the form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionTable:
+    """Predictions as columns, row by row as the cases stand in their table."""
+
+    predicted_s: Any
+    """Expected times, never below the bounds."""
+    low_s: Any
+    """Low ends of the 90 % intervals."""
+    high_s: Any
+    """High ends of the 90 % intervals."""
+    bound_s: Any
+    """Times that nothing can beat."""
+    limiter: Any
+    """Name of the largest part of each row."""
+    distance_count: Any
+    """Steps from the data of each row."""
+    bound_decides: Any
+    """Whether the bound, not the form, gave the time."""
+
+
+def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Path | None = None) -> Prediction:
+    """Return the prediction of one case.
+
+    >>> from nearpeak.ops import case
+    >>> from nearpeak.targets import target_of
+    >>> found = predict_case(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), target_of("h100_sxm"))
+    >>> found.bound_s <= found.low_s <= found.time_s <= found.high_s
+    True
+    >>> abs(sum(term.time_s for term in found.terms) / found.time_s - 1) < 1e-9
+    True
+    """
+    form = form_of(case.op, case.phase)
+    dtypes = dict(case.dtypes)
+    calibration = calibration_for(target, form, case.op, dtypes["dtype"], file)
+    rows = form.rows(target, dtypes, dict(case.axes), scalars_of(calibration), setting)
+    bound_s = case_bound(case, target).time_s
+    form_s = float(rows.time_s[0])
+    parts = [(name, float(part)) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0]
+    parts += [(BOUND, bound_s - form_s)] if bound_s > form_s else []
+    time_s = max(form_s, bound_s)
+    largest = max(parts, key=lambda part: part[1])[0]
+    regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
+    return Prediction(
+        time_s=time_s,
+        low_s=max(bound_s, time_s * calibration.low_ratio[regime]),
+        high_s=time_s * calibration.high_ratio[regime],
+        terms=tuple(WaterfallTerm(name=name, time_s=part) for name, part in parts),
+        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration,
+    )  # fmt: skip
+
+
+def predict_table(
+    table: CaseTable, target: Target, setting: Setting = USUAL, file: Path | None = None
+) -> PredictionTable:
+    """Return the predictions of all cases of `table`."""
+    count = table.row_count
+    bound_s = bound_table(table, target, Policy()).bound_s
+    time_s, low_s, high_s = np.empty(count), np.empty(count), np.empty(count)
+    limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
+    for group in table.groups:
+        where = slice(None) if group.rows is None else group.rows
+        form, calibration, rows = _group_rows(group, target, setting, file, count)
+        largest = np.argmax(rows.parts_s, axis=1)
+        regimes = [form.regimes[name] for name in form.terms]
+        time_s[where] = rows.time_s
+        low_s[where] = np.array([calibration.low_ratio[one] for one in regimes])[largest]
+        high_s[where] = np.array([calibration.high_ratio[one] for one in regimes])[largest]
+        limiter[where] = np.array(form.terms, dtype=object)[largest]
+        distance[where] = calibration.distance_count
+    decides = bound_s > time_s
+    time_s = np.maximum(time_s, bound_s)
+    return PredictionTable(
+        predicted_s=time_s, low_s=np.maximum(time_s * low_s, bound_s), high_s=time_s * high_s, bound_s=bound_s,
+        limiter=limiter, distance_count=distance, bound_decides=decides,
+    )  # fmt: skip
+
+
+def _group_rows(
+    group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
+) -> tuple[Form, Calibration, Rows]:
+    """Return the form's times of one group, a column for every row of it."""
+    form = form_of(group.op, group.phase)
+    calibration = calibration_for(target, form, group.op, group.dtypes["dtype"], file)
+    size = count if group.rows is None else len(group.rows)
+    axes: Mapping[str, Any] = {**group.axes, "batch": np.broadcast_to(np.asarray(group.axes.get("batch", 1)), (size,))}
+    return form, calibration, form.rows(target, group.dtypes, axes, scalars_of(calibration), setting)
+
+
+def form_of(op: str, phase: str) -> Form:
+    """Return the form that answers for an operator."""
+    found = _forms().get(op)
+    if found is None or phase != "forward":
+        known = ", ".join(sorted(_forms()))
+        raise NotModelledError(f"predict: no form for {op} ({phase}); forward of {known} can be predicted")
+    return found
+
+
+def scalars_of(calibration: Calibration) -> Any:
+    """Return the scalars as the array that forms read."""
+    return np.array([one.value for one in calibration.coefficients])
+
+
+@lru_cache
+def _forms() -> Mapping[str, Form]:
+    return {op: FORMS[name] for name in FORMS if not name.startswith("_") for op in FORMS[name].ops}

@@ -1,0 +1,52 @@
+"""The prediction of one case, for people and as JSON."""
+
+import json
+
+from nearpeak.core.case import Case
+from nearpeak.core.prediction import Prediction
+from nearpeak.core.target import Target
+from nearpeak.units import show
+
+_DISTANCE = (
+    "measured on this device",
+    "no data of this device: scalars of another device of its architecture",
+    "no data of this architecture: scalars of its maker's devices together",
+    "no data of this maker: scalars of another maker's devices together",
+)
+
+
+def to_json(case: Case, target: Target, found: Prediction) -> str:
+    """Return the prediction as one JSON line, its scalars and their provenance included."""
+    used = found.calibration
+    scalars = {one.name: {"value": one.value, "identified": one.identified} for one in used.coefficients}
+    return json.dumps(
+        {
+            "case": case.record(), "digest": case.digest, "target": target.name,
+            "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "limiter": found.limiter,
+            "bound_s": found.bound_s, "waterfall_s": dict(found.waterfall_s), "regime": found.regime,
+            "distance_count": found.distance_count,
+            "calibration": {
+                "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,
+                "scalars": scalars,
+            },
+        }
+    )  # fmt: skip
+
+
+def to_terminal(label: str, target: Target, found: Prediction) -> str:
+    """Return the prediction as a few lines of text."""
+    used = found.calibration
+    lines = [
+        label,
+        f"  on {target.title} ({target.name}): about {show(found.time_s, 's')}, "
+        f"90 % between {show(found.low_s, 's')} and {show(found.high_s, 's')}",
+        f"  nothing can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
+    ]
+    for term in sorted(found.terms, key=lambda one: -abs(one.time_s)):
+        lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
+    lines.append(f"  {_DISTANCE[found.distance_count]}")
+    lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
+    loose = [one.name for one in used.coefficients if not one.identified]
+    if loose:
+        lines.append(f"  not pinned down by them: {', '.join(loose)}")
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from benchmarks.accuracy.corpus import blocks, folds
+from benchmarks.accuracy.scores import score
+
+duckdb = pytest.importorskip("duckdb")
+ROWS = (
+    # device, dtype, m, n, k, latency_us, flags
+    ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 14.0, 0),
+    ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 13.0, 0),
+    ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 9.0, 0x01),
+    ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, 8.0, 0x04),
+    ("nvidia_h100_sxm", "bfloat16", 32, 4096, 4096, 1.0, 0x40),
+    ("nvidia_h100_sxm", "bfloat16", 8192, 8192, 8192, 1500.0, 0),
+    ("nvidia_h100_sxm", "int4_wo", 16, 4096, 4096, 5.0, 0),
+    ("nvidia_b200_sxm", "bfloat16", 8192, 8192, 8192, 750.0, 0),
+)
+
+
+def corpus(folder, rows):
+    table = duckdb.connect()
+    table.execute(
+        "create table t (source text, device text, dtype text, m int, n int, k int, latency_us float, flags int)"
+    )
+    table.executemany("insert into t values ('aiconfigurator', ?, ?, ?, ?, ?, ?, ?)", rows)
+    table.execute(f"copy t to '{folder / 'aic_gemm.parquet'}' (format parquet)")
+    return folder
+
+
+def test_the_reader_keeps_the_best_clean_row_of_each_shape(tmp_path):
+    found = {block.name: block for block in blocks(corpus(tmp_path, ROWS))}
+    assert set(found) == {"aiconfigurator h100_sxm bfloat16", "aiconfigurator b200_sxm bfloat16"}
+    block = found["aiconfigurator h100_sxm bfloat16"]
+    assert block.measured_s == pytest.approx([13e-6, 1500e-6])
+    assert block.axes["m"].tolist() == [16, 8192]
+    assert block.hot_count == 1
+
+
+def test_a_site_lies_in_the_same_fold_on_every_device(tmp_path):
+    first, second = blocks(corpus(tmp_path, ROWS))
+    where = [folds(block)[block.axes["n"] == 8192].tolist() for block in (first, second)]
+    assert where[0] == where[1]
+
+
+def test_a_row_without_a_positive_time_is_refused_and_counted(tmp_path):
+    broken = (*ROWS, ("nvidia_h100_sxm", "bfloat16", 64, 64, 64, float("nan"), 0))
+    with pytest.raises(SystemExit, match="1 rows without a positive time or shape"):
+        list(blocks(corpus(tmp_path, broken)))
+
+
+def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):
+    block = next(block for block in blocks(corpus(tmp_path, ROWS)) if block.device == "h100_sxm")
+    found = score(block, np.arange(2), "sites")
+    assert found.all.row_count == 2
+    assert found.long.row_count == 1
+    assert found.all.mean_ratio < found.roofline_ratio
+    assert 0 <= found.covered_ratio <= 1
+    assert found.beaten_ratio == 0

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nearpeak
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
+from nearpeak.predict._form import Setting
+from nearpeak.predict.fit import fit
+from nearpeak.predict.forms.gemm import FORM
+from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.targets import target_of
+
+EXTENT = st.integers(1, 70_000)
+DEVICES = ("h100_sxm", "a100_sxm_80gb", "b200_sxm", "l40s", "t4", "rtx_4090", "mi300x", "h200_sxm")
+
+
+@settings(max_examples=150, deadline=None)
+@given(m=EXTENT, n=EXTENT, k=EXTENT, device=st.sampled_from(DEVICES), dtype=st.sampled_from(("bf16", "fp32", "fp16")))
+def test_parts_add_up_and_the_bound_the_interval_and_the_time_stand_in_order(m, n, k, device, dtype):
+    if device == "t4" and dtype == "bf16":
+        dtype = "fp16"
+    found = nearpeak.predict(nearpeak.case("gemm", m=m, n=n, k=k, dtype=dtype), device)
+    assert sum(term.time_s for term in found.terms) == pytest.approx(found.time_s, rel=1e-9)
+    assert found.bound_s <= found.low_s <= found.time_s <= found.high_s
+    assert "other" not in found.waterfall_s
+    assert found.limiter in found.waterfall_s
+
+
+def test_a_table_gives_exactly_what_single_cases_give():
+    draw = np.random.default_rng(7)
+    extents = {axis: np.exp(draw.uniform(0, 10, 300)).astype(np.int64) for axis in "mnk"}
+    dtypes = np.array(["bf16", "fp32", "fp16"])[draw.integers(0, 3, 300)]
+    cases = nearpeak.case_table({"op": "gemm", "dtype": dtypes, **extents})
+    table = nearpeak.predict(cases, "h100_sxm")
+    for row, case in enumerate(cases.cases()):
+        one = nearpeak.predict(case, "h100_sxm")
+        assert one.time_s == table.predicted_s[row]
+        assert (one.low_s, one.high_s) == pytest.approx((table.low_s[row], table.high_s[row]), rel=1e-12)
+        assert one.bound_s == table.bound_s[row]
+
+
+def test_more_work_never_takes_much_less_time():
+    n = np.arange(256, 16385, 256)
+    for m in (1, 64, 4096):
+        found = nearpeak.predict({"op": "gemm", "dtype": "bf16", "m": m, "n": n, "k": 4096}, "h100_sxm").predicted_s
+        assert (found[1:] >= 0.93 * found[:-1]).all()
+
+
+def test_one_row_beyond_whole_waves_costs_a_wave_tail():
+    def tail(m):
+        found = nearpeak.predict(nearpeak.case("gemm", m=m, n=16384, k=8192, dtype="bf16"), "a100_sxm_80gb")
+        return found.time_s
+
+    assert tail(13825) > tail(13824)
+
+
+def test_a_device_without_data_says_how_far_the_data_are_and_has_a_wider_interval():
+    case = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
+    own, kin, far = (nearpeak.predict(case, name) for name in ("h100_sxm", "h200_sxm", "mi300x"))
+    assert (own.distance_count, kin.distance_count, far.distance_count) == (0, 1, 3)
+    width = [one.high_s / one.low_s for one in (own, kin, far)]
+    assert width[0] < width[1]
+    assert width[0] < width[2]
+    assert far.calibration.name.startswith(PRIOR)
+    assert nearpeak.predict(case, "rtx_pro_6000").distance_count == 2
+
+
+def test_quantising_the_input_first_takes_longer():
+    case = nearpeak.case("scaled_gemm", m=4096, n=4096, k=4096, dtype="fp8_tensor")
+    target = target_of("h100_sxm")
+    first = predict_case(case, target, Setting(quantises_input=True))
+    assert first.time_s > predict_case(case, target).time_s
+    assert first.waterfall_s["quantise"] > 0
+
+
+def test_what_cannot_be_predicted_is_refused_in_one_line():
+    with pytest.raises(NotModelledError, match="no form for softmax"):
+        nearpeak.predict(nearpeak.case("softmax", rows=8, columns=8, dtype="bf16"), "h100_sxm")
+    with pytest.raises(NotModelledError, match="backward"):
+        nearpeak.predict(nearpeak.case("gemm", "backward", m=8, n=8, k=8, dtype="bf16"), "h100_sxm")
+
+
+def test_a_calibration_of_another_version_or_out_of_range_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    case = nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16")
+    path.write_text('[groups."gemm.bf16"]\nversion = "gemm-0"\n')
+    with pytest.raises(SpecError, match="fit again"):
+        nearpeak.predict(case, "h100_sxm", calibration=path)
+    path.write_text("not TOML")
+    with pytest.raises(SpecError, match="not TOML"):
+        nearpeak.predict(case, "h100_sxm", calibration=path)
+    with pytest.raises(SpecError, match="not found"):
+        nearpeak.predict(case, "h100_sxm", calibration=tmp_path / "none.toml")
+
+
+def test_every_coefficient_file_belongs_to_this_form_and_names_its_source():
+    from nearpeak.predict import _calibrations
+
+    for stem in (*_calibrations._stems(), PRIOR, "_prior_amd"):
+        for group, entry in read_coefficients(_calibrations._FOLDER / f"{stem}.toml")["groups"].items():
+            found = _calibrations._calibration(entry, f"{stem} {group}", FORM, 0)
+            assert found.source
+            assert found.row_count > 0
+            assert set(found.low_ratio) == set(FORM.regimes.values())
+
+
+def test_a_fit_finds_the_scalars_that_made_the_times():
+    target = target_of("h100_sxm")
+    truth = scalars_of(calibration_for(target, FORM, "gemm", "bf16"))
+    draw = np.random.default_rng(3)
+    axes = {axis: np.exp(draw.uniform(2, 10, 400)).astype(np.int64) for axis in "mnk"}
+
+    def times(values):
+        return FORM.rows(target, {"dtype": "bf16"}, axes, values, Setting()).time_s
+
+    fixed = tuple(s.name for s in FORM.scalars if s.name not in ("launch_s", "tensor_ratio", "dram_ratio"))
+    start = truth.copy()
+    start[:3] *= (1.8, 0.8, 0.8)
+    found = fit(FORM, times, times(truth), fixed=fixed, start=start)
+    assert found.values[:3] == pytest.approx(truth[:3], rel=1e-3)
+    assert not {"launch_s", "tensor_ratio", "dram_ratio"} & set(found.unidentified)
+
+
+def test_a_fit_refuses_too_few_measurements_and_times_that_are_none():
+    with pytest.raises(SpecError, match="at least three"):
+        fit(FORM, lambda _: np.ones(5), np.ones(5))
+    with pytest.raises(SpecError, match="not a positive number"):
+        fit(FORM, lambda _: np.ones(100), np.full(100, np.nan))
