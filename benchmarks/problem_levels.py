@@ -88,7 +88,7 @@ def all_runs() -> list[Run]:
         __import__(module)
     with tempfile.TemporaryDirectory() as folder:
         files = write_all(Path(folder) / "problems")
-        _forked(1, files[1][0], training=False)  # imports what the first capture imports
+        _captured(files[1][0], training=False)  # here, as children inherit what a first capture imports
         return [
             _forked(level, path, training=training)
             for level, paths in files.items() for path in paths for training in (False, None)
