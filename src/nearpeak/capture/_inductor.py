@@ -118,7 +118,7 @@ def runnable(graph: Graph) -> Any:
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return self.target(*args, **kwargs)
 
-    class Steps(torch.nn.Module):  # type: ignore[misc]
+    class Steps(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
         def __init__(self) -> None:
             super().__init__()
             for node in graph.module.graph.nodes:
@@ -128,7 +128,7 @@ def runnable(graph: Graph) -> Any:
         def forward(self, *args: Any) -> Any:
             steps = self._modules
 
-            class Runner(torch.fx.Interpreter):  # type: ignore[misc]
+            class Runner(torch.fx.Interpreter):  # type: ignore[misc]  # torch is untyped here
                 def run_node(self, node: Any) -> Any:
                     if node.op != "call_function":
                         return super().run_node(node)
