@@ -1,12 +1,13 @@
 """Scores the coefficients that ship on a corpus: `python -m benchmarks.accuracy CORPUS`. Nothing is fitted."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.corpus import Block, blocks, folds
-from benchmarks.accuracy.fit import ALLOWED, is_allowed
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.scores import Score, score, shown
 from nearpeak.errors import NearpeakError
 
@@ -26,8 +27,8 @@ row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in 
 rows are of the remaining quarter. *device*: no row of this device was fitted. The form was shaped while looking at the
 fitted devices, so *sites* holds out scalars, not structure.
 
-| block | held out | rows | all | above 50 us | roofline | covered | half width | bound decides | hot |
-|---|---|---|---|---|---|---|---|---|---|
+| family | block | held out | rows | all | above 50 us | roofline | covered | half width | bound decides | hot |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -35,35 +36,47 @@ def main() -> None:
     """Print one line per block; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
     parser.add_argument("--only", default="", help="text that source, device and format must contain")
     parser.add_argument("--every-row", action="store_true", help="score every row, not only held-out sites")
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy.md")
     options = parser.parse_args()
+    if options.page and (options.family or options.only or options.every_row):
+        parser.error("--page takes all families, blocks and held-out rows; leave the other options away")
     lines = []
-    for block in blocks(options.corpus, only=options.only):
-        try:
-            found = _score(block, every_row=options.every_row)
-        except NearpeakError as error:
-            print(f"{block.name}: not scored: {error}", flush=True)
-            continue
-        if found is not None:
-            lines.append(line_of(found))
-            print(lines[-1], flush=True)
+    for family in families(options.family):
+        for line in _lines(family, options.corpus, options.only, every_row=options.every_row):
+            print(line, flush=True)
+            lines.append(line)
     if options.page:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _score(block: Block, *, every_row: bool) -> Score | None:
+def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[str]:
+    """Yield one row of the table per block; a block that cannot be predicted is a row that says why."""
+    for block in family.blocks(corpus):
+        if only not in block.name:
+            continue
+        try:
+            found = _score(family, block, every_row=every_row)
+        except NearpeakError as error:
+            yield f"| {family.name} | {block.name} | not scored: {error} |" + " |" * 8
+            continue
+        if found is not None:
+            yield line_of(family.name, found)
+
+
+def _score(family: Family, block: Block, *, every_row: bool) -> Score | None:
     """Return the score of the rows that no fit has seen."""
-    if every_row or not is_allowed(block, ALLOWED):
+    if every_row or not family.is_allowed(block):
         return score(block, np.arange(len(block.measured_s)), "device")
     return score(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
 
 
-def line_of(found: Score) -> str:
+def line_of(family: str, found: Score) -> str:
     """Return one row of the table."""
     cells = (
-        found.name, found.protocol, f"{found.all.row_count}", shown(found.all), shown(found.long),
+        family, found.name, found.protocol, f"{found.all.row_count}", shown(found.all), shown(found.long),
         f"{100 * found.roofline_ratio:.1f}", f"{100 * found.covered_ratio:.0f} %",
         f"{100 * found.half_width_ratio:.0f} %",
         f"{100 * found.decided_ratio:.1f} %", f"{found.hot_count}",

@@ -1,83 +1,75 @@
 """Fits the coefficients that ship with nearpeak: `python -m benchmarks.accuracy.fit CORPUS`.
 
-Only the devices of ALLOWED and only the folds of FITTED are read for scalars, only INTERVAL for intervals.
+Only blocks that a family allows and only the folds of FITTED are read for scalars, only INTERVAL for intervals.
 """
 
 import argparse
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.corpus import Block, blocks, folds
-from benchmarks.accuracy.names import Product
-from nearpeak.predict._form import Setting
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, Family, folds, maker_of
 from nearpeak.predict.fit import Fit, fit
-from nearpeak.predict.forms.gemm import FORM
 from nearpeak.targets import target_of
 
-ALLOWED = (
-    "aiconfigurator h100_sxm", "aiconfigurator a100_sxm_80gb", "aiconfigurator b200_sxm", "aiconfigurator l40s",
-    "neusight", "aiter",
-)  # fmt: skip
-"""Sources and devices that scalars may be fitted on; others are held out whole."""
 ALLOWED_BUCKETS = range(3, 20)
 """Shape buckets that may be read; 0 to 2 are not in the corpus."""
 FITTED, INTERVAL = (0, 1), (2,)
 SAMPLE = 3000
 """Rows per fit, drawn evenly: more do not move the scalars by what matters."""
 SEED = 20261120
-LEAST_ROWS = 400
-"""Blocks with fewer rows are held out whole."""
 ALONE = 2.0
 """How much wider, in logarithms, an interval is where no device can be left out to measure it."""
 SOURCES = {
     "aiconfigurator": "ai-dynamo/aiconfigurator 095f58a (Apache-2.0)", "neusight": "sitar-lab/NeuSight 6945927 (MIT)",
-    "aiter": "ROCm/aiter e404860 (MIT)",
+    "aiter": "ROCm/aiter e404860 (MIT)", "miopen": "ROCm/MIOpen 2d1fd99 (MIT)",
+    "vidur": "microsoft/vidur 7d47513 (MIT)", "infersim": "alibaba/InferSim f2293da (Apache-2.0)",
+    "deepbench": "baidu-research/DeepBench da81ba7 (Apache-2.0)",
+    "llmcompass": "PrincetonUniversity/LLMCompass 2e015fd (BSD-3)",
+    "llmservingsim": "casys-kaist/LLMServingSim 5daddb2 (MIT)", "tracelens": "AMD-AGI/TraceLens 171dd74 (MIT)",
+    "simumax": "MooreThreads/SimuMax 4dcaae5 (Apache-2.0)",
 }  # fmt: skip
 FOLDER = Path(__file__).parents[2] / "src/nearpeak/predict/coefficients"
 
 
 def main() -> None:
-    """Fit each allowed block, and all devices of a format together as the prior; write one file per device."""
+    """Fit each allowed block, and all devices of a kind of case together as the prior; write one file per device."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args()
-    allowed = [block for block in blocks(options.corpus) if is_allowed(block, ALLOWED)]
+    for family in families(options.family):
+        for stem, groups in _files(family, options.corpus).items():
+            (options.out / family.name).mkdir(exist_ok=True, parents=True)
+            (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
+
+
+def _files(family: Family, corpus: Path) -> dict[str, list[str]]:
+    """Return the groups of each coefficient file of a family as TOML, by the file's stem."""
+    allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     files: dict[str, list[str]] = {}
-    for block in allowed:
-        files.setdefault(block.device, []).append(_own(block))
-        print(f"fitted {block.name}", flush=True)
-    for maker, dtype in sorted({(maker_of(block), block.product.dtype) for block in allowed}):
-        group = [b for b in allowed if b.product.dtype == dtype and maker_of(b) == maker]
-        files.setdefault(f"_prior_{maker}", []).append(_prior(group, dtype))
-        print(f"fitted {dtype} of all devices of {maker}", flush=True)
-    for stem, groups in files.items():
-        (options.out / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
+    for (stem, kind), blocks in _grouped(allowed, lambda b: (b.device, family.group(b))):
+        files.setdefault(stem, []).append(_own(family, kind, blocks))
+        print(f"fitted {family.name}.{kind} of {stem}", flush=True)
+    for (maker, kind), blocks in _grouped(allowed, lambda b: (maker_of(b), family.group(b))):
+        files.setdefault(f"_prior_{maker}", []).append(_prior(family, kind, blocks))
+        print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
+    return files
 
 
-def maker_of(block: Block) -> str:
-    """Return who made the device of a block, as prior files spell it."""
-    return target_of(block.device).vendor.lower()
+def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], list[Block]]]:
+    return [(name, list(group)) for name, group in groupby(sorted(blocks, key=key), key)]
 
 
-def times_of(block: Block, rows: Any, target: str = "") -> Any:
+def times_of(family: Family, block: Block, rows: Any, target: str = "") -> Any:
     """Return the predicted times of rows of a block as a function of the scalars."""
-    device, axes = target_of(target or block.device), {name: column[rows] for name, column in block.axes.items()}
-    setting, dtypes = setting_of(block.product), {"dtype": block.product.dtype}
-    return lambda scalars: FORM.rows(device, dtypes, axes, np.asarray(scalars), setting).time_s
-
-
-def setting_of(product: Product) -> Setting:
-    """Return how the rows of a block ran."""
-    return Setting(quantises_input=product.quantises_input)
-
-
-def fixed_of(product: Product) -> tuple[str, ...]:
-    """Return the scalars that the rows say nothing about."""
-    return () if product.quantises_input else ("quantise_s", "quantise_ramp_s", "quantise_passes_count")
+    device, columns = target_of(target or block.device), block.columns(rows)
+    return lambda scalars: family.form.rows(device, columns, np.asarray(scalars), block.setting).time_s
 
 
 def sample(chosen: Any, count: int) -> Any:
@@ -86,39 +78,32 @@ def sample(chosen: Any, count: int) -> Any:
     return np.sort(np.random.default_rng(SEED).permutation(rows)[:count])
 
 
-def fitted(block: Block, parts: Sequence[int] = FITTED, count: int = SAMPLE) -> Fit:
-    """Return the scalars of one block."""
-    rows = sample(np.isin(folds(block), parts), count)
-    return fit(FORM, times_of(block, rows), block.measured_s[rows], fixed=fixed_of(block.product))
-
-
-def fitted_together(group: Sequence[Block], count: int = SAMPLE) -> Fit:
-    """Return the scalars that fit several devices at once, each with the same weight."""
+def fitted_together(family: Family, group: Sequence[Block], count: int = SAMPLE) -> Fit:
+    """Return the scalars that fit one block, or several with the same weight each."""
     picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
-    each = [times_of(block, rows) for block, rows in picked]
+    each = [times_of(family, block, rows) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
-    return fit(FORM, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=fixed_of(group[0].product))
+    fixed = set.intersection(*(set(family.fixed(block)) for block in group))
+    return fit(family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed))
 
 
-def interval(pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
+def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen.
 
     A regime with fewer than 30 rows takes those of all regimes, a fifth wider.
     """
-    ratios, regimes = [], []
+    form, ratios, regimes = family.form, [], []
+    names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
-        axes = {name: column[rows] for name, column in block.axes.items()}
-        dtypes = {"dtype": block.product.dtype}
-        found = FORM.rows(target_of(block.device), dtypes, axes, values, setting_of(block.product))
+        found = form.rows(target_of(block.device), block.columns(rows), values, block.setting)
         ratios.append(block.measured_s[rows] / found.time_s)
-        names = np.array([FORM.regimes[name] for name in FORM.terms], dtype=object)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
     ratio, regime = np.concatenate(ratios), np.concatenate(regimes)
     low, high = np.quantile(ratio, [0.05, 0.95])
     whole = (min(low, 1.0) ** 1.2, max(high, 1.0) ** 1.2)
     ends = {}
-    for name in sorted(set(FORM.regimes.values())):
+    for name in sorted(set(form.regimes.values())):
         own = ratio[regime == name]
         ends[name] = whole if len(own) < 30 else tuple(_conformal(own))
     return ends
@@ -130,39 +115,39 @@ def _conformal(ratios: Any) -> tuple[float, float]:
     return min(float(np.quantile(ratios, 1 - high)), 1.0), max(float(np.quantile(ratios, high)), 1.0)
 
 
-def is_allowed(block: Block, allowed: Sequence[str]) -> bool:
-    """Return whether scalars may be fitted on a block: those of its sources, with enough rows."""
-    return len(block.measured_s) >= LEAST_ROWS and any(block.name.startswith(one) for one in allowed)
+def _own(family: Family, kind: str, group: Sequence[Block]) -> str:
+    """Return the group of one device and kind of case as TOML."""
+    found = fitted_together(family, group)
+    return _toml(family, kind, found, interval(family, [(block, found.values) for block in group]), group)
 
 
-def _own(block: Block) -> str:
-    """Return the group of one device and format as TOML."""
-    found = fitted(block)
-    return _group(block.product.dtype, found, interval([(block, found.values)]), [block])
-
-
-def _prior(group: Sequence[Block], dtype: str) -> str:
+def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
     """Return the group of all devices together; its interval comes from leaving each device out in turn."""
-    found = fitted_together(group)
-    if len(group) == 1:
-        ends = interval([(group[0], found.values)])
-        return _group(dtype, found, {name: (low**ALONE, high**ALONE) for name, (low, high) in ends.items()}, group)
-    left_out = [(one, fitted_together([b for b in group if b is not one], SAMPLE // 2).values) for one in group]
-    return _group(dtype, found, interval(left_out), group)
+    found, devices = fitted_together(family, group), {block.device for block in group}
+    if len(devices) == 1:
+        ends = interval(family, [(block, found.values) for block in group])
+        return _toml(
+            family, kind, found, {name: (low**ALONE, high**ALONE) for name, (low, high) in ends.items()}, group
+        )
+    left_out = []
+    for device in sorted(devices):
+        values = fitted_together(family, [b for b in group if b.device != device], SAMPLE // 2).values
+        left_out += [(block, values) for block in group if block.device == device]
+    return _toml(family, kind, found, interval(family, left_out), group)
 
 
-def _group(dtype: str, found: Fit, ends: dict[str, tuple[float, float]], group: Sequence[Block]) -> str:
+def _toml(family: Family, kind: str, found: Fit, ends: dict[str, tuple[float, float]], group: Sequence[Block]) -> str:
     """Return one group of a coefficient file."""
-    count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
+    form, count = family.form, sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
-    scalars = [f"{s.name} = {v:.4g}" for s, v in zip(FORM.scalars, found.values, strict=True)]
+    scalars = [f"{s.name} = {v:.4g}" for s, v in zip(form.scalars, found.values, strict=True)]
     lines = [
-        f'[groups."{FORM.name}.{dtype}"]', f'version = "{FORM.version}"', f"row_count = {count}",
+        f'[groups."{form.name}.{kind}"]', f'version = "{form.version}"', f"row_count = {count}",
         f'source = "{origin}; newest software, best implementation per shape; {devices}"',
         f"unidentified = [{', '.join(repr(name).replace(chr(39), chr(34)) for name in found.unidentified)}]",
-        f'[groups."{FORM.name}.{dtype}".scalars]', *scalars,
-        f'[groups."{FORM.name}.{dtype}".interval]',
+        f'[groups."{form.name}.{kind}".scalars]', *scalars,
+        f'[groups."{form.name}.{kind}".interval]',
         *(f"{name} = [{low:.4f}, {high:.4f}]" for name, (low, high) in ends.items()),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"

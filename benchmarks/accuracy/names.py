@@ -1,6 +1,4 @@
-"""How the corpus calls devices and formats, and what nearpeak calls them."""
-
-from dataclasses import dataclass
+"""How the corpus calls devices, and what nearpeak calls them."""
 
 DEVICES = {
     "nvidia_a100_sxm_80gb": "a100_sxm_80gb", "nvidia_a100_pcie_40gb": "a100_pcie_40gb",
@@ -15,31 +13,6 @@ DEVICES = {
     "amd_mi325x": "mi325x", "amd_mi355x": "mi355x",
 }  # fmt: skip
 """Target by the corpus' name of a device; other names are looked up as they stand, without the maker."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """How a corpus format of a product reads as a case."""
-
-    op: str
-    """Operator."""
-    dtype: str
-    """Format of the case."""
-    quantises_input: bool = False
-    """Whether the measured time includes quantising A from bf16."""
-
-
-PRODUCTS = {
-    "bfloat16": Product(op="gemm", dtype="bf16"),
-    "float16": Product(op="gemm", dtype="fp16"),
-    "float32": Product(op="gemm", dtype="fp32"),
-    "fp8": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
-    "fp8_block": Product(op="scaled_gemm", dtype="fp8_block", quantises_input=True),
-    "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
-}
-"""Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
-READY_SOURCES = ("aiter", "infersim")
-"""Sources that time the product alone, with A quantised beforehand."""
 
 
 def target_name(device: str) -> str:

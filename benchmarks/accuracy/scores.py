@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.corpus import Block
+from benchmarks.accuracy.family import Block
 from nearpeak.core.bound import Policy
-from nearpeak.ops._table import CaseTable, case_table
-from nearpeak.predict._form import Setting
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
@@ -79,9 +77,8 @@ def error_of(predicted: Any, measured: Any) -> Error | None:
 def score(block: Block, rows: Any, protocol: str) -> Score | None:
     """Return the score of the chosen rows of a block with the coefficients that ship; none without rows."""
     measured = block.measured_s[rows]
-    target, product = target_of(block.device), block.product
-    table = table_of(block, rows)
-    found = predict_table(table, target, Setting(quantises_input=product.quantises_input))
+    target, table = target_of(block.device), block.table(rows)
+    found = predict_table(table, target, block.setting)
     whole = error_of(found.predicted_s, measured)
     if whole is None:
         return None
@@ -104,10 +101,3 @@ def shown(found: Error | None) -> str:
         return "–"
     sizes = (found.mean_ratio, found.median_ratio, found.p90_ratio)
     return " / ".join(f"{100 * one:.1f}" for one in sizes) + f" / {100 * found.bias_ratio:+.1f}"
-
-
-def table_of(block: Block, rows: Any) -> CaseTable:
-    """Return the chosen rows of a block as cases."""
-    names = ("m", "n", "k", "batch") if block.product.op == "gemm" else ("m", "n", "k")
-    axes = {name: block.axes[name][rows] for name in names}
-    return case_table({"op": block.product.op, "dtype": block.product.dtype, **axes})

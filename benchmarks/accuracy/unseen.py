@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.corpus import Block, blocks
-from benchmarks.accuracy.fit import ALLOWED, fitted_together, is_allowed, maker_of, times_of
-from benchmarks.accuracy.scores import LONG_S, error_of, shown, table_of
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, Family, maker_of
+from benchmarks.accuracy.fit import fitted_together, times_of
+from benchmarks.accuracy.scores import LONG_S, error_of, shown
 from nearpeak.core.bound import Policy
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
@@ -22,8 +23,8 @@ out, as for a device that nobody has measured.
 Errors in percent: mean absolute / median / 90th percentile / signed bias. *Roofline*: mean absolute error of the plain
 roofline at documented rates. The form itself was shaped while looking at all of these devices.
 
-| left out | fitted on | rows | all | above 50 us | roofline |
-|---|---|---|---|---|---|
+| family | left out | fitted on | rows | all | above 50 us | roofline |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -31,34 +32,37 @@ def main() -> None:
     """Print one line per device and format, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.unseen", description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--family", default="", help="one family, e.g. gemm; then no page is written")
     options = parser.parse_args()
-    allowed = [block for block in blocks(options.corpus) if is_allowed(block, ALLOWED)]
     lines = []
-    for line in _lines(allowed):
-        print(line, flush=True)
-        lines.append(line)
-    PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    for family in families(options.family):
+        allowed = [block for block in family.blocks(options.corpus) if family.is_allowed(block)]
+        for line in _lines(family, allowed):
+            print(line, flush=True)
+            lines.append(line)
+    if not options.family:
+        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _lines(allowed: Sequence[Block]) -> Iterator[str]:
-    """Yield a row of the table for each block whose format other devices have too."""
+def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
+    """Yield a row of the table for each block whose kind of case other devices have too."""
     for block in allowed:
-        alike = [b for b in allowed if b.product.dtype == block.product.dtype and b.device != block.device]
+        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
         own = [b for b in alike if maker_of(b) == maker_of(block)]
         if alike:
-            yield _line(block, own or alike)
+            yield _line(family, block, own or alike)
 
 
-def _line(block: Block, others: Sequence[Block]) -> str:
+def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
     rows, measured = np.arange(len(block.measured_s)), block.measured_s
-    table = table_of(block, rows)
-    found = bound_table(table, target_of(block.device), Policy())
-    predicted = np.maximum(times_of(block, rows)(fitted_together(others).values), found.bound_s)
+    found = bound_table(block.table(rows), target_of(block.device), Policy())
+    values = fitted_together(family, others).values
+    predicted = np.maximum(times_of(family, block, rows)(values), found.bound_s)
     long = measured > LONG_S
     roofline = error_of(found.roofline_s, measured)
     assert roofline is not None
     cells = (
-        block.name, ", ".join(sorted(b.device for b in others)), f"{len(measured)}",
+        family.name, block.name, ", ".join(sorted({b.device for b in others})), f"{len(measured)}",
         shown(error_of(predicted, measured)), shown(error_of(predicted[long], measured[long])),
         f"{100 * roofline.mean_ratio:.1f}",
     )  # fmt: skip

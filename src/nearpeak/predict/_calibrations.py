@@ -9,7 +9,7 @@ from typing import Any
 from nearpeak.core.prediction import Calibration, Coefficient
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.predict._form import Form
+from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.targets import target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
@@ -24,8 +24,8 @@ That of all devices of a maker was measured by leaving each out; the others are 
 """
 
 
-def calibration_for(target: Target, form: Form, op: str, dtype: str, file: Path | None = None) -> Calibration:
-    """Return the scalars for an operator and format on `target`: its own, its architecture's, or those of all devices.
+def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path | None = None) -> Calibration:
+    """Return the scalars for `cases` on `target`: its own, its architecture's, or those of all devices.
 
     Args:
         file: coefficients of the user's own for this target, before all others.
@@ -34,42 +34,50 @@ def calibration_for(target: Target, form: Form, op: str, dtype: str, file: Path 
         SpecError: a coefficient file is malformed or belongs to another version of the form.
         NotModelledError: no file has scalars for the format.
     """
-    device = target.name.split(":", 1)[0]
+    device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
     if file is not None:
-        return _of_file(read_coefficients(file), file.stem, form, form.groups(dtype), 0)
-    for group in form.groups(dtype):
-        for stem, distance in _sources(device, target):
-            found = _shipped(stem, form.name, group, distance)
+        return _of_file(read_coefficients(file), file.stem, form, groups, 0)
+    for group in groups:
+        for stem, distance in _sources(form.name, device, target):
+            found = _stored(form.name, stem, group, distance)
             if found is not None:
                 return found
     raise NotModelledError(
-        f"{target.name}: no coefficients for {op} in {dtype}; 'nearpeak predict --calibration FILE' reads yours"
+        f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
+        "'nearpeak predict --calibration FILE' reads yours"
     )
 
 
-def _sources(device: str, target: Target) -> Iterator[tuple[str, int]]:
+def _sources(form: str, device: str, target: Target) -> Iterator[tuple[str, int]]:
     """Yield the files to look into with their steps from the data."""
-    if _path(device) is not None:
-        yield device, 0
-    yield from ((stem, 1) for stem in _stems() if stem != device and _akin(stem, target))
-    together = f"_prior_{target.vendor.lower()}"
-    if _path(together) is not None:
-        yield together, 2
+    yield device, 0
+    yield from ((stem, 1) for stem in _stems(form) if stem != device and _akin(stem, target))
+    yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
 
 
 @lru_cache
-def _shipped(stem: str, form: str, group: str, distance: int) -> Calibration | None:
-    """Return a group of a file that ships or is the user's own; none where the file lacks it."""
+def _stored(form: str, stem: str, group: str, distance: int) -> Calibration | None:
+    """Return a group of the user's own file of a device, or else of the one that ships; none where both lack it."""
     from nearpeak.predict import FORMS
 
-    entry = _stored(stem)["groups"].get(f"{form}.{group}")
-    return None if entry is None else _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
+    for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / form / f"{stem}.toml"):
+        entry = _groups(path).get(f"{form}.{group}")
+        if entry is not None:
+            return _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
+    return None
 
 
 @lru_cache
-def _stems() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml") if not path.stem.startswith("_")))
+def _groups(path: Path) -> Mapping[str, Any]:
+    """Return the groups of a file by name; none where there is no file."""
+    found: Mapping[str, Any] = read_coefficients(path)["groups"] if path.exists() else {}
+    return found
+
+
+@lru_cache
+def _stems(form: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (_FOLDER / form).glob("*.toml") if not path.stem.startswith("_")))
 
 
 def _akin(stem: str, target: Target) -> bool:
@@ -87,23 +95,6 @@ def _akin(stem: str, target: Target) -> bool:
 @lru_cache
 def _device(stem: str) -> Target:
     return target_of(stem)
-
-
-@lru_cache
-def _path(stem: str) -> Path | None:
-    """Return the file of a device: the user's own before the one that ships."""
-    for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / f"{stem}.toml"):
-        if path.exists():
-            return path
-    return None
-
-
-@lru_cache
-def _stored(stem: str) -> Mapping[str, Any]:
-    path = _path(stem)
-    if path is None:
-        raise NotModelledError(f"coefficients: no file for {stem!r}")
-    return read_coefficients(path)
 
 
 def read_coefficients(path: Path) -> Mapping[str, Any]:

@@ -46,6 +46,20 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseColumns:
+    """Cases of one operator, phase and set of formats, their axes as columns."""
+
+    op: str
+    """Operator."""
+    phase: str
+    """Phase: `forward`, `backward` and the like."""
+    dtypes: Mapping[str, str]
+    """Formats by the name of their column."""
+    axes: Mapping[str, Any]
+    """Axes: arrays of one length, or one value for all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """A family of operators that one formula predicts."""
 
@@ -61,10 +75,12 @@ class Form:
     """Names of the parts of a time."""
     regimes: Mapping[str, str]
     """Regime of the interval by the largest part."""
-    groups: Callable[[str], tuple[str, ...]]
-    """Groups of coefficients that fit a format, best first."""
-    rows: Callable[[Target, Mapping[str, str], Mapping[str, Any], Any, Setting], Rows]
-    """Rule: target, formats, axes, scalars and setting to times."""
+    groups: Callable[[str, Mapping[str, str]], tuple[str, ...]]
+    """Groups of coefficients that fit an operator and its formats, best first; each holds all scalars of the form."""
+    rows: Callable[[Target, CaseColumns, Any, Setting], Rows]
+    """Rule: target, cases, scalars and setting to times."""
+    phases: tuple[str, ...] = ("forward",)
+    """Phases of the operators that it answers for."""
 
 
 USUAL = Setting()

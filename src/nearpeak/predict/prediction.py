@@ -16,7 +16,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._form import USUAL, Form, Rows, Setting
+from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import bound_table
 
@@ -56,9 +56,9 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     True
     """
     form = form_of(case.op, case.phase)
-    dtypes = dict(case.dtypes)
-    calibration = calibration_for(target, form, case.op, dtypes["dtype"], file)
-    rows = form.rows(target, dtypes, dict(case.axes), scalars_of(calibration), setting)
+    cases = CaseColumns(op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes))
+    calibration = calibration_for(target, form, cases, file)
+    rows = form.rows(target, cases, scalars_of(calibration), setting)
     bound_s = case_bound(case, target).time_s
     form_s = float(rows.time_s[0])
     parts = [(name, float(part)) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0]
@@ -106,18 +106,19 @@ def _group_rows(
 ) -> tuple[Form, Calibration, Rows]:
     """Return the form's times of one group, a column for every row of it."""
     form = form_of(group.op, group.phase)
-    calibration = calibration_for(target, form, group.op, group.dtypes["dtype"], file)
     size = count if group.rows is None else len(group.rows)
-    axes: Mapping[str, Any] = {**group.axes, "batch": np.broadcast_to(np.asarray(group.axes.get("batch", 1)), (size,))}
-    return form, calibration, form.rows(target, group.dtypes, axes, scalars_of(calibration), setting)
+    axes = {name: np.broadcast_to(np.asarray(column), (size,)) for name, column in group.axes.items()}
+    cases = CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes)
+    calibration = calibration_for(target, form, cases, file)
+    return form, calibration, form.rows(target, cases, scalars_of(calibration), setting)
 
 
 def form_of(op: str, phase: str) -> Form:
     """Return the form that answers for an operator."""
-    found = _forms().get(op)
-    if found is None or phase != "forward":
-        known = ", ".join(sorted(_forms()))
-        raise NotModelledError(f"predict: no form for {op} ({phase}); forward of {known} can be predicted")
+    found = _forms().get((op, phase))
+    if found is None:
+        known = ", ".join(sorted({name for name, its in _forms() if its == phase})) or "no operator"
+        raise NotModelledError(f"predict: no form for {op} ({phase}); {phase} of {known} can be predicted")
     return found
 
 
@@ -127,5 +128,6 @@ def scalars_of(calibration: Calibration) -> Any:
 
 
 @lru_cache
-def _forms() -> Mapping[str, Form]:
-    return {op: FORMS[name] for name in FORMS if not name.startswith("_") for op in FORMS[name].ops}
+def _forms() -> Mapping[tuple[str, str], Form]:
+    forms = [FORMS[name] for name in FORMS if not name.startswith("_")]
+    return {(op, phase): form for form in forms for op in form.ops for phase in form.phases}

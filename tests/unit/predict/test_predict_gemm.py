@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 import nearpeak
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
-from nearpeak.predict._form import Setting
+from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict.fit import fit
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_case, scalars_of
@@ -95,25 +95,31 @@ def test_a_calibration_of_another_version_or_out_of_range_is_refused(tmp_path):
         nearpeak.predict(case, "h100_sxm", calibration=tmp_path / "none.toml")
 
 
-def test_every_coefficient_file_belongs_to_this_form_and_names_its_source():
-    from nearpeak.predict import _calibrations
+def test_every_coefficient_file_belongs_to_its_form_and_names_its_source():
+    from nearpeak.predict import FORMS, _calibrations
 
-    for stem in (*_calibrations._stems(), PRIOR, "_prior_amd"):
-        for group, entry in read_coefficients(_calibrations._FOLDER / f"{stem}.toml")["groups"].items():
-            found = _calibrations._calibration(entry, f"{stem} {group}", FORM, 0)
+    paths = sorted(_calibrations._FOLDER.glob("*/*.toml"))
+    assert paths
+    for path in paths:
+        form = FORMS[path.parent.name]
+        for group, entry in read_coefficients(path)["groups"].items():
+            found = _calibrations._calibration(entry, f"{path.stem} {group}", form, 0)
+            assert group.startswith(f"{form.name}.")
             assert found.source
             assert found.row_count > 0
-            assert set(found.low_ratio) == set(FORM.regimes.values())
+            assert set(found.low_ratio) == set(form.regimes.values())
 
 
 def test_a_fit_finds_the_scalars_that_made_the_times():
     target = target_of("h100_sxm")
-    truth = scalars_of(calibration_for(target, FORM, "gemm", "bf16"))
     draw = np.random.default_rng(3)
     axes = {axis: np.exp(draw.uniform(2, 10, 400)).astype(np.int64) for axis in "mnk"}
 
+    cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=axes)
+    truth = scalars_of(calibration_for(target, FORM, cases))
+
     def times(values):
-        return FORM.rows(target, {"dtype": "bf16"}, axes, values, Setting()).time_s
+        return FORM.rows(target, cases, values, Setting()).time_s
 
     fixed = tuple(s.name for s in FORM.scalars if s.name not in ("launch_s", "tensor_ratio", "dram_ratio"))
     start = truth.copy()

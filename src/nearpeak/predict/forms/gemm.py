@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import Form, Rows, Scalar, Setting
+from nearpeak.predict._form import CaseColumns, Form, Rows, Scalar, Setting
 
 SCALARS = (
     Scalar(
@@ -109,14 +109,15 @@ _BATCHED_TILES = {
 _LAST = ("fp8_tensor", "bf16", "fp32")
 
 
-def _groups(dtype: str) -> tuple[str, ...]:
-    """Return the formats whose scalars may serve `dtype`, best first."""
+def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the formats whose scalars may serve, best first."""
+    dtype = dtypes["dtype"]
     start = (dtype, _ALIKE.get(dtype, dtype))
     later = ("fp32",) if dtype in ("fp32", "fp64") else _LAST
     return tuple(dict.fromkeys((*start, *later)))
 
 
-def _rows(target: Target, dtypes: Mapping[str, str], axes: Mapping[str, Any], scalars: Any, setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
     """Return the times of products [m,k] x [k,n], `batch` of them.
 
     Source: tile and wave arithmetic as in NeuSight (ASPLOS'25) and Origami; unique bytes per cache level counted here.
@@ -124,12 +125,12 @@ def _rows(target: Target, dtypes: Mapping[str, str], axes: Mapping[str, Any], sc
     from nearpeak.predict import _gemm_kernel as kernel
 
     columns = np.broadcast_arrays(
-        *(np.asarray(axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch"))
+        *(np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch"))
     )
     m, n, k, batch = (np.atleast_1d(np.ascontiguousarray(column)) for column in columns)
     parts, times = np.empty((len(m), len(TERMS))), np.empty(len(m))
-    device = _device(target, dtypes, setting)
-    for chosen, (tile_m, tile_n) in _tile_sets(target, dtypes["dtype"], batch):
+    device = _device(target, cases.dtypes, setting)
+    for chosen, (tile_m, tile_n) in _tile_sets(target, cases.dtypes["dtype"], batch):
         part, total = parts[chosen], times[chosen]
         kernel.fill(
             m[chosen], n[chosen], k[chosen], batch[chosen], device, scalars, tile_m, tile_n, kernel.SPLITS, part, total

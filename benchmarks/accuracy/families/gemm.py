@@ -1,0 +1,90 @@
+"""Products of matrices: newest software, clean rows, the best implementation per shape."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.family import (
+    EAGER,
+    HOT,
+    OLD,
+    Block,
+    Family,
+    best_rows,
+    has_column,
+    kinds_of,
+    site_numbers,
+    target_name,
+)  # fmt: skip
+from nearpeak.predict._form import Setting
+
+FILES = ("aic_gemm", "aiter_gemm", "neusight_gemm", "infersim_gemm", "deepbench_gemm", "simumax_gemm")
+HOST_TIMED = ("neusight",)
+"""Sources whose every row includes the host's launch, which then is part of what is predicted."""
+READY_SOURCES = ("aiter", "infersim")
+"""Sources that time the product alone, with A quantised beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """How a corpus format of a product reads as a case."""
+
+    op: str
+    """Operator."""
+    dtype: str
+    """Format of the case."""
+    quantises_input: bool = False
+    """Whether the measured time includes quantising A from bf16."""
+
+
+PRODUCTS = {
+    "bfloat16": Product(op="gemm", dtype="bf16"),
+    "float16": Product(op="gemm", dtype="fp16"),
+    "float32": Product(op="gemm", dtype="fp32"),
+    "fp8": Product(op="scaled_gemm", dtype="fp8_tensor", quantises_input=True),
+    "fp8_block": Product(op="scaled_gemm", dtype="fp8_block", quantises_input=True),
+    "nvfp4": Product(op="scaled_gemm", dtype="nvfp4", quantises_input=True),
+}
+"""Products by the corpus' name of a format; `fp8_static`, `sq` and weight-only formats are not scored yet."""
+
+
+def _blocks(folder: Path) -> Iterator[Block]:
+    for file in FILES:
+        path = folder / f"{file}.parquet"
+        for source, device, dtype in kinds_of(path, "source", "device", "dtype"):
+            if dtype in PRODUCTS:
+                yield _block(path, source, device, dtype)
+
+
+def _block(path: Path, source: str, device: str, dtype: str) -> Block:
+    dropped = OLD if source in HOST_TIMED else OLD | EAGER
+    batch = "coalesce(batch, 1) as batch" if has_column(path, "batch") else "1 as batch"
+    where = f"device = ? and dtype = ? and source = ? and flags & {dropped} = 0"
+    found = best_rows(path, (batch, "m", "n", "k"), where, (device, dtype, source))
+    if min(found[name].min(initial=1) for name in "mnk") < 1:
+        raise SystemExit(f"{path.name}: {source} {device} {dtype}: rows without a positive shape")
+    hot, product = (found["flags"] & HOT) > 0, PRODUCTS[dtype]
+    names = ("m", "n", "k", "batch") if product.op == "gemm" else ("m", "n", "k")
+    axes = {name: found[name][~hot].astype(np.int64) for name in names}
+    return Block(
+        source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
+        axes=axes, measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(axes["n"], axes["k"]),
+        setting=Setting(quantises_input=product.quantises_input and source not in READY_SOURCES),
+    )  # fmt: skip
+
+
+def _fixed(block: Block) -> tuple[str, ...]:
+    return () if block.setting.quantises_input else ("quantise_s", "quantise_ramp_s", "quantise_passes_count")
+
+
+FAMILY = Family(
+    name="gemm",
+    blocks=_blocks,
+    allowed=(
+        "aiconfigurator h100_sxm", "aiconfigurator a100_sxm_80gb", "aiconfigurator b200_sxm", "aiconfigurator l40s",
+        "neusight", "aiter",
+    ),
+    fixed=_fixed,
+)  # fmt: skip

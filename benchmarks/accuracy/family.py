@@ -1,0 +1,174 @@
+"""What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.names import target_name
+from nearpeak.ops._table import CaseTable, case_table
+from nearpeak.predict import FORMS
+from nearpeak.predict._form import CaseColumns, Form, Setting
+from nearpeak.targets import target_of
+
+OLD, EAGER, HOT = 0x01, 0x04, 0x40
+"""Flags of the corpus: superseded software; host launch included; faster than the roofline, as inputs lay in cache."""
+LEAST_ROWS = 400
+"""Blocks with fewer rows are held out whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Best times of one source, device and kind of case, as columns."""
+
+    source: str
+    """Project that measured."""
+    device: str
+    """Target's name."""
+    kind: str
+    """Format, and operator where a family has several, as reports name the block."""
+    op: str
+    """Operator of the cases."""
+    phase: str = "forward"
+    """Phase of the cases."""
+    dtypes: dict[str, str]
+    """Formats of the cases by the name of their column."""
+    axes: dict[str, Any]
+    """Axes as columns of one length."""
+    measured_s: Any
+    """Best time of each case."""
+    sites: Any
+    """Number of the site of each row, the same on every device: rows of a site are never split."""
+    setting: Setting = field(default_factory=Setting)
+    """How the kernels ran."""
+    hot_count: int = 0
+    """Cases left out as their best time beats the roofline: inputs lay in cache."""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"{self.source} {self.device} {self.kind}"
+
+    def columns(self, rows: Any) -> CaseColumns:
+        """Return the chosen rows as forms read them."""
+        axes = {name: column[rows] for name, column in self.axes.items()}
+        return CaseColumns(op=self.op, phase=self.phase, dtypes=self.dtypes, axes=axes)
+
+    def table(self, rows: Any) -> CaseTable:
+        """Return the chosen rows as cases."""
+        axes = {name: column[rows] for name, column in self.axes.items()}
+        return case_table({"op": self.op, "phase": self.phase, **self.dtypes, **axes})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Measurements that one form predicts."""
+
+    name: str
+    """Name, as its form and its folder of coefficients are called."""
+    blocks: Callable[[Path], Iterator[Block]]
+    """Reads the blocks of a corpus folder; files that are not there are passed over."""
+    allowed: tuple[str, ...]
+    """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
+    fixed: Callable[[Block], Sequence[str]] = lambda _: ()
+    """Scalars that the rows of a block say nothing about."""
+    least_rows_count: int = LEAST_ROWS
+    """Blocks with fewer rows are held out whole."""
+
+    @property
+    def form(self) -> Form:
+        """Return the form whose scalars are fitted and scored."""
+        return FORMS[self.name]
+
+    def is_allowed(self, block: Block) -> bool:
+        """Return whether scalars may be fitted on a block."""
+        enough = len(block.measured_s) >= self.least_rows_count
+        return enough and any(block.name.startswith(start) for start in self.allowed)
+
+    def group(self, block: Block) -> str:
+        """Return the group of coefficients that a block's scalars make."""
+        return self.form.groups(block.op, block.dtypes)[0]
+
+
+def maker_of(block: Block) -> str:
+    """Return who made the device of a block, as prior files spell it."""
+    return target_of(block.device).vendor.lower()
+
+
+def site_numbers(*columns: Any) -> Any:
+    """Return a number per row that depends on the given axes alone.
+
+    >>> first, second = site_numbers([4096, 4096], [128, 256]), site_numbers([4096], [256])
+    >>> bool(first[1] == second[0]), bool(first[0] == first[1])
+    (True, False)
+    """
+    factors = (2654435761, 320740437, 2246822519, 3266489917, 668265263, 374761393)
+    with np.errstate(over="ignore"):
+        mixed = sum(
+            np.asarray(column).astype(np.uint64) * np.uint64(factor)
+            for column, factor in zip(columns, factors, strict=False)
+        )
+        mixed = mixed ^ (mixed >> np.uint64(13))
+        return mixed * np.uint64(0x9E3779B97F4A7C15)
+
+
+def folds(block: Block) -> Any:
+    """Return the fold of each row, 0 to 3; a site lies in one fold on every device.
+
+    Folds 0 and 1 are fitted on, 2 sets the intervals, 3 is held out for scores.
+    """
+    return ((block.sites >> np.uint64(40)) % np.uint64(4)).astype(int)
+
+
+def best_rows(path: Path, axes: Sequence[str], where: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return the least time of each distinct set of `axes` among the rows that match, with the flags of that row.
+
+    Args:
+        axes: SQL expressions, named by `as` where they are not plain columns.
+        where: SQL condition with `?` for `values`.
+
+    Returns:
+        columns by name, and `best` (seconds), `flags`.
+
+    Raises:
+        SystemExit: a row has no positive finite time.
+    """
+    import duckdb
+
+    query = (
+        f"select {', '.join(axes)}, min(latency_us) as best, arg_min(flags, latency_us) as flags "
+        f"from read_parquet(?) where {where} group by all order by all"
+    )
+    found = duckdb.sql(query, params=[str(path), *values]).fetchnumpy()
+    columns = {name: np.asarray(column) for name, column in found.items()}
+    bad = ~np.isfinite(columns["best"]) | (columns["best"] <= 0)
+    if bad.any():
+        raise SystemExit(f"{path.name}: {where} {tuple(values)}: {bad.sum()} rows without a positive time")
+    columns["best"] = columns["best"].astype(np.float64) * 1e-6
+    return columns
+
+
+def kinds_of(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """Return the distinct values of columns of a file, in order; none where the file is absent."""
+    import duckdb
+
+    if not path.exists():
+        return []
+    names = f"select distinct {', '.join(columns)} from read_parquet(?) order by all"
+    return [tuple(row) for row in duckdb.sql(names, params=[str(path)]).fetchall()]
+
+
+def has_column(path: Path, name: str) -> bool:
+    """Return whether a file has a column."""
+    import duckdb
+
+    rows = duckdb.sql("describe select * from read_parquet(?)", params=[str(path)]).fetchall()
+    return name in {row[0] for row in rows}
+
+
+__all__ = [
+    "EAGER", "HOT", "OLD", "Block", "Family", "best_rows", "folds", "has_column", "kinds_of", "maker_of",
+    "site_numbers", "target_name",
+]  # fmt: skip
