@@ -13,7 +13,9 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
+from nearpeak.predict.coefficient_file import group_entry, group_text
 from nearpeak.predict.fit import Fit, fit
+from nearpeak.predict.intervals import interval_ends
 from nearpeak.targets import target_of
 
 ALLOWED_BUCKETS = range(3, 20)
@@ -88,10 +90,7 @@ def fitted_together(family: Family, group: Sequence[Block], count: int = SAMPLE)
 
 
 def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
-    """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen.
-
-    A regime with fewer than 30 rows takes those of all regimes, a fifth wider.
-    """
+    """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
     form, ratios, regimes = family.form, [], []
     names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
@@ -99,20 +98,7 @@ def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tu
         found = form.rows(target_of(block.device), block.columns(rows), values, block.setting)
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
-    ratio, regime = np.concatenate(ratios), np.concatenate(regimes)
-    low, high = np.quantile(ratio, [0.05, 0.95])
-    whole = (min(low, 1.0) ** 1.2, max(high, 1.0) ** 1.2)
-    ends = {}
-    for name in sorted(set(form.regimes.values())):
-        own = ratio[regime == name]
-        ends[name] = whole if len(own) < 30 else tuple(_conformal(own))
-    return ends
-
-
-def _conformal(ratios: Any) -> tuple[float, float]:
-    """Return both ends with the finite-sample rank of split conformal prediction, around 1."""
-    high = min(1.0, 0.95 * (len(ratios) + 1) / len(ratios))
-    return min(float(np.quantile(ratios, 1 - high)), 1.0), max(float(np.quantile(ratios, high)), 1.0)
+    return interval_ends(np.concatenate(ratios), np.concatenate(regimes), form.regimes.values())
 
 
 def _own(family: Family, kind: str, group: Sequence[Block]) -> str:
@@ -138,19 +124,11 @@ def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
 
 def _toml(family: Family, kind: str, found: Fit, ends: dict[str, tuple[float, float]], group: Sequence[Block]) -> str:
     """Return one group of a coefficient file."""
-    form, count = family.form, sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
+    count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
-    scalars = [f"{s.name} = {v:.4g}" for s, v in zip(form.scalars, found.values, strict=True)]
-    lines = [
-        f'[groups."{form.name}.{kind}"]', f'version = "{form.version}"', f"row_count = {count}",
-        f'source = "{origin}; newest software, best implementation per shape; {devices}"',
-        f"unidentified = [{', '.join(repr(name).replace(chr(39), chr(34)) for name in found.unidentified)}]",
-        f'[groups."{form.name}.{kind}".scalars]', *scalars,
-        f'[groups."{form.name}.{kind}".interval]',
-        *(f"{name} = [{low:.4f}, {high:.4f}]" for name, (low, high) in ends.items()),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    source = f"{origin}; newest software, best implementation per shape; {devices}"
+    return group_text(f"{family.name}.{kind}", group_entry(family.form, found, ends, count, source))
 
 
 if __name__ == "__main__":

@@ -39,8 +39,7 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
     (True, 'tensor')
     """
     from nearpeak import api
-    from nearpeak.capture.table_file import rows_to_columns
-    from nearpeak.ops._table import CaseTable
+    from nearpeak.ops._table import CaseTable, table_of_cases
     from nearpeak.ops._table import case_table as table_of
     from nearpeak.predict.prediction import predict_case, predict_table
 
@@ -49,6 +48,6 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
         return predict_case(cases, device, file=calibration)
     if isinstance(cases, Workload):
         raise NotModelledError("predict: whole workloads cannot be predicted yet; give its cases")
-    if not isinstance(cases, (CaseTable, Mapping)):
-        cases = rows_to_columns([one.record() for one in cases])
-    return predict_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, file=calibration)
+    if not isinstance(cases, CaseTable):
+        cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
+    return predict_table(cases, device, file=calibration)

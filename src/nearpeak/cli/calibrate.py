@@ -1,12 +1,18 @@
-"""`nearpeak calibrate roofs`: measures what this machine's CPU can do."""
+"""`nearpeak calibrate`: roofs of this machine's CPU, scalars from measurements, and which cases to measure."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from nearpeak.cli import _shared as shared
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nearpeak.core.target import Target
+    from nearpeak.predict.samples import SetAside
 
 
 def roofs() -> None:
@@ -29,16 +35,101 @@ def roofs() -> None:
     write_whole(path, cpu_target_text(found))
 
 
+def fit(
+    data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    target: list[str] = shared.TARGET,
+    source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
+    out: Path | None = typer.Option(
+        None, "--out", help="Coefficient file; by default the target's in the user folder."
+    ),
+    json: bool = shared.JSON,
+) -> None:
+    """Fit the scalars of predictions to measurements of a device, and keep them for 'nearpeak predict'.
+
+    The table has op, dtype, the operator's axes, and one column of times named with its unit (time_s, latency_us, …).
+    Scalars that the cases cannot pin down keep their values, and the answer says so; errors are also given for cases
+    left out of the fit. Groups of other operators and formats in the file are kept.
+    """
+    from nearpeak.capture.table_file import read_columns
+    from nearpeak.predict.calibrate import calibrate
+    from nearpeak.predict.coefficient_file import file_text, groups_of
+    from nearpeak.predict.samples import samples_of
+    from nearpeak.report import _calibration as report
+
+    device = _one_target(target, "fit")
+    shared.check_writable(out)
+    samples = samples_of(read_columns(data))
+    _tell_set_aside(samples.set_aside)
+    with shared.progress("fitting"):
+        found = calibrate(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    path = out or _own_file(device.name)
+    groups = {**groups_of(path), **{one.name: dict(one.entry) for one in found}}
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{report.fit_to_json(device, found) if plain else report.fit_to_terminal(device, found)}\n")
+    shared.write_whole(path, file_text(groups))
+
+
+def plan(
+    target: list[str] = shared.TARGET,
+    op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
+    dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
+    count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),
+    out: Path | None = typer.Option(None, "--out", help="Table of the cases (.csv, .jsonl), to be measured."),
+    json: bool = shared.JSON,
+) -> None:
+    """List the few cases that one should measure on a device, and how much surer predictions become."""
+    from nearpeak.capture.table_file import rows_to_columns, write_columns
+    from nearpeak.predict.design import design
+    from nearpeak.report import _calibration as report
+
+    device = _one_target(target, "plan")
+    shared.check_writable(out)
+    found = design(device, op, {"dtype": dtype}, count)
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")
+    if out is not None:
+        write_columns(out, rows_to_columns([point.case.record() for point in found.points]))
+        sys.stderr.write(f"wrote {out}\n")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(help="Measure what this machine can do.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(help="Measure or fit what a device can do.", no_args_is_help=True, rich_markup_mode=None)
     group.callback()(_calibrate)
-    group.command()(roofs)
+    for command in (roofs, fit, plan):
+        group.command()(command)
     app.add_typer(group, name="calibrate")
 
 
 def _calibrate() -> None:
-    """Measure what this machine can do."""
+    """Measure or fit what a device can do."""
+
+
+def _one_target(names: list[str], command: str) -> "Target":
+    from nearpeak.errors import SpecError
+
+    found = shared.targets_of(names, [])
+    if len(found) != 1:
+        raise SpecError(f"calibrate {command}: takes one target, got {len(found)}; run once per target")
+    return found[0]
+
+
+def _own_file(name: str) -> Path:
+    """Return where the user's own coefficients of a target are kept, its folder made."""
+    from nearpeak.targets import user_folder
+
+    path = user_folder() / "coefficients" / f"{name.split(':', 1)[0]}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
+    """Say on standard error which rows are not used, the first three by number."""
+    if rows:
+        first = "; ".join(f"row {one.row}: {one.column} {one.text}" for one in rows[:3])
+        sys.stderr.write(
+            f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{'; …' if len(rows) > 3 else ''}\n"
+        )
 
 
 def _known() -> "Target | None":

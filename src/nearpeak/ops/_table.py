@@ -1,7 +1,7 @@
 """A table of cases as columns, grouped so that each rule runs once per group on whole arrays."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,18 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     _refuse_near_misses(extra, known)
     groups = [group for one in signatures for group in _groups_of(*one, plain, known, count)]
     return CaseTable(row_count=count, groups=tuple(groups), passed_through=extra)
+
+
+def table_of_cases(cases: Sequence[Case]) -> CaseTable:
+    """Return the table that `cases` make, row by row.
+
+    >>> from nearpeak.ops import case
+    >>> table_of_cases([case("gemm", m=1, n=4, k=8, dtype="bf16")]).row_count
+    1
+    """
+    records = [case.record() for case in cases]
+    names = dict.fromkeys(name for record in records for name in record)
+    return case_table({name: [record.get(name) for record in records] for name in names})
 
 
 def _refuse_near_misses(extra: tuple[str, ...], known: set[str]) -> None:

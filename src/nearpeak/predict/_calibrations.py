@@ -68,6 +68,12 @@ def _stored(form: str, stem: str, group: str, distance: int) -> Calibration | No
     return None
 
 
+def device_calibrations(form: Form, group: str) -> tuple[Calibration, ...]:
+    """Return the scalars of a group on every device that has its own."""
+    found = [_stored(form.name, stem, group, 0) for stem in _stems(form.name)]
+    return tuple(one for one in found if one is not None)
+
+
 @lru_cache
 def _groups(path: Path) -> Mapping[str, Any]:
     """Return the groups of a file by name; none where there is no file."""

@@ -1,7 +1,7 @@
 """What a form is: how the time of one family of operators follows from a device's figures and a few named scalars."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.core.target import Target
@@ -79,6 +79,8 @@ class Form:
     """Groups of coefficients that fit an operator and its formats, best first; each holds all scalars of the form."""
     rows: Callable[[Target, CaseColumns, Any, Setting], Rows]
     """Rule: target, cases, scalars and setting to times."""
+    grid: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Extents by axis whose combinations are the candidates of `calibrate plan`; none: there is no plan."""
     phases: tuple[str, ...] = ("forward",)
     """Phases of the operators that it answers for."""
 

@@ -16,6 +16,8 @@ LOOSE_RATIO = 0.002
 """Change of the mean absolute deviation below which a scalar's own range does not matter: it is not identified."""
 _EDGE = 0.01
 """Starts keep this share of the range away from its ends; a fitted value this near to an end counts as at the end."""
+_NOISE_RATIO = 0.05
+"""Deviation of a measurement from a right form; weighs measurements against what is expected of scalars beforehand."""
 _REACH = 12.0
 """Largest logistic coordinate: values come within 1e-5 of the ends of their range."""
 Times = Callable[[Any], Any]
@@ -31,47 +33,74 @@ class Fit:
     """Scalars that the measurements do not pin down."""
 
 
-def fit(form: Form, times: Times, measured_s: Any, fixed: Sequence[str] = (), start: Any = None) -> Fit:
+def fit(
+    form: Form, times: Times, measured_s: Any, fixed: Sequence[str] = (), start: Any = None, spread: Any = None
+) -> Fit:
     """Return the scalars whose predicted times deviate least from `measured_s`.
 
     Args:
         times: predicted times in seconds as a function of the scalars.
         fixed: scalars that keep their start value.
         start: values to start from; the form's usual ones by default.
+        spread: by how much each scalar may be expected to be off its start, in `coordinates`; none: any value is as
+            likely as another, and three measurements per free scalar are needed.
 
     Raises:
-        SpecError: fewer than three measurements per free scalar, or measurements that are not positive numbers.
+        SpecError: too few measurements, or measurements that are not positive numbers.
     """
     first = np.array([s.usual_value for s in form.scalars]) if start is None else np.asarray(start, dtype=float)
     free = [i for i, scalar in enumerate(form.scalars) if scalar.name not in fixed]
-    if len(measured_s) < 3 * len(free):
+    if spread is None and len(measured_s) < 3 * len(free):
         raise SpecError(
             f"fit: {len(measured_s)} measurements for {len(free)} scalars; at least three for each are needed"
         )
     if not (np.isfinite(measured_s).all() and (np.asarray(measured_s) > 0).all()):
         raise SpecError("fit: a measured time is not a positive number; take such rows out")
-    values = _descend(form, times, np.log(measured_s), free, first)
+    values = _descend(form, times, np.log(measured_s), free, first, spread)
     return Fit(values=values, unidentified=_loose(form, times, np.log(measured_s), free, values))
 
 
-def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any) -> Any:
-    """Return the scalars at a minimum: damped Gauss-Newton steps in logistic coordinates of the ranges."""
-    low = np.array([form.scalars[i].low_value for i in free])
-    high = np.array([form.scalars[i].high_value for i in free])
+def coordinates(form: Form, values: Any) -> Any:
+    """Return scalars as places in their ranges from minus to plus infinity: the logit of the share below them.
+
+    Values at an end count as a hundredth of the range away from it.
+    """
+    low, high = _ranges(form)
+    share = np.clip((np.asarray(values) - low) / (high - low), _EDGE, 1 - _EDGE)
+    return np.log(share / (1 - share))
+
+
+def scalars_at(form: Form, point: Any) -> Any:
+    """Return the scalars at `coordinates`."""
+    low, high = _ranges(form)
+    return low + (high - low) / (1 + np.exp(-np.clip(point, -_REACH, _REACH)))
+
+
+def _ranges(form: Form) -> tuple[Any, Any]:
+    return np.array([s.low_value for s in form.scalars]), np.array([s.high_value for s in form.scalars])
+
+
+def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any, spread: Any) -> Any:
+    """Return the scalars at a minimum: damped Gauss-Newton steps in the coordinates of the ranges."""
+    start, damping = coordinates(form, first), 1e-2
 
     def values_at(point: Any) -> Any:
-        values = first.copy()
-        values[free] = low + (high - low) / (1 + np.exp(-np.clip(point, -_REACH, _REACH)))
+        values, whole = first.copy(), start.copy()
+        whole[free] = point
+        values[free] = scalars_at(form, whole)[free]
         return values
 
-    share = np.clip((first[free] - low) / (high - low), _EDGE, 1 - _EDGE)
-    point, damping = np.log(share / (1 - share)), 1e-2
-    rest = np.log(times(values_at(point))) - target
+    def rest_at(point: Any) -> Any:
+        rest = np.log(times(values_at(point))) - target
+        if spread is None:
+            return rest
+        return np.concatenate([rest, _NOISE_RATIO * (point - start[free]) / np.asarray(spread)[free]])
+
+    point = start[free]
+    rest = rest_at(point)
     for _ in range(STEP_COUNT):
-        slopes = (
-            np.stack([np.log(times(values_at(point + d))) - target - rest for d in np.eye(len(free)) * 1e-3], 1) / 1e-3
-        )
-        moved = _moved(lambda p: np.log(times(values_at(p))) - target, point, rest, slopes, damping)
+        slopes = np.stack([rest_at(point + d) - rest for d in np.eye(len(free)) * 1e-3], 1) / 1e-3
+        moved = _moved(rest_at, point, rest, slopes, damping)
         if moved is None:
             break
         gain = _loss(rest) - _loss(moved[1])

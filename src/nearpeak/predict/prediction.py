@@ -105,12 +105,16 @@ def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
 ) -> tuple[Form, Calibration, Rows]:
     """Return the form's times of one group, a column for every row of it."""
-    form = form_of(group.op, group.phase)
-    size = count if group.rows is None else len(group.rows)
-    axes = {name: np.broadcast_to(np.asarray(column), (size,)) for name, column in group.axes.items()}
-    cases = CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes)
+    form, cases = form_of(group.op, group.phase), group_columns(group, count)
     calibration = calibration_for(target, form, cases, file)
     return form, calibration, form.rows(target, cases, scalars_of(calibration), setting)
+
+
+def group_columns(group: CaseGroup, count: int) -> CaseColumns:
+    """Return a group of a table of `count` rows as forms read it, one value per row in every axis."""
+    size = count if group.rows is None else len(group.rows)
+    axes = {name: np.broadcast_to(np.asarray(column), (size,)) for name, column in group.axes.items()}
+    return CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes)
 
 
 def form_of(op: str, phase: str) -> Form:

@@ -1,0 +1,93 @@
+"""Leaves each device out, measures 30 designed cases, scores the rest: `python -m benchmarks.accuracy.designed CORPUS`.
+
+As for a device that nobody has measured: scalars and their spread come from all other devices, the cases are chosen by
+`predict.design` among a seeded sample of the cases that the corpus has times of, and the cases measured are not scored.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, Family, maker_of
+from benchmarks.accuracy.fit import SAMPLE, fitted_together, times_of
+from benchmarks.accuracy.scores import LONG_S, error_of
+from nearpeak.predict.calibrate import held_of, slopes, spread_from
+from nearpeak.predict.design import MOST_CASES, chosen
+from nearpeak.predict.fit import fit
+
+SEEDS = tuple(range(8))
+CANDIDATES = 1000
+HEAD = """# What 30 designed measurements buy on a device without data
+
+Written by `python -m benchmarks.accuracy.designed CORPUS`. For each device, scalars are fitted on all other devices of
+its maker together; then 30 of its cases are chosen by the rule of `nearpeak calibrate plan` among 1,000 drawn by a
+seed, their times are read, and the scalars fitted to them with what other devices let expect. Scored on every other clean row.
+Mean absolute error in percent: without data, and after 30 cases the mean and the worst of 8 seeds.
+
+| family | left out | rows | no data: all | above 50 us | 30 cases: all | above 50 us | worst: all | above 50 us |
+|---|---|---|---|---|---|---|---|---|
+"""
+PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_designed.md"
+
+
+def main() -> None:
+    """Print one line per device and kind of case, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.designed", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--family", default="", help="one family, e.g. gemm; then no page is written")
+    options = parser.parse_args()
+    lines = []
+    for family in families(options.family):
+        allowed = [block for block in family.blocks(options.corpus) if family.is_allowed(block)]
+        for line in _lines(family, allowed) if family.form.grid else ():
+            print(line, flush=True)
+            lines.append(line)
+    if not options.family:
+        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
+    for block in allowed:
+        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
+        own = [b for b in alike if maker_of(b) == maker_of(block)]
+        if alike:
+            yield _line(family, block, own or alike)
+
+
+def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
+    start = fitted_together(family, others).values
+    each = [fitted_together(family, [one], SAMPLE // 2) for one in others]
+    spread = spread_from(family.form, [(one.values, one.unidentified) for one in each])
+    rows = np.arange(len(block.measured_s))
+    before = _errors(times_of(family, block, rows)(start), block.measured_s)
+    after = np.array([_after(family, block, start, spread, seed) for seed in SEEDS])
+    cells = (*before, *np.nanmean(after, axis=0), *np.nanmax(after, axis=0))
+    numbers = " | ".join("–" if np.isnan(cell) else f"{100 * cell:.1f}" for cell in cells)
+    return f"| {family.name} | {block.name} | {len(rows)} | {numbers} |"
+
+
+def _after(family: Family, block: Block, start: Any, spread: Any, seed: int) -> tuple[float, float]:
+    """Return the errors of all rows, and of long ones, that were neither measured nor chosen."""
+    form, count = family.form, len(block.measured_s)
+    pool = np.sort(np.random.default_rng(seed).permutation(count)[:CANDIDATES])
+    effects = slopes(times_of(family, block, pool), form, start) * spread
+    picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES)]]
+    times = times_of(family, block, picked)
+    fixed = [form.scalars[i].name for i in held_of(slopes(times, form, start) * spread)]
+    values = fit(form, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values
+    rest = np.setdiff1d(np.arange(count), picked)
+    return _errors(times_of(family, block, rest)(values), block.measured_s[rest])
+
+
+def _errors(predicted: Any, measured: Any) -> tuple[float, float]:
+    long = measured > LONG_S
+    found = error_of(predicted, measured), error_of(predicted[long], measured[long])
+    return tuple(float("nan") if one is None else one.mean_ratio for one in found)  # type: ignore[return-value]
+
+
+if __name__ == "__main__":
+    main()

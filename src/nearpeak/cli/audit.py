@@ -1,0 +1,46 @@
+"""`nearpeak audit`: what is wrong with a table of measurements."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._tables import write_cases
+from nearpeak.errors import SpecError
+
+
+def audit(
+    table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    target: list[str] = shared.TARGET,
+    out: Path | None = typer.Option(None, "--out", help="Write the table with a column 'findings' added."),
+    json: bool = shared.JSON,
+) -> None:
+    """Find rows of a measurement table that cannot be right, and how far its repeats differ.
+
+    Rows faster than their bound, copies, cells rewritten to the roofline, larger cases that are faster, points off
+    their curve. Columns such as software or kernel tell implementations apart. Nothing is dropped or changed.
+    """
+    from nearpeak.capture.table_file import read_columns
+    from nearpeak.predict.audit import audit as audited
+    from nearpeak.predict.samples import samples_of
+    from nearpeak.report import _audit as report
+
+    devices = shared.targets_of(target, [])
+    if len(devices) != 1:
+        raise SpecError(f"audit: a table takes one target, got {len(devices)}; run once per target")
+    shared.check_writable(out)
+    columns = read_columns(table)
+    found = audited(columns, samples_of(columns), devices[0])
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")
+    if out is not None:
+        kinds: list[list[str]] = [[] for _ in range(found.row_count)]
+        for one in found.findings:
+            kinds[one.row - 1].append(one.kind)
+        write_cases(out, {**columns, "findings": [" ".join(names) for names in kinds]})
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)

@@ -1,0 +1,65 @@
+"""What an audit of a measurement table found: rows that cannot be right, and how far repeats differ."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KINDS = {
+    "faster_than_bound": "faster than anything can be, with inputs from memory",
+    "hot": "faster than the bound, but its data fit in the last cache: repeated runs found them there",
+    "set_aside": "no positive time",
+    "repeated": "same case, software and time as an earlier row: a copy, not another measurement",
+    "clamped": "exactly the plain roofline: rewritten, not measured",
+    "faster_when_larger": "faster by more than the noise than a case that is smaller in one axis and else the same",
+    "off_curve": "far off the power law through its neighbours along one axis",
+}
+"""Kinds of findings and what they mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFinding:
+    """One row of a table with what is wrong with it."""
+
+    row: int
+    """Number of the row, 1 for the first below the header."""
+    kind: str
+    """One of KINDS."""
+    measured_s: float | None
+    """Its time; none where it has no usable one."""
+    expected_s: float | None
+    """The time that it is held against: bound, roofline, the smaller case, or the curve."""
+    other_row: int | None = None
+    """The row that it is compared with, where there is one."""
+    text: str = ""
+    """More, where the kind does not say it all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseFloor:
+    """How far times of the same case differ."""
+
+    what: str
+    """What differs between the rows: `repeats` of one software, or `software`."""
+    pair_count: int
+    """Cases measured more than once."""
+    median_ratio: float
+    """Median of (longest - shortest) / shortest."""
+    p90_ratio: float
+    """90th percentile of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """Findings of one table on one device."""
+
+    row_count: int
+    """Rows of the table."""
+    findings: tuple[AuditFinding, ...]
+    """Findings in the order of rows."""
+    noise: tuple[NoiseFloor, ...]
+    """Noise floors that the table itself shows."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Rows by kind, kinds without rows left out."""
+        found = [one.kind for one in self.findings]
+        return {kind: found.count(kind) for kind in KINDS if kind in found}

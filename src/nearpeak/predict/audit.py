@@ -1,0 +1,159 @@
+"""Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.audit import Audit, AuditFinding, NoiseFloor
+from nearpeak.core.bound import Policy
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.ops import work_of
+from nearpeak.predict.samples import Samples
+from nearpeak.theory.table import bound_table
+
+SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
+"""Columns that tell implementations apart."""
+BELOW_RATIO = 0.99
+"""Times above this share of the bound may be the timer's."""
+CLAMPED_RATIO = 1e-6
+"""A measurement this near to a computed roofline is one."""
+LEAST_NOISE_RATIO = 0.03
+"""Noise taken for granted where a table shows none: repeats of one software differ by 3 to 5 %."""
+CURVE_POINTS = 8
+"""Points along an axis from which a curve is drawn."""
+CURVE_MAD = 6.0
+"""Deviations, in median absolute deviations of a curve's points, beyond which a point is off it."""
+CURVE_RATIO = 0.3
+"""Least deviation of a point that is called off its curve."""
+
+
+def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit:
+    """Return what is wrong with the samples of a table on `target`.
+
+    Args:
+        columns: the table as it was read; the columns of SOFTWARE tell implementations apart.
+
+    >>> from nearpeak.predict.samples import samples_of
+    >>> from nearpeak.targets import target_of
+    >>> table = {"op": "gemm", "dtype": "bf16", "m": [8192, 8192], "n": 8192, "k": 8192, "time_ms": [1.6, 0.2]}
+    >>> found = audit(table, samples_of(table), target_of("h100_sxm"))
+    >>> [(one.row, one.kind) for one in found.findings]
+    [(2, 'faster_than_bound')]
+    """
+    labels = _labels(columns, samples)
+    noise = tuple(_noise(samples, labels))
+    floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
+    findings = [
+        AuditFinding(row=one.row, kind="set_aside", measured_s=None, expected_s=None, text=f"{one.column} {one.text}")
+        for one in samples.set_aside
+    ]
+    findings += [*_against_bound(samples, target), *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
+    count = len(samples.rows) + len(samples.set_aside)
+    return Audit(row_count=count, findings=tuple(sorted(findings, key=lambda f: (f.row, f.kind))), noise=noise)
+
+
+def _labels(columns: Mapping[str, Any], samples: Samples) -> list[tuple[str, ...]]:
+    """Return the software of each sample."""
+    names = [name for name in SOFTWARE if name in columns]
+    each = [columns[name] for name in names]
+    return [
+        tuple(str(c if isinstance(c, str) or not hasattr(c, "__len__") else c[row - 1]) for c in each)
+        for row in samples.rows.tolist()
+    ]
+
+
+def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
+    """Yield rows below their bound, and rows that are the roofline itself."""
+    found = bound_table(samples.table, target, Policy())
+    measured = samples.measured_s
+    for i in np.flatnonzero(measured < BELOW_RATIO * found.bound_s):
+        kind = "hot" if _fits(samples.cases[i], target) else "faster_than_bound"
+        yield _finding(samples, i, kind, found.bound_s[i])
+    near = np.abs(measured / np.maximum(found.roofline_s, 1e-30) - 1) < CLAMPED_RATIO
+    for i in np.flatnonzero(near):
+        yield _finding(samples, i, "clamped", found.roofline_s[i])
+
+
+def _fits(case: Case, target: Target) -> bool:
+    """Return whether the last cache could hold all data of a case."""
+    capacity = target.l2.capacity_bytes
+    work = work_of(case)
+    return capacity is not None and work.read_bytes + work.write_bytes <= capacity
+
+
+def _repeated(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[AuditFinding]:
+    """Yield rows that copy an earlier one."""
+    seen: dict[tuple[Case, tuple[str, ...], float], int] = {}
+    for i, (case, label, time) in enumerate(zip(samples.cases, labels, samples.measured_s.tolist(), strict=True)):
+        first = seen.setdefault((case, label, time), i)
+        if first != i:
+            yield _finding(samples, i, "repeated", time, int(samples.rows[first]))
+
+
+def _along_axes(samples: Samples, labels: Sequence[tuple[str, ...]], noise: float) -> Iterator[AuditFinding]:
+    """Yield rows that break what holds along an axis, all else the same."""
+    lines: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for i, (case, label) in enumerate(zip(samples.cases, labels, strict=True)):
+        plain = (case.op, case.phase, case.dtypes, case.attributes, label)
+        for position, (name, extent) in enumerate(case.axes):
+            rest = (*case.axes[:position], *case.axes[position + 1 :])
+            lines[(*plain, name, rest)].append((extent, i))
+    told: set[tuple[int, str]] = set()
+    for line in lines.values():
+        points = sorted(dict(line).items())  # the last of repeated measurements
+        for found in (*_slower(samples, points, noise), *_off_curve(samples, points)):
+            if (found.row, found.kind) not in told:
+                told.add((found.row, found.kind))
+                yield found
+
+
+def _slower(samples: Samples, points: Sequence[tuple[int, int]], noise: float) -> Iterator[AuditFinding]:
+    """Yield points that are faster than the slowest smaller one by more than twice the noise."""
+    slowest: int | None = None
+    for _, i in points:
+        time = samples.measured_s[i]
+        if slowest is not None and time < samples.measured_s[slowest] * (1 - 2 * noise):
+            yield _finding(samples, i, "faster_when_larger", samples.measured_s[slowest], int(samples.rows[slowest]))
+        if slowest is None or time > samples.measured_s[slowest]:
+            slowest = i
+
+
+def _off_curve(samples: Samples, points: Sequence[tuple[int, int]]) -> Iterator[AuditFinding]:
+    """Yield inner points far from the straight line between their neighbours in logarithms."""
+    if len(points) < CURVE_POINTS:
+        return
+    extents = np.log([extent for extent, _ in points])
+    rows = [i for _, i in points]
+    times = np.log(samples.measured_s[rows])
+    share = (extents[1:-1] - extents[:-2]) / (extents[2:] - extents[:-2])
+    between = times[:-2] + share * (times[2:] - times[:-2])
+    off = times[1:-1] - between
+    spread = float(np.median(np.abs(off - np.median(off))))
+    for j in np.flatnonzero(np.abs(off) > max(CURVE_MAD * spread, float(np.log1p(CURVE_RATIO)))):
+        yield _finding(samples, rows[j + 1], "off_curve", float(np.exp(between[j])))
+
+
+def _noise(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[NoiseFloor]:
+    """Yield how far repeats of one software differ, and how far the best times of different software do."""
+    times: dict[Case, dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for case, label, time in zip(samples.cases, labels, samples.measured_s.tolist(), strict=True):
+        times[case][label].append(time)
+    repeats = [own for by_label in times.values() for own in by_label.values() if len(own) > 1]
+    across = [[min(own) for own in by_label.values()] for by_label in times.values() if len(by_label) > 1]
+    for what, groups in (("repeats", repeats), ("software", across)):
+        if groups:
+            ratios = np.array([max(own) / min(own) - 1 for own in groups])
+            yield NoiseFloor(
+                what=what, pair_count=len(ratios), median_ratio=float(np.median(ratios)),
+                p90_ratio=float(np.quantile(ratios, 0.9)),
+            )  # fmt: skip
+
+
+def _finding(samples: Samples, i: Any, kind: str, expected: Any, other: int | None = None) -> AuditFinding:
+    return AuditFinding(
+        row=int(samples.rows[i]), kind=kind, measured_s=float(samples.measured_s[i]), expected_s=float(expected),
+        other_row=other,
+    )  # fmt: skip

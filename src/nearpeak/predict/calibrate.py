@@ -1,0 +1,230 @@
+"""Fits a device's scalars to measurements of its own, starting from what other devices let expect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.calibration import GroupFit, Held
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.errors import SpecError
+from nearpeak.ops._table import table_of_cases
+from nearpeak.predict._calibrations import calibration_for, device_calibrations
+from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
+from nearpeak.predict.coefficient_file import group_entry
+from nearpeak.predict.fit import Fit, coordinates, fit, scalars_at
+from nearpeak.predict.intervals import interval_ends
+from nearpeak.predict.prediction import form_of, group_columns, scalars_of
+from nearpeak.predict.samples import Samples, best_of
+
+USUAL_SPREAD = 1.0
+"""Expected distance of a scalar from its start, in coordinates, where too few devices tell."""
+LEAST_SPREAD = 0.15
+"""Least expected distance: devices alike so far do not prove that the next one is."""
+NOISE_RATIO = 0.05
+"""Deviation of one measurement from a form with right scalars: repeats of one software differ by 3 to 5 %."""
+LEAST_SIGNAL = 2.0
+"""Effect of a scalar on all cases together, in deviations of one measurement, below which they say little about it."""
+APART_RATIO = 0.15
+"""Share of a scalar's effect that no other scalar has, below which measurements cannot tell them apart."""
+LEAST_CASES = 8
+"""Cases below which nothing is fitted."""
+FOLD_COUNT = 5
+_STEP = 1e-3
+
+
+def calibrate(samples: Samples, target: Target, source: str, setting: Setting = USUAL) -> tuple[GroupFit, ...]:
+    """Return a fit for each kind of case among the samples.
+
+    Args:
+        source: provenance that the coefficients carry.
+
+    Raises:
+        SpecError: too few cases of a kind, or cases that cannot tell the scalars that matter apart.
+        NotModelledError: no form answers for an operator.
+    """
+    kinds: dict[tuple[str, str], list[Case]] = {}
+    best = best_of(samples)
+    for case in best:
+        form = form_of(case.op, case.phase)
+        kinds.setdefault((form.name, form.groups(case.op, dict(case.dtypes))[0]), []).append(case)
+    return tuple(
+        _group_fit(form_of(cases[0].op, cases[0].phase), kind, cases, best, target, source, setting)
+        for (_, kind), cases in sorted(kinds.items())
+    )
+
+
+def slopes(times: Any, form: Form, values: Any) -> Any:
+    """Return by how much the logarithm of each time grows per coordinate of each scalar: rows by scalars."""
+    point = coordinates(form, values)
+    base = np.log(times(scalars_at(form, point)))
+    return np.stack([np.log(times(scalars_at(form, point + d))) - base for d in np.eye(len(point)) * _STEP], 1) / _STEP
+
+
+def spread_of(form: Form, kind: str) -> Any:
+    """Return by how much each scalar may be expected to be off, in coordinates: its spread over measured devices."""
+    known = [
+        (scalars_of(one), [c.name for c in one.coefficients if not c.identified])
+        for one in device_calibrations(form, kind)
+    ]
+    return spread_from(form, known)
+
+
+def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
+    """Return the spread of scalars over devices.
+
+    Args:
+        known: for each device its scalars, and the names of those that its data do not pin down.
+    """
+    places = [coordinates(form, values) for values, _ in known]
+    columns = [
+        [place[i] for place, (_, loose) in zip(places, known, strict=True) if scalar.name not in loose]
+        for i, scalar in enumerate(form.scalars)
+    ]
+    return np.array([max(float(np.std(c, ddof=1)), LEAST_SPREAD) if len(c) > 2 else USUAL_SPREAD for c in columns])
+
+
+def times_of(cases: Sequence[Case], form: Form, target: Target, setting: Setting) -> Any:
+    """Return the predicted times of cases as a function of the scalars."""
+    parts = _columns(cases)
+
+    def times(scalars: Any) -> Any:
+        out = np.empty(len(cases))
+        for rows, columns in parts:
+            out[rows] = form.rows(target, columns, np.asarray(scalars), setting).time_s
+        return out
+
+    return times
+
+
+def _group_fit(
+    form: Form, kind: str, cases: Sequence[Case], best: Mapping[Case, float], target: Target, source: str,
+    setting: Setting,
+) -> GroupFit:  # fmt: skip
+    name, measured = f"{form.name}.{kind}", np.array([best[case] for case in cases])
+    if len(cases) < LEAST_CASES:
+        raise SpecError(
+            f"calibrate: {name}: {len(cases)} distinct cases; at least {LEAST_CASES} are needed "
+            "('nearpeak calibrate plan' lists good ones)"
+        )
+    first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
+    start = calibration_for(target, form, first)
+    values, spread, times = scalars_of(start), spread_of(form, kind), times_of(cases, form, target, setting)
+    held = _held(form, slopes(times, form, values) * spread, name)
+    found = fit(form, times, measured, fixed=[one.name for one in held], start=values, spread=spread)
+    unseen = _unseen(form, cases, measured, target, setting, values, spread, held)
+    ends = _ends(form, cases, measured, unseen, target, setting, found)
+    now = Fit(values=found.values, unidentified=tuple(sorted({one.name for one in held})))
+    return GroupFit(
+        name=name, start=start, held=held, case_count=len(cases),
+        values={s.name: float(v) for s, v in zip(form.scalars, found.values, strict=True)},
+        before_ratio=_error(times(values), measured), fitted_ratio=_error(times(found.values), measured),
+        unseen_ratio=_error(unseen, measured), bias_ratio=float(np.mean(unseen / measured - 1)),
+        entry=group_entry(form, now, ends, len(cases), source),
+    )  # fmt: skip
+
+
+def held_of(effects: Any) -> list[int]:
+    """Return the scalars that cases cannot move: the others are chosen one by one, by what no chosen one explains.
+
+    Args:
+        effects: change of the logarithm of each time when each scalar is off by what may be expected.
+    """
+    free: list[int] = []
+    rest = effects.copy()
+    sizes = np.sqrt((effects**2).mean(axis=0))
+    for _ in range(effects.shape[1]):
+        left = np.sqrt((rest**2).mean(axis=0))
+        left[free] = -1.0
+        pick = int(np.argmax(left))
+        if left[pick] < max(least_effect(len(effects)), APART_RATIO * sizes[pick]) or len(free) >= len(effects) // 3:
+            break
+        free.append(pick)
+        unit = rest[:, pick] / np.linalg.norm(rest[:, pick])
+        rest = rest - unit[:, None] * (unit @ rest)[None, :]
+    return sorted(set(range(effects.shape[1])) - set(free))
+
+
+def least_effect(count: int) -> float:
+    """Return the change of predicted times that a scalar must make for `count` cases to say something about it."""
+    return LEAST_SIGNAL * NOISE_RATIO / float(np.sqrt(count))
+
+
+def _held(form: Form, effects: Any, name: str) -> tuple[Held, ...]:
+    """Return the scalars that the cases cannot move, with the reason."""
+    sizes, kept = np.sqrt((effects**2).mean(axis=0)), held_of(effects)
+    free = [i for i in range(len(form.scalars)) if i not in kept]
+    held = tuple(
+        Held(name=scalar.name, reason=_reason(i, effects, sizes, free, form), pinned_by=scalar.pinned_by)
+        for i, scalar in enumerate(form.scalars)
+        if i in kept
+    )
+    _refuse_collinear(form, sizes / least_effect(len(effects)), free, held, name)
+    return held
+
+
+def _reason(position: int, effects: Any, sizes: Any, free: Sequence[int], form: Form) -> str:
+    """Return why a scalar is held: it does not matter to these cases, or another one moves them alike."""
+    if sizes[position] < least_effect(len(effects)) or not free:
+        return "hardly matters to these cases"
+    own = effects[:, position]
+    alike = [abs(own @ effects[:, i]) / (np.linalg.norm(own) * np.linalg.norm(effects[:, i])) for i in free]
+    return f"these cases cannot tell it from {form.scalars[free[int(np.argmax(alike))]].name}"
+
+
+def _refuse_collinear(form: Form, signals: Any, free: Sequence[int], held: Sequence[Held], name: str) -> None:
+    """Refuse cases that are so alike that they move two scalars the same way, or one alone.
+
+    Args:
+        signals: effect of each scalar over the least that says something.
+    """
+    leading = {form.scalars[int(i)].name for i in np.argsort(-signals)[:3] if signals[i] >= 1}
+    stuck = [one for one in held if one.name in leading]
+    if len(free) < 2 or len(stuck) > 1:
+        wanted = "; ".join(dict.fromkeys(one.pinned_by for one in stuck or held[:3]))
+        pinned = " and ".join(form.scalars[i].name for i in free) or "no scalar"
+        raise SpecError(
+            f"calibrate: {name}: the cases are too alike, they pin down {pinned} alone; add {wanted} "
+            "('nearpeak calibrate plan' lists good ones)"
+        )
+
+
+def _unseen(
+    form: Form, cases: Sequence[Case], measured: Any, target: Target, setting: Setting, start: Any, spread: Any,
+    held: Sequence[Held],
+) -> Any:  # fmt: skip
+    """Return the predicted time of each case by scalars fitted on the other folds."""
+    order = sorted(range(len(cases)), key=lambda i: cases[i].digest)
+    unseen, fixed = np.empty(len(cases)), [one.name for one in held]
+    for fold in range(FOLD_COUNT):
+        out = order[fold::FOLD_COUNT]
+        seen = sorted(set(range(len(cases))) - set(out))
+        times = times_of([cases[i] for i in seen], form, target, setting)
+        values = fit(form, times, measured[seen], fixed=fixed, start=start, spread=spread).values
+        unseen[out] = times_of([cases[i] for i in out], form, target, setting)(values)
+    return unseen
+
+
+def _ends(
+    form: Form, cases: Sequence[Case], measured: Any, unseen: Any, target: Target, setting: Setting, found: Fit
+) -> dict[str, tuple[float, float]]:
+    """Return the interval of each regime from cases left out of the fit."""
+    names, regimes = [form.regimes[term] for term in form.terms], np.empty(len(cases), dtype=object)
+    for rows, columns in _columns(cases):
+        parts = form.rows(target, columns, found.values, setting).parts_s
+        regimes[rows] = [names[i] for i in np.argmax(parts, axis=1)]
+    return interval_ends(measured / unseen, regimes, names)
+
+
+def _columns(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:
+    """Return the cases as columns by operator, phase and formats, with the positions of their rows."""
+    table = table_of_cases(cases)
+    return [
+        (np.arange(len(cases)) if group.rows is None else group.rows, group_columns(group, table.row_count))
+        for group in table.groups
+    ]
+
+
+def _error(predicted: Any, measured: Any) -> float:
+    return float(np.mean(np.abs(predicted / measured - 1)))

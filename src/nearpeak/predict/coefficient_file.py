@@ -1,0 +1,56 @@
+"""Writes coefficient files: the groups of one device, as `_calibrations` reads them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nearpeak.predict._form import Form
+from nearpeak.predict.fit import Fit
+
+
+def group_entry(
+    form: Form, found: Fit, ends: Mapping[str, tuple[float, float]], row_count: int, source: str
+) -> dict[str, Any]:
+    """Return one group as coefficient files hold it.
+
+    Args:
+        ends: 5th and 95th percentile of measured over predicted by regime.
+    """
+    return {
+        "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
+        "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
+        "interval": {name: [round(low, 4), round(high, 4)] for name, (low, high) in ends.items()},
+    }  # fmt: skip
+
+
+def group_text(name: str, entry: Mapping[str, Any]) -> str:
+    """Return a group as TOML.
+
+    >>> print(group_text("gemm.bf16", {"version": "gemm-1", "scalars": {"launch_s": 2e-06}, "interval": {}}))
+    [groups."gemm.bf16"]
+    version = "gemm-1"
+    [groups."gemm.bf16".scalars]
+    launch_s = 2e-06
+    [groups."gemm.bf16".interval]
+    <BLANKLINE>
+    """
+    tables = ("scalars", "interval")
+    lines = [f'[groups."{name}"]']
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items() if key not in tables]
+    for table in tables:
+        lines.append(f'[groups."{name}".{table}]')
+        lines += [f"{key} = {json.dumps(value)}" for key, value in entry[table].items()]
+    return "\n".join(lines) + "\n"
+
+
+def file_text(groups: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a coefficient file as TOML, its groups in the order of their names."""
+    return "\n".join(group_text(name, groups[name]) for name in sorted(groups))
+
+
+def groups_of(path: Path) -> dict[str, Any]:
+    """Return the groups of the file at `path`; none where there is no file."""
+    from nearpeak.predict._calibrations import read_coefficients
+
+    return dict(read_coefficients(path)["groups"]) if path.exists() else {}

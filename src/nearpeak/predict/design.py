@@ -1,0 +1,104 @@
+"""Which few cases to measure on a new device: those that make predictions of all others surest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.calibration import Design, DesignPoint
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops import case as case_of
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
+from nearpeak.predict.calibrate import NOISE_RATIO, slopes, spread_of, times_of
+from nearpeak.predict.prediction import form_of, scalars_of
+
+MOST_CASES = 30
+"""Cases beyond which a design is no longer an afternoon's work."""
+LONGEST_S = 0.1
+"""Cases that would take longer are left out: a clock at its limit shows within it."""
+_MEAN_OF_NORMAL = float(np.sqrt(2 / np.pi))
+"""Mean absolute value of a normal deviation over its standard deviation."""
+
+
+def design(
+    target: Target, op: str, dtypes: Mapping[str, str], count: int = MOST_CASES, setting: Setting = USUAL
+) -> Design:
+    """Return at most `count` cases to measure on `target`.
+
+    Each is the candidate that most reduces the mean variance of all candidates' predictions, given those before it
+    (I-optimal, greedily), with scalars spread as they are over measured devices.
+
+    Raises:
+        SpecError: `count` is not from 1 to 30.
+        NotModelledError: no form, or one without candidates, answers for the operator.
+
+    >>> from nearpeak.targets import target_of
+    >>> found = design(target_of("h20"), "gemm", {"dtype": "bf16"}, count=8)
+    >>> len(found.points), found.after_ratio < found.before_ratio
+    (8, True)
+    """
+    if not 1 <= count <= MOST_CASES:
+        raise SpecError(f"calibrate plan: {count} cases; 1 to {MOST_CASES} is right")
+    form = form_of(op, "forward")
+    start = calibration_for(target, form, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
+    values, spread = scalars_of(start), spread_of(form, form.groups(op, dtypes)[0])
+    cases, times_s = _candidates(form, op, dtypes, target, values, setting)
+    effects = slopes(times_of(cases, form, target, setting), form, values) * spread
+    points = tuple(_points(form, cases, times_s, effects, count))
+    return Design(
+        points=points, candidate_count=len(cases), before_ratio=_error(effects, np.eye(len(values))),
+        start=start.name, distance_count=start.distance_count,
+    )  # fmt: skip
+
+
+def _candidates(
+    form: Form, op: str, dtypes: Mapping[str, str], target: Target, values: Any, setting: Setting
+) -> tuple[list[Case], Any]:
+    """Return the form's candidates that fit the device's memory and patience, with their expected times."""
+    if not form.grid:
+        raise NotModelledError(f"calibrate plan: form {form.name} has no candidates to choose from")
+    grid: list[dict[str, Any]] = [dict(zip(form.grid, each, strict=True)) for each in product(*form.grid.values())]
+    cases = [case_of(op, **axes, **dtypes) for axes in grid]
+    times_s = times_of(cases, form, target, setting)(values)
+    kept = np.flatnonzero(times_s <= LONGEST_S)
+    if not len(kept):
+        raise NotModelledError(f"calibrate plan: every candidate takes more than {LONGEST_S} s on {target.name}")
+    return [cases[i] for i in kept], times_s[kept]
+
+
+def chosen(effects: Any, count: int) -> list[tuple[int, Any]]:
+    """Return the rows of the chosen candidates in turn, each with the variance of the scalars once it is measured.
+
+    Args:
+        effects: change of the logarithm of each time when each scalar is off by what may be expected.
+    """
+    variance, found, taken = np.eye(effects.shape[1]), [], np.zeros(len(effects), dtype=bool)
+    for _ in range(min(count, len(effects))):
+        spread = effects @ variance
+        own = np.einsum("ij,ij->i", spread, effects) + NOISE_RATIO**2
+        gain = ((spread @ effects.T) ** 2).sum(axis=1) / own
+        pick = int(np.argmax(np.where(taken, -1.0, gain)))
+        variance = variance - np.outer(spread[pick], spread[pick]) / own[pick]
+        taken[pick] = True
+        found.append((pick, variance))
+    return found
+
+
+def _points(form: Form, cases: Sequence[Case], times_s: Any, effects: Any, count: int) -> Iterator[DesignPoint]:
+    before = np.eye(effects.shape[1])
+    for pick, variance in chosen(effects, count):
+        pinned = int(np.argmax(1 - np.diag(variance) / np.diag(before)))
+        before = variance
+        yield DesignPoint(
+            case=cases[pick], predicted_s=float(times_s[pick]), pins=form.scalars[pinned].name,
+            error_ratio=_error(effects, variance),
+        )  # fmt: skip
+
+
+def _error(effects: Any, variance: Any) -> float:
+    """Return the mean absolute error over all candidates that is due to the scalars."""
+    return float(np.sqrt(np.einsum("ij,jk,ik->i", effects, variance, effects)).mean() * _MEAN_OF_NORMAL)

@@ -1,0 +1,112 @@
+"""Measurement tables as samples: cases with the best time of each, bad rows set aside by number."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.errors import SpecError
+from nearpeak.ops._table import CaseTable, case_table
+
+TIME_UNITS = {
+    f"{stem}_{unit}": factor
+    for stem in ("time", "latency", "measured", "duration")
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+}
+"""Seconds per unit by the name of the column that holds the times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """A row of a table that cannot be used."""
+
+    row: int
+    """Number of the row, 1 for the first below the header."""
+    column: str
+    """Column at fault."""
+    text: str
+    """What is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Usable rows of a measurement table."""
+
+    cases: tuple[Case, ...]
+    """Case of each row."""
+    table: CaseTable
+    """The same cases as columns."""
+    measured_s: Any
+    """Time of each row."""
+    rows: Any
+    """Number of each row in the file, 1 for the first below the header."""
+    set_aside: tuple[SetAside, ...]
+    """Rows that are not used."""
+
+
+def samples_of(columns: Mapping[str, Any]) -> Samples:
+    """Return the samples of a table with `op`, `dtype`, axes, and one column of times named with its unit.
+
+    Rows whose time is no positive number are set aside; a wrong case refuses the table.
+
+    Raises:
+        SpecError: no column of times, or more than one; a column is missing or wrong; no usable row.
+
+    >>> found = samples_of({"op": "gemm", "dtype": "bf16", "m": [8, 16], "n": 64, "k": 64, "time_us": [3.5, -1]})
+    >>> found.measured_s.tolist(), found.set_aside[0].row
+    ([3.5e-06], 2)
+    """
+    name, factor = time_column(columns)
+    times = [_number(cell) for cell in _cells(columns[name])]
+    good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
+    bad = sorted(set(range(len(times))) - set(good))
+    aside = tuple(
+        SetAside(row=row + 1, column=name, text=f"{str(columns[name][row])!r} is no positive number") for row in bad
+    )
+    if not good:
+        raise SpecError(f"table: column {name!r}: none of its {len(times)} rows is a positive time")
+    kept = {key: _chosen(column, good) for key, column in columns.items() if key not in TIME_UNITS}
+    table = case_table(kept)
+    return Samples(
+        cases=tuple(table.cases()), table=table, rows=np.array(good) + 1, set_aside=aside,
+        measured_s=np.array([times[row] for row in good]) * factor,
+    )  # fmt: skip
+
+
+def time_column(columns: Mapping[str, Any]) -> tuple[str, float]:
+    """Return the name of the column of times, and seconds per unit."""
+    found = [name for name in columns if name in TIME_UNITS]
+    if len(found) > 1:
+        raise SpecError(f"table: {' and '.join(found)} are both times; keep one")
+    if not found:
+        raise SpecError("table: has no column of times; name it with its unit, e.g. time_s or latency_us")
+    return found[0], TIME_UNITS[found[0]]
+
+
+def best_of(samples: Samples) -> dict[Case, float]:
+    """Return the shortest time of each distinct case: predictions are of what good software reaches."""
+    best: dict[Case, float] = {}
+    for case, time in zip(samples.cases, samples.measured_s.tolist(), strict=True):
+        best[case] = min(time, best.get(case, time))
+    return best
+
+
+def _cells(column: Any) -> Any:
+    if isinstance(column, str) or not hasattr(column, "__len__"):
+        raise SpecError(f"table: the column of times is {column!r}, one value; it needs one per row")
+    return column
+
+
+def _chosen(column: Any, rows: list[int]) -> Any:
+    if isinstance(column, str) or not hasattr(column, "__len__"):
+        return column
+    return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
+
+
+def _number(cell: Any) -> float | None:
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from nearpeak.core.bound import Policy
+from nearpeak.predict.audit import audit
+from nearpeak.predict.samples import samples_of
+from nearpeak.targets import target_of
+from nearpeak.theory.table import bound_table
+
+H100 = target_of("h100_sxm")
+
+
+def kinds(columns):
+    found = audit(columns, samples_of(columns), H100)
+    return {(one.row, one.kind) for one in found.findings}, found
+
+
+def table(**more):
+    m = 512 * 2 ** np.arange(12)
+    columns = {"op": "gemm", "dtype": "bf16", "m": m, "n": 8192, "k": 8192, "time_us": m * 0.25}
+    return columns | more
+
+
+def test_a_plausible_table_has_no_finding():
+    assert kinds(table())[0] == set()
+
+
+def test_rows_below_their_bound_are_hot_where_the_cache_could_hold_their_data():
+    times = 128.0 * 2 ** np.arange(12)
+    times[11] = times[10] * 0.99
+    found, _ = kinds(table(time_us=times))
+    assert (12, "faster_than_bound") in found
+    small = {"op": "gemm", "dtype": "bf16", "m": [16], "n": 1024, "k": 1024, "time_ns": [300]}
+    assert kinds(small)[0] == {(1, "hot")}
+
+
+def test_copies_and_clamped_cells_are_found():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [512, 512], "n": 8192, "k": 8192, "time_us": [200, 200]}
+    assert (2, "repeated") in kinds(columns)[0]
+    assert (2, "repeated") not in kinds(columns | {"software": ["a", "b"]})[0]
+    roofline = bound_table(samples_of(columns).table, H100, Policy()).roofline_s
+    assert (1, "clamped") in kinds(columns | {"time_us": roofline * 1e6})[0]
+
+
+def test_a_larger_case_that_is_much_faster_and_a_point_off_its_curve_are_found():
+    times = 128.0 * 2 ** np.arange(12)
+    times[4] *= 4
+    found, _ = kinds(table(time_us=times))
+    assert (6, "faster_when_larger") in found
+    assert (5, "off_curve") in found
+
+
+def test_noise_is_told_for_repeats_and_across_software():
+    columns = {
+        "op": "gemm", "dtype": "bf16", "m": [512] * 4, "n": 8192, "k": 8192, "time_us": [200, 210, 260, 260.1],
+        "software": ["a", "a", "b", "b"],
+    }  # fmt: skip
+    floors = {one.what: one for one in kinds(columns)[1].noise}
+    assert floors["repeats"].pair_count == 2
+    assert floors["software"].median_ratio == pytest.approx(0.3)
+
+
+def test_rows_without_a_time_are_findings_too():
+    found, whole = kinds(table(time_us=["128", "nan", *(str(128 * 2**i) for i in range(2, 12))]))
+    assert found == {(2, "set_aside")}
+    assert whole.row_count == 12

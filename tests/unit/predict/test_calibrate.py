@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._form import USUAL, CaseColumns
+from nearpeak.predict.calibrate import calibrate
+from nearpeak.predict.coefficient_file import file_text, groups_of
+from nearpeak.predict.design import design
+from nearpeak.predict.forms.gemm import FORM
+from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.predict.samples import samples_of
+from nearpeak.targets import target_of
+
+DEVICE = target_of("h200_sxm")
+BF16 = {"dtype": "bf16"}
+POSITIONS = {scalar.name: i for i, scalar in enumerate(FORM.scalars)}
+
+
+def times_with(target, axes, **scalars):
+    cases = CaseColumns(op="gemm", phase="forward", dtypes=BF16, axes=axes)
+    values = scalars_of(calibration_for(target, FORM, cases)).copy()
+    for name, value in scalars.items():
+        values[POSITIONS[name]] = value
+    return FORM.rows(target, cases, values, USUAL).time_s
+
+
+def table(count=200, **scalars):
+    draw = np.random.default_rng(5)
+    low, high = {"m": 0, "n": 7, "k": 7}, {"m": 9, "n": 9.7, "k": 9.7}
+    axes = {axis: np.exp(draw.uniform(low[axis], high[axis], count)).astype(np.int64) for axis in "mnk"}
+    time_s = times_with(DEVICE, axes, **scalars)
+    return {"op": "gemm", "dtype": "bf16", **axes, "time_s": time_s * np.exp(draw.normal(0, 0.02, count))}
+
+
+def test_a_fit_finds_what_differs_on_the_new_device_and_keeps_what_it_cannot_see():
+    columns = table(launch_s=6e-6, dram_ratio=0.6)
+    (found,) = calibrate(samples_of(columns), DEVICE, "made")
+    assert found.values["launch_s"] == pytest.approx(6e-6, rel=0.1)
+    assert found.values["dram_ratio"] == pytest.approx(0.6, rel=0.05)
+    held = {one.name: one.reason for one in found.held}
+    assert held["quantise_s"] == "hardly matters to these cases"
+    assert found.values["quantise_s"] == {c.name: c.value for c in found.start.coefficients}["quantise_s"]
+    assert found.fitted_ratio <= found.unseen_ratio < 0.03 < found.before_ratio
+
+
+def test_a_written_file_gives_the_fitted_times_and_keeps_other_groups(tmp_path):
+    samples = samples_of(table(launch_s=6e-6))
+    (found,) = calibrate(samples, DEVICE, "made")
+    path = tmp_path / "own.toml"
+    path.write_text(file_text({"gemm.fp32": dict(found.entry), found.name: dict(found.entry)}))
+    assert set(groups_of(path)) == {"gemm.bf16", "gemm.fp32"}
+    case = samples.cases[0]
+    one = predict_case(case, DEVICE, file=path)
+    assert one.calibration.source == "made"
+    assert one.distance_count == 0
+    assert one.low_s <= samples.measured_s[0] * 1.2
+
+
+def test_cases_that_cannot_tell_the_leading_scalars_apart_are_refused():
+    columns = {"op": "gemm", "dtype": "bf16", "m": np.arange(8191, 8200), "n": 8192, "k": 8192}
+    with pytest.raises(SpecError, match=r"too alike, they pin down .* alone; add "):
+        calibrate(samples_of({**columns, "time_us": np.full(9, 1500.0)}), DEVICE, "made")
+
+
+def test_too_few_cases_and_operators_without_a_form_are_refused():
+    few = {"op": "gemm", "dtype": "bf16", "m": [1, 2, 3], "n": 16, "k": 16, "time_us": [5.0, 5.0, 5.0]}
+    with pytest.raises(SpecError, match="3 distinct cases; at least 8"):
+        calibrate(samples_of(few), DEVICE, "made")
+    other = {"op": "cumsum", "dtype": "fp32", "rows": [4, 8], "columns": 16, "time_us": [5.0, 5.0]}
+    with pytest.raises((NotModelledError, SpecError)):
+        calibrate(samples_of(other), DEVICE, "made")
+
+
+def test_tables_name_the_unit_of_their_times_and_bad_rows_are_set_aside():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [8, 9, 10], "n": 64, "k": 64, "latency_us": ["3.5", "nan", "-2"]}
+    found = samples_of(columns)
+    assert found.measured_s.tolist() == [pytest.approx(3.5e-6)]
+    assert [(one.row, one.column) for one in found.set_aside] == [(2, "latency_us"), (3, "latency_us")]
+    with pytest.raises(SpecError, match="no column of times"):
+        samples_of({"op": "gemm", "dtype": "bf16", "m": [8], "n": 64, "k": 64})
+    with pytest.raises(SpecError, match="are both times"):
+        samples_of({**columns, "time_s": [1.0, 1.0, 1.0]})
+    with pytest.raises(SpecError, match="none of its 3 rows"):
+        samples_of({**columns, "latency_us": ["x", "0", "-1"]})
+
+
+def test_each_case_of_a_design_adds_and_thirty_is_the_most():
+    found = design(target_of("rtx_5090"), "gemm", BF16, 12)
+    errors = [found.before_ratio, *(point.error_ratio for point in found.points)]
+    assert errors == sorted(errors, reverse=True)
+    assert len({point.case for point in found.points}) == 12
+    assert found.distance_count == 2
+    with pytest.raises(SpecError, match="1 to 30"):
+        design(target_of("rtx_5090"), "gemm", BF16, 31)
+
+
+def test_designed_cases_buy_more_than_as_many_that_are_alike():
+    target, truth = DEVICE, {"launch_s": 6e-6, "dram_ratio": 0.6, "l2_bytes_per_clock": 40.0}
+    points = design(target, "gemm", BF16, 12).points
+    designed = {axis: np.array([dict(point.case.axes)[axis] for point in points]) for axis in "mnk"}
+    test = {axis: np.exp(np.random.default_rng(1).uniform(3, 9.5, 300)).astype(np.int64) for axis in "mnk"}
+
+    def unseen_error(axes):
+        columns = {"op": "gemm", "dtype": "bf16", **axes, "time_s": times_with(target, axes, **truth)}
+        (found,) = calibrate(samples_of(columns), target, "made")
+        return np.abs(times_with(target, test, **found.values) / times_with(target, test, **truth) - 1).mean()
+
+    alike = {"m": np.array([16, 64, 4096] * 4), "n": np.full(12, 4096), "k": np.arange(1, 13) * 1024}
+    assert unseen_error(designed) < 0.6 * unseen_error(alike)
