@@ -98,6 +98,17 @@ class Ask:
         one = torch.full([1] * len(shape), value, dtype=torch.int64)
         return one.expand(shape)  # a view, whose value stays known at any size
 
+    @property
+    def values_known(self) -> bool:
+        """Whether the values of plain tokens may be known; `values = "unknown"` among the hints denies it."""
+        return bool(self.hints.get("values") != "unknown")
+
+    def tokens(self, *shape: int, value: int) -> Any:
+        """Return plain tokens, all of one value where values may be known."""
+        import torch
+
+        return self.filled(*shape, value=value) if self.values_known else torch.empty(shape, dtype=torch.int64)
+
     def features(self, kind: str) -> Any:
         """Return what the model's own `get_<kind>_features` makes of the inputs, none where it has no such method."""
         import torch

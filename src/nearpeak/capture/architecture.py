@@ -1,28 +1,36 @@
 """Capture of Hugging Face architectures at full published size: dimensions in, no weight and no download."""
 
+import dataclasses
 import inspect
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from nearpeak.capture._ask import Ask
+from nearpeak.capture._decode_cache import cache_tensors, forget_encoded, stretched
 from nearpeak.capture._fake import eager_models
 from nearpeak.capture._kernels import kernels_kept_whole
+from nearpeak.capture._kinds import kinds_of
 from nearpeak.capture._published import Published, published
-from nearpeak.capture._recipes import InputSpec, ModelFacts, Options, cached_positions, recipe
+from nearpeak.capture._published_inputs import (
+    ModelFacts,
+    Options,
+    cached_positions,
+    input_sizes,
+    label_kind,
+    label_shape,
+)  # fmt: skip
+from nearpeak.capture._transformers import SWITCHES, built, transformers_package
+from nearpeak.capture.recipes import RECIPES
+from nearpeak.capture.settings import settings_of
 from nearpeak.capture.torch_dispatch import _world, capture_torch, torch_dtype
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Workload
-from nearpeak.errors import CaptureError, MissingExtraError, SpecError
+from nearpeak.errors import CaptureError, NotModelledError, SpecError
 from nearpeak.registry import unknown_name
 
 LARGEST_OPTION = 2**40
-
-_SWITCHES = {
-    "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "apply_spec_augment": False,
-    "output_router_logits": False,
-}  # fmt: skip
-"""Settings that would leave parts of the model to chance."""
 
 
 def capture_architecture(
@@ -56,33 +64,30 @@ def capture_architecture(
     _check_options(options)
     model = published(name_or_config)
     wanted = dtype_of(dtype or (not autocast and model.dtype) or "fp32").name
-    transformers = _transformers()
+    transformers = transformers_package()
     config = _config(transformers, model)
     cls, notes = _class(transformers, model, config, step)
     facts = _facts(model, cls, config)
-    specs, more = recipe(facts, options)
-    _check_sizes(facts, options, specs, wanted)
-    plan = _Plan(cls=cls, facts=facts, specs=specs, options=options, dtype=wanted)
+    plan = _Plan(cls=cls, facts=facts, options=options, dtype=wanted)
     origin = {
         "kind": "architecture", "model": model.title, "dimensions": model.source, "class": cls.__name__,
-        "dtype": wanted, "batch": str(batch or 1), "inputs": plan.described(),
+        "dtype": wanted, "batch": str(batch or 1), "inputs": "",
         "transformers": str(transformers.__version__),
     }  # fmt: skip
-    return capture_torch(
+    workload = capture_torch(
         plan.build, plan.inputs, name=model.name, step=step, autocast=autocast, fusion=fusion, origin=origin,
-        assumptions=(*model.notes, *notes, *more, *plan.notes),
+        assumptions=(*model.notes, *notes, *plan.notes), guess_sizes=bool(kinds_of(facts.parameters) - {"text"}),
     )  # fmt: skip
+    return dataclasses.replace(workload, origin={**workload.origin, "inputs": plan.described})
 
 
 def parameters_count(name_or_config: str | Path) -> int:
     """Return the parameters of an architecture at full size, tied ones counted once; nothing is allocated."""
     model = published(name_or_config)
-    transformers = _transformers()
+    transformers = transformers_package()
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
-    plan = _Plan(
-        cls=cls, facts=_facts(model, cls, config), specs={}, options=Options(step="forward", batch=1), dtype="bf16"
-    )
+    plan = _Plan(cls=cls, facts=_facts(model, cls, config), options=Options(step="forward", batch=1), dtype="bf16")
     with _world(None) as world:
         module, _ = world.prepared(model.name, plan.build, ((), {}))
         return sum(parameter.numel() for parameter in module.parameters())
@@ -91,16 +96,18 @@ def parameters_count(name_or_config: str | Path) -> int:
 class _Plan:
     """How to build the model and its inputs inside the fake world."""
 
-    def __init__(
-        self, *, cls: Any, facts: ModelFacts, specs: dict[str, InputSpec], options: Options, dtype: str
-    ) -> None:
-        self._cls, self._facts, self._specs, self._options, self._dtype = cls, facts, specs, options, dtype
+    def __init__(self, *, cls: Any, facts: ModelFacts, options: Options, dtype: str) -> None:
+        self._cls, self._facts, self._options, self._dtype = cls, facts, options, dtype
         self._model: Any = None
-        self.notes: tuple[str, ...] = ()
+        self._sizes, self.notes = input_sizes(facts, options)
         self._kv_count = 0
+        self.described = ""
+        _check_sizes(facts, options, self._tokens(), dtype)
+        if options.step == "train" and not facts.compares_text_with_images and not label_kind(facts):
+            self.notes += ("The model has no loss of its own here; its gradient starts from the mean of its outputs.",)
         if options.step == "decode":
             self._kv_count = cached_positions(facts, options)
-            self.notes = (
+            self.notes += (
                 f"Each sequence has {self._kv_count} positions in its cache; the new one is written into it in place.",
             )
             if facts.setting("kv_lora_rank"):
@@ -108,126 +115,79 @@ class _Plan:
                     "Keys and values are expanded from the compressed cache at every step, as published code does.",
                 )
 
-    def described(self) -> str:
-        """Return the inputs in words."""
-        decode = self._options.step == "decode"
-        encoded = self._specs if self._facts.is_encoder_decoder else {}
-        specs = {**encoded, **self._decode_specs()} if decode else self._specs
-        parts = [f"{name} {'×'.join(map(str, spec.shape))}" for name, spec in specs.items()]
-        return ", ".join([*parts, f"{self._kv_count} cached positions"] if decode else parts)
-
     def build(self) -> Any:
-        """Return the model; its initial values do not matter, so they are not drawn."""
-        from transformers import initialization
-
-        with initialization.no_init_weights():
-            self._model = self._cls._from_config(self._facts.config, dtype=torch_dtype(self._dtype))
-        self._model.tie_weights()  # skipped together with the initial values
+        """Return the model."""
+        self._model = built(self._cls, self._facts.config, torch_dtype(self._dtype))
         return self._model
 
     def inputs(self) -> tuple[Any, ...]:
         """Return args, kwargs and the tensors that need a name of their own."""
         if self._options.step == "decode":
             return self._decode_inputs()
-        return (), {**self._tensors(self._specs), **self._flags()}, ()
+        given = self._given()
+        if self._options.step == "train" and self._facts.compares_text_with_images:
+            return (), {**self._noted(given), "return_loss": True}, ()
+        shape = label_shape(self._facts, given) if self._options.step == "train" else None
+        return (), self._noted(given | ({} if shape is None else {"labels": _whole(shape)})), ()
 
-    def _flags(self) -> dict[str, bool]:
-        both = "pixel_values" in self._specs and "input_ids" in self._specs
-        return {"return_loss": True} if both and self._options.step == "train" else {}
+    def _tokens(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what is made of tokens, known before the model is built."""
+        names = {"input_ids": "text_tokens", "decoder_input_ids": "decoder_sequence"}
+        return {
+            name: (self._options.batch, self._sizes[size])
+            for name, size in names.items()
+            if name in self._facts.parameters and size in self._sizes
+        }
 
-    def _tensors(self, specs: dict[str, InputSpec]) -> dict[str, Any]:
-        import torch
+    def _given(self, *, without: str = "") -> dict[str, Any]:
+        """Return what the recipes make; values of plain tokens are not known."""
+        facts, options = self._facts, self._options
+        ask = Ask(
+            model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[one] for one in RECIPES),
+            batch=options.batch, sequence=options.sequence, step=options.step,
+            hints={**settings_of(facts.config.model_type).get("inputs", {}), **self._sizes, "values": "unknown"},
+        )  # fmt: skip
+        found = {name: value for name, value in ask.inputs().items() if name != without}
+        if facts.main_input not in found:
+            raise NotModelledError(f"{facts.name}: no recipe for input {facts.main_input!r}")
+        tensors = {name: tuple(value.shape) for name, value in found.items() if hasattr(value, "shape")}
+        _check_sizes(facts, options, tensors, self._dtype)
+        return found
 
-        formats = {"whole": torch.int64, "float": torch_dtype(self._dtype)}
-        return {name: torch.empty(spec.shape, dtype=formats[spec.kind]) for name, spec in specs.items()}
-
-    def _decode_specs(self) -> dict[str, InputSpec]:
-        tokens = "decoder_input_ids" if self._facts.is_encoder_decoder else self._facts.main_input
-        return {tokens: InputSpec(shape=(self._options.batch, 1))}
+    def _noted(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs, which are put into words."""
+        parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in given.items()]
+        cached = [f"{self._kv_count} cached positions"] if self._options.step == "decode" else []
+        self.described = ", ".join([*parts, *cached])
+        return given
 
     def _decode_inputs(self) -> tuple[Any, ...]:
         """Let the model make a cache for one token, then stretch it: its layout is the model's own affair."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
-        tokens = self._tensors(self._decode_specs())
-        given = {**self._tensors(self._specs), **tokens} if self._facts.is_encoder_decoder else tokens
+        encoded = self._facts.is_encoder_decoder
+        tokens = {"decoder_input_ids" if encoded else self._facts.main_input: _whole((self._options.batch, 1))}
+        given = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
         with torch.no_grad(), eager_models(), kernels_kept_whole(self._model):
             output = self._model.eval()(**given, use_cache=True)
-        found = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
-        if not found:
+        found = stretched(output, self._kv_count)
+        if found is None:
             raise CaptureError(f"{self._facts.name}: its decode step leaves no cache; capture step 'forward' instead")
-        name, cache = next(iter(found.items()))
-        own = getattr(cache, "self_attention_cache", cache)
-        for layer in getattr(own, "layers", ()):
-            _fill(layer, self._kv_count)
+        name, cache = found
         kwargs = {**tokens, name: cache, "use_cache": True}
-        if self._facts.is_encoder_decoder:
+        if encoded:
             hidden = torch.empty_like(output.encoder_last_hidden_state)
             kwargs["encoder_outputs"] = BaseModelOutput(last_hidden_state=hidden)
-            for layer in cache.cross_attention_cache.layers:
-                layer.keys, layer.values = torch.empty_like(layer.keys), torch.empty_like(layer.values)
-        return (), kwargs, lambda: _cache_tensors(cache)
+            forget_encoded(cache)
+        return (), kwargs, lambda: cache_tensors(cache)
 
 
-_CACHES = ("past_key_values", "cache_params", "state")
-"""Outputs under which models return what a decode step goes on from; inputs of the same name take it."""
-
-
-def _fill(layer: Any, kv_count: int) -> None:
-    """Give an attention layer's cache `kv_count` positions, a sliding one no more than its window keeps.
-
-    The new position is written in place, as serving engines do; transformers' own cache would copy everything.
-    """
+def _whole(shape: tuple[int, ...]) -> Any:
+    """Return whole numbers that are not known."""
     import torch
 
-    keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
-    if keys is None or values is None:
-        return  # a recurrent layer: its state has the same size at every position
-    window = getattr(layer, "sliding_window", None)
-    kept = min(kv_count, window - 1) if isinstance(window, int) else kv_count
-    room = [torch.empty((*t.shape[:-2], kept + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
-    layer.keys, layer.values = (storage[..., :kept, :] for storage in room)
-    if hasattr(layer, "cumulative_length"):
-        layer.cumulative_length = kv_count
-
-    def append(new_keys: Any, new_values: Any, *_args: Any, **_kwargs: Any) -> tuple[Any, Any]:
-        for storage, new in zip(room, (new_keys, new_values), strict=True):
-            storage[..., kept:, :].copy_(new)
-        layer.keys, layer.values = room
-        return room[0], room[1]
-
-    if type(layer).__name__ in ("DynamicLayer", "DynamicSlidingWindowLayer"):  # others keep more than keys and values
-        layer.update = append
-
-
-def _cache_tensors(cache: Any) -> Iterator[tuple[Any, str, str]]:
-    """Yield the tensors of a cache with kind and name."""
-    import torch
-
-    if isinstance(cache, list):  # the recurrent state of RWKV
-        yield from ((tensor, "kv_cache", f"cache.{index}") for index, tensor in enumerate(cache))
-    for part in ("self_attention_cache", "cross_attention_cache"):
-        for index, layer in enumerate(getattr(getattr(cache, part, cache), "layers", ())):
-            for name, value in vars(layer).items():
-                held = value if isinstance(value, dict) else {"": value}  # recurrent layers number their states
-                for key, tensor in held.items():
-                    if isinstance(tensor, torch.Tensor) and not name.startswith("_"):
-                        yield tensor, "kv_cache", f"cache.{index}.{name}" + (f".{key}" if key != "" else "")
-
-
-def _transformers() -> Any:
-    """Return the package transformers, kept off the network."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ["TRANSFORMERS_OFFLINE"] = "1"
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError(
-            f"transformers: not installed ({error}); install it with: pip install 'nearpeak[hf]'"
-        ) from None
-    return transformers
+    return torch.empty(shape, dtype=torch.int64)
 
 
 def _config(transformers: Any, model: Published) -> Any:
@@ -241,7 +201,7 @@ def _config(transformers: Any, model: Published) -> Any:
         reason = " ".join(str(error).split())[:200]
         raise SpecError(f"{model.name}: transformers refuses these dimensions ({reason})") from None
     for part in (config, *(getattr(config, name, None) for name in getattr(config, "sub_configs", {}))):
-        for name, value in _SWITCHES.items():
+        for name, value in SWITCHES.items():
             if hasattr(part, name):
                 setattr(part, name, value)
         if hasattr(part, "use_cache"):
@@ -286,13 +246,11 @@ def _check_options(options: Options) -> None:
         raise SpecError(f"--kv {options.kv}: only a decode step has a cache; this is step {options.step!r}")
 
 
-def _check_sizes(facts: ModelFacts, options: Options, specs: dict[str, InputSpec], dtype: str) -> None:
+def _check_sizes(facts: ModelFacts, options: Options, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
     """Refuse sizes whose tensors no machine will hold, naming the option to look at."""
     widest = max((facts.setting(n) or 1) for n in ("vocab_size", "intermediate_size", "hidden_size"))
-    for name, spec in specs.items():
-        count = widest if name.endswith("input_ids") else 1
-        for extent in spec.shape:
-            count *= extent
+    for name, shape in shapes.items():
+        count = prod(shape) * (widest if name.endswith("input_ids") else 1)
         if dtype_of(dtype).bytes(count) > LARGEST_TENSOR_BYTES:
             sizes = {"--batch": options.batch, "--sequence": options.sequence or 1}
             option = max(sizes, key=lambda key: sizes[key])

@@ -3,24 +3,23 @@
 import dataclasses
 import inspect
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._ask import Ask
 from nearpeak.capture._config_parts import fitted, parts, with_layers
 from nearpeak.capture._kinds import kinds_taken
-from nearpeak.capture.architecture import _SWITCHES, _transformers
+from nearpeak.capture._transformers import SWITCHES as _SWITCHES
+from nearpeak.capture._transformers import transformers_package as _transformers
 from nearpeak.capture.recipes import RECIPES
+from nearpeak.capture.settings import settings_of as _settings
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.registry import unknown_name
 
 _EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
-_SETTINGS = Path(__file__).parent / "settings"
 
 
 def capture_model_type(
@@ -167,10 +166,3 @@ def _class(transformers: Any, name: str, config: Any) -> Any:
     raise MissingExtraError(
         f"hf:{name}: transformers {transformers.__version__} has no model class for it that can be loaded"
     )
-
-
-@cache
-def _settings(name: str) -> Mapping[str, Any]:
-    """Return what the file of a type says: settings of the configuration, sizes of inputs, least layers."""
-    path = _SETTINGS / f"{name}.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -8,9 +8,10 @@ from nearpeak.core.case import Case
 from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # 1: first version; documented in docs/reference/report_json.md.
 # 2: proofs, bounds at the worst values, measurements below their bound.
+# 3: the family of each case's operator.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class CaseRow:
     """What is computed."""
     label: str
     """The case in one line."""
+    family: str
+    """Family of its operator, one of core.family.FAMILIES."""
     phase: str
     """Step phase in which it runs: forward, backward or optimizer."""
     module: str

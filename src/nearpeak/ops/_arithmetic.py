@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.structure import Contraction
 from nearpeak.ops._arrays import maximum
 
 _PARTS: Mapping[str, str] = {"complex32": "fp16", "complex64": "fp32", "complex128": "fp64"}
 """Format of the real and of the imaginary part."""
+INDEX = dtype_of("int64")
+"""Format of positions, classes and counts, as frameworks store them."""
 
 
 def unit(dtype: DType) -> str:

@@ -4,16 +4,30 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.ops._checks import required_multiple
 from nearpeak.ops._state_chains import run, run_back
+from nearpeak.ops._state_work import Operands
 from nearpeak.registry import unknown_name
 
 DECAYS = ("none", "constant", "head", "channel")
 """What a token's decay depends on; `constant` is retention: a fixed number per head."""
 
 
-def checked_heads(op: str, heads: int, key_heads: int | None) -> int:
+def operands_of(
+    op: str, batch: int, tokens: int, heads: int, key_heads: int | None, key_dim: int, dim: int, dtype: DType,
+    state_dtype: DType | None, decay: str, *, strengths: bool = False,
+) -> tuple[int, int, Operands]:  # fmt: skip
+    """Return the heads of queries and keys, the number of gates, and what is read and written."""
+    shared = _checked_heads(op, heads, key_heads)
+    gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
+    others = 2 * batch * tokens * shared * key_dim + strengths * batch * tokens * heads + gates
+    values, states = batch * tokens * heads * dim, batch * heads * key_dim * dim
+    return shared, gates, Operands(dtype, state_dtype or dtype, values, others, states)
+
+
+def _checked_heads(op: str, heads: int, key_heads: int | None) -> int:
     """Return the heads of queries and keys, refused where value heads are no multiple of them."""
     shared = heads if key_heads is None else key_heads
     required_multiple(op, {"key_heads": shared}, heads=heads)

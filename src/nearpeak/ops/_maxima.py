@@ -1,14 +1,30 @@
-"""Reference of maxima over windows that are given one by one, and of the gradient that goes back to where they were."""
+"""Maxima over windows: the gradient that goes back to where they were, references, calls of the adaptive kinds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from nearpeak.core.dtype import DType
+from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX, unit
+from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._operator import Matcher
+
 Spans = Sequence[Sequence[tuple[int, int]]]
 """For each spatial dimension, first position and end of each window."""
+
+
+def returned_work(dtype: DType, inputs: int, outputs: int) -> Work:
+    """Return the least work of adding each output's gradient where its maximum was, as the saved indices say."""
+    outputs = unless_empty(inputs, outputs)
+    return Work(
+        flop={unit(dtype): outputs},
+        read_bytes=dtype.bytes(outputs) + INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(inputs),
+    )
 
 
 def maxima(plane: Any, spans: Spans) -> tuple[Any, Any]:
@@ -33,6 +49,20 @@ def all_maxima(x: Any, spans: Sequence[Spans]) -> tuple[Any, Any]:
     return np.stack([best for best, _ in pairs]).reshape(shape), np.stack([at for _, at in pairs]).reshape(shape)
 
 
+def references(winners: Callable[[Any, Any], tuple[Any, Any]]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return both references of an operator of which `winners` gives maxima and positions, by arrays and arguments."""
+
+    def forward(arrays: Any, **arguments: Any) -> dict[str, Any]:
+        best, where = winners(arrays, arguments)
+        return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
+
+    def backward(arrays: Any, **arguments: Any) -> dict[str, Any]:
+        _, where = winners(arrays, arguments)
+        return {"grad_input": returned(arrays["grad_output"], where, arrays["input"].shape)}
+
+    return forward, backward
+
+
 def returned(grad: Any, where: Any, shape: Sequence[int]) -> Any:
     """Return zeros of `shape` [batch, channels, ...] to which each gradient is added at its flat position."""
     planes = np.zeros((prod(shape[:2]), prod(shape[2:])))
@@ -44,3 +74,12 @@ def returned(grad: Any, where: Any, shape: Sequence[int]) -> Any:
 
 def _windows(spans: Spans) -> list[tuple[slice, ...]]:
     return [tuple(slice(*span) for span in cell) for cell in product(*spans)]
+
+
+def overloads(name: str, matcher: Matcher) -> dict[str, Matcher]:
+    """Return the ATen overloads of `name` in two and three dimensions and of its gradient."""
+    return {
+        f"aten.{name}{rank}d{end}": matcher
+        for rank in (2, 3)
+        for end in (".default", "_backward.default", "_backward.grad_input")
+    }

@@ -9,6 +9,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.family import FAMILIES
 from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
@@ -87,6 +88,8 @@ class Operator:
 
     forward: Callable[..., Work]
     """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
+    family: str
+    """What reports group it with: one of core.family.FAMILIES."""
     source: str
     """Paper, standard or derivation of the rule."""
     numerics: Numerics
@@ -122,6 +125,11 @@ class Operator:
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1
     """Raised when the meaning of a case changes."""
+
+    def __post_init__(self) -> None:
+        """Refuse a family that no report knows."""
+        if self.family not in FAMILIES:
+            raise SpecError(f"{self.name}: family={self.family!r} is not one of {', '.join(FAMILIES)}")
 
     @property
     def name(self) -> str:

@@ -159,6 +159,14 @@ def planes(x: Tensor, count: int) -> dict[str, Any]:
     return {"batch": prod(x.shape[: -count - 1]), "channels": x.shape[-count - 1], "dtype": x.dtype}
 
 
+def partition(site: AtenSite) -> dict[str, Any]:
+    """Return planes, extents and output extents of a call whose windows follow from these, or of its gradient."""
+    x, count = site.args["self"], window_rank(site)
+    output = site.args["grad_output"] if "grad_output" in site.args else site.outputs[0]
+    parts = named("o", output.shape[-count:], count)
+    return planes(x, count) | named("", x.shape[-count:], count) | parts
+
+
 def onnx_planes(x: Tensor) -> dict[str, Any]:
     """Return batch, channels, format and extents of an ONNX tensor [N, C, ...]."""
     count = len(x.shape) - 2

@@ -108,6 +108,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 
 OPERATOR = Operator(
     forward=adamw,
+    family="optimizer",
     source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
     numerics=Numerics(kind="normalisation"),
     inputs=_inputs,

@@ -113,12 +113,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match adaptive average pooling and its gradient."""
-    x, count, back = site.args["self"], sliding.window_rank(site), "grad_output" in site.args
-    parts = site.args["grad_output"].shape[-count:] if back else site.outputs[0].shape[-count:]
-    arguments = sliding.planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
-    return (
-        Match(arguments=arguments, phase="backward", touched_bytes={"self": 0}) if back else Match(arguments=arguments)
-    )
+    if "grad_output" in site.args:
+        return Match(arguments=sliding.partition(site), phase="backward", touched_bytes={"self": 0})
+    return Match(arguments=sliding.partition(site))
 
 
 def _from_onnx(site: OnnxSite) -> Match:
@@ -135,6 +132,7 @@ _OVERLOADS = (
 
 OPERATOR = Operator(
     forward=adaptive_avg_pool,
+    family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
     numerics=Numerics(kind="reduction", reduction="d h w"),

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._maxima import all_maxima, returned
+from nearpeak.ops._maxima import all_maxima, overloads, references, returned_work
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops.adaptive_avg_pool import pairs_of, spans_of
-
-_INDEX = dtype_of("int64")
 
 
 def adaptive_max_pool(
@@ -38,7 +36,7 @@ def adaptive_max_pool(
     return Work(
         flop={unit(dtype): pairs - outputs},
         read_bytes=dtype.bytes(unless_empty(outputs, inputs)),
-        write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(outputs) + indices * INDEX.bytes(outputs),
     )
 
 
@@ -47,12 +45,7 @@ def _backward(
 ) -> Work:
     """Return the least work of adding each output's gradient where its maximum was, as the saved indices say."""
     inputs = batch * channels * d * h * w
-    outputs = unless_empty(inputs, batch * channels * od * oh * ow)
-    return Work(
-        flop={unit(dtype): outputs},
-        read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
-        write_bytes=dtype.bytes(inputs),
-    )
+    return returned_work(dtype, inputs, batch * channels * od * oh * ow)
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -60,20 +53,13 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
     return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
 
 
-def _winners(x: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
     rows = zip(sliding.extents(arguments), sliding.extents(arguments, "o"), strict=True)
     spans = [spans_of(extent, parts) for extent, parts in rows]
-    return all_maxima(x, [spans] * (x.shape[0] * x.shape[1]))
+    return all_maxima(arrays["input"], [spans] * (arguments["batch"] * arguments["channels"]))
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    best, where = _winners(arrays["input"], arguments)
-    return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
-
-
-def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, where = _winners(arrays["input"], arguments)
-    return {"grad_input": returned(arrays["grad_output"], where, arrays["input"].shape)}
+_reference, _backward_reference = references(_winners)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -87,16 +73,14 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match adaptive max pooling and its gradient; whether the indices are used is not visible here."""
-    x, count, back = site.args["self"], sliding.window_rank(site), "grad_output" in site.args
-    parts = (site.args["grad_output"] if back else site.outputs[0]).shape[-count:]
-    arguments = sliding.planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
-    if not back:
-        return Match(arguments=arguments)
-    return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
+    if "grad_output" in site.args:
+        return Match(arguments=sliding.partition(site), phase="backward", touched_bytes={"self": 0})
+    return Match(arguments=sliding.partition(site))
 
 
 OPERATOR = Operator(
     forward=adaptive_max_pool,
+    family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
     numerics=Numerics(kind="exact"),
@@ -104,9 +88,5 @@ OPERATOR = Operator(
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
-    aten={
-        f"aten.adaptive_max_pool{rank}d{phase}.{end}": _from_aten
-        for rank in (2, 3)
-        for phase, end in (("", "default"), ("_backward", "default"), ("_backward", "grad_input"))
-    },
+    aten=overloads("adaptive_max_pool", _from_aten),
 )

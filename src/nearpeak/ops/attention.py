@@ -23,30 +23,12 @@ MASKS = ("none", "bool", "float", "alibi", "known")
 
 @free_when_empty
 def attention(
-    batch: int,
-    heads: int,
-    q: int,
-    kv: int,
-    dim: int,
-    dtype: DType,
-    kv_dtype: DType | None = None,
-    kv_heads: int | None = None,
-    v_dim: int | None = None,
-    left: int = 0,
-    right: int = 0,
-    chunk: int = 0,
-    mask_elements: int = 0,
-    live_pairs: int = 0,
-    live_keys: int = 0,
-    live_queries: int = 0,
-    causal: bool = False,
-    align: str = "upper_left",
-    mask: str = "none",
-    latent: bool = False,
-    softcap: bool = False,
-    sinks: bool = False,
+    batch: int, heads: int, q: int, kv: int, dim: int, dtype: DType, kv_dtype: DType | None = None,
+    kv_heads: int | None = None, v_dim: int | None = None, left: int = 0, right: int = 0, chunk: int = 0,
+    mask_elements: int = 0, live_pairs: int = 0, live_keys: int = 0, live_queries: int = 0, causal: bool = False,
+    align: str = "upper_left", mask: str = "none", latent: bool = False, softcap: bool = False, sinks: bool = False,
     dropout: bool = False,
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of O = softmax(Q K^T / sqrt(dim)) V.
 
     Shapes: Q [batch, heads, q, dim]; K [batch, kv_heads, kv, dim]; V [batch, kv_heads, kv, v_dim].
@@ -98,30 +80,12 @@ def attention(
 
 @free_when_empty
 def _backward(
-    batch: int,
-    heads: int,
-    q: int,
-    kv: int,
-    dim: int,
-    dtype: DType,
-    kv_heads: int | None = None,
-    v_dim: int | None = None,
-    left: int = 0,
-    right: int = 0,
-    chunk: int = 0,
-    mask_elements: int = 0,
-    live_pairs: int = 0,
-    live_keys: int = 0,
-    live_queries: int = 0,
-    causal: bool = False,
-    align: str = "upper_left",
-    mask: str = "none",
-    latent: bool = False,
-    softcap: bool = False,
-    sinks: bool = False,
-    dropout: bool = False,
+    batch: int, heads: int, q: int, kv: int, dim: int, dtype: DType, kv_heads: int | None = None,
+    v_dim: int | None = None, left: int = 0, right: int = 0, chunk: int = 0, mask_elements: int = 0,
+    live_pairs: int = 0, live_keys: int = 0, live_queries: int = 0, causal: bool = False, align: str = "upper_left",
+    mask: str = "none", latent: bool = False, softcap: bool = False, sinks: bool = False, dropout: bool = False,
     grad_mask: bool = False,
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of Q, K and V, of sinks, and of a mask of floats that asks for one.
 
     Counts: five products per live pair, of which Q K^T only repeats the forward pass; one exponential per live pair.
@@ -304,6 +268,7 @@ def _sdpa_mask(live: Any, bias: Any) -> Any:
 
 OPERATOR = Operator(
     forward=attention,
+    family="attention",
     backward=_backward,
     source="Vaswani et al. 2017, arXiv:1706.03762, eq. 1; backward as Dao 2023, arXiv:2307.08691, algorithm 2",
     numerics=Numerics(kind="normalisation", reduction="kv dim"),

@@ -146,6 +146,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=avg_pool,
+    family="reduction",
     backward=_backward,
     source="definition; extents and divisors as PyTorch and ONNX state them",
     numerics=Numerics(kind="reduction", reduction="kd kh kw"),

@@ -21,16 +21,9 @@ _STATISTICS = dtype_of("fp32")
 
 
 def batch_norm(
-    batch: int,
-    channels: int,
-    spatial: int,
-    dtype: DType,
-    param_dtype: DType | None = None,
-    stat_dtype: DType = _STATISTICS,
-    train: bool = False,
-    affine: bool = True,
-    running: bool = True,
-) -> Work:
+    batch: int, channels: int, spatial: int, dtype: DType, param_dtype: DType | None = None,
+    stat_dtype: DType = _STATISTICS, train: bool = False, affine: bool = True, running: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of y[batch,channels,spatial] normalised per channel.
 
     Counts: per element 2 FLOP to apply the channel's scale and shift; in training 3 more for sum and sum of squares;
@@ -60,18 +53,10 @@ def batch_norm(
 
 
 def _backward(
-    batch: int,
-    channels: int,
-    spatial: int,
-    dtype: DType,
-    param_dtype: DType | None = None,
-    stat_dtype: DType = _STATISTICS,
-    train: bool = True,
-    affine: bool = True,
-    grad_input: bool = True,
-    grad_weight: bool = True,
-    grad_bias: bool = True,
-) -> Work:
+    batch: int, channels: int, spatial: int, dtype: DType, param_dtype: DType | None = None,
+    stat_dtype: DType = _STATISTICS, train: bool = True, affine: bool = True, grad_input: bool = True,
+    grad_weight: bool = True, grad_bias: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of input, weight and bias that are asked for.
 
     Counts: per element 3 FLOP of sums over the channel, which serve the parameters too, and in training 4 to combine
@@ -200,6 +185,7 @@ _GRADIENTS = ("native_batch_norm_backward.default", "cudnn_batch_norm_backward.d
 
 OPERATOR = Operator(
     forward=batch_norm,
+    family="norm",
     backward=_backward,
     source="Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2",
     numerics=Numerics(kind="normalisation", reduction="batch spatial"),

@@ -67,6 +67,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=cast,
+    family="pointwise",
     source="definition",
     numerics=Numerics(kind="pointwise", ulp_count=1),
     inputs=_inputs,

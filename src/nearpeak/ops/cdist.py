@@ -120,6 +120,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=cdist,
+    family="product",
     backward=_backward,
     source="definition; |a - b|² = |a|² + |b|² - 2ab",
     numerics=Numerics(kind="normalisation", reduction="k"),

@@ -221,6 +221,7 @@ def _group(name: str) -> tuple[int, int]:
 
 OPERATOR = Operator(
     forward=collective,
+    family="movement",
     degree_count=2,
     source="Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002; Chan et al. 2007, doi:10.1002/cpe.1206",
     numerics=Numerics(kind="reduction", reduction="ranks"),

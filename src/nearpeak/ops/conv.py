@@ -8,9 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
-from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._checks import required_multiple, required_positive
+from nearpeak.ops._convolution import Parts, backward_work, check_groups, fewest, forward_work, inputs_of, parts_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, windows
 
@@ -41,17 +39,8 @@ def conv(
     {'matrix.bf16': 2957312}
     """
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
-    out = out_dtype or dtype
-    elements = batch * out_channels * reach.outputs
-    products = _products(batch, in_channels, out_channels, groups, reach)
-    return Work(
-        flop=contraction(dtype, products, elements if bias else None),
-        read_bytes=dtype.bytes(unless_empty(products, batch * in_channels * reach.touched_count))
-        + dtype.bytes(unless_empty(products, out_channels * (in_channels // groups) * reach.live_tap_count))
-        + out.bytes(unless_empty(elements, bias * out_channels)),
-        write_bytes=out.bytes(elements),
-        contraction=shared_operands((dtype, out), products, reach.reuse_count),
-    )
+    parts = _parts(batch, in_channels, out_channels, groups, reach)
+    return forward_work(parts, dtype, out_dtype or dtype, out_channels, bias=bias)
 
 
 def _backward(
@@ -68,50 +57,31 @@ def _backward(
     vector FLOP per element of the output's gradient.
     """
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
-    out = out_dtype or dtype
-    outputs = batch * out_channels * reach.outputs
-    products = _products(batch, in_channels, out_channels, groups, reach)
-    weights = out_channels * (in_channels // groups)
-    read_count = unless_empty((grad_input + grad_weight) * products, batch * out_channels * reach.live_output_count)
-    return Work(
-        flop=contraction(dtype, (grad_input + grad_weight) * products, outputs if grad_bias else None),
-        read_bytes=out.bytes(outputs if grad_bias else read_count)
-        + dtype.bytes(unless_empty(products, grad_input * weights * reach.live_tap_count))
-        + dtype.bytes(unless_empty(products, grad_weight * batch * in_channels * reach.touched_count)),
-        write_bytes=dtype.bytes(grad_input * batch * in_channels * reach.size)
-        + dtype.bytes(grad_weight * weights * reach.taps)
-        + dtype.bytes(grad_bias * out_channels),
-        launch_count=grad_input + grad_weight + grad_bias,
-        contraction=shared_operands((dtype, out), (grad_input or grad_weight) * products, reach.reuse_count),
-    )
+    parts = _parts(batch, in_channels, out_channels, groups, reach)
+    return backward_work(
+        parts, dtype, out_dtype or dtype, out_channels,
+        grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias,
+    )  # fmt: skip
 
 
-def _products(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
-    """Return the multiply-adds; groups that do not divide the channels are refused."""
-    required_positive("conv", groups=groups)
-    required_multiple("conv", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
-    return batch * out_channels * (in_channels // groups) * reach.pair_count
+def _parts(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> Parts:
+    check_groups("conv", groups, in_channels, out_channels)
+    return parts_of(batch, in_channels, out_channels, groups, reach)
 
 
 def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **arguments: Any) -> int:
     """Return the multiplications that Winograd's and any other bilinear algorithm needs at least, each pass alike."""
     reach = sliding.reach_of(arguments)
-    return bilinear(
-        batch * in_channels * reach.touched_count,
-        out_channels * (in_channels // groups) * reach.live_tap_count,
-        batch * out_channels * reach.live_output_count,
-    )
+    return fewest(_parts(batch, in_channels, out_channels, groups, reach))
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    dtype, channels, layout = arguments["dtype"], arguments["out_channels"], arguments["layout"]
-    x = (arguments["batch"], arguments["in_channels"], *sliding.extents(arguments))
-    weight = (channels, arguments["in_channels"] // arguments["groups"], *sliding.extents(arguments, "k"))
-    tensors = {
-        "input": Tensor(shape=x, dtype=dtype, strides=sliding.strides_of(x, layout)),
-        "weight": Tensor(shape=weight, dtype=dtype, strides=sliding.strides_of(weight, layout)),
-    }
-    return tensors | ({"bias": Tensor(shape=(channels,), dtype=arguments["out_dtype"])} if arguments["bias"] else {})
+    weight = (
+        arguments["out_channels"],
+        arguments["in_channels"] // arguments["groups"],
+        *sliding.extents(arguments, "k"),
+    )
+    return inputs_of(weight, **arguments)
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -228,6 +198,7 @@ def _quantised(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=conv,
+    family="convolution",
     backward=_backward,
     source="Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position",
     numerics=Numerics(kind="contraction", reduction="in_channels kd kh kw"),

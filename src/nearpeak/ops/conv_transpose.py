@@ -8,9 +8,17 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
-from nearpeak.ops._arrays import maximum, unless_empty
-from nearpeak.ops._checks import required_multiple, required_positive
+from nearpeak.ops._arrays import maximum
+from nearpeak.ops._convolution import (
+    Parts,
+    backward_work,
+    check_groups,
+    fewest,
+    forward_work,
+    inputs_of,
+    parts_of,
+    transposed,
+)
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, check_window, taps
 from nearpeak.ops.conv import grouped
@@ -43,17 +51,8 @@ def conv_transpose(
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd, od), (h, kh, sh, ph, ph_end, dh, oh), (w, kw, sw, pw, pw_end, dw, ow)
     )  # fmt: skip
-    out = out_dtype or dtype
-    elements = batch * out_channels * reach.size
-    products = _products(batch, in_channels, out_channels, groups, reach)
-    return Work(
-        flop=contraction(dtype, products, elements if bias else None),
-        read_bytes=dtype.bytes(unless_empty(products, batch * in_channels * reach.live_output_count))
-        + dtype.bytes(unless_empty(products, in_channels * (out_channels // groups) * reach.live_tap_count))
-        + out.bytes(unless_empty(elements, bias * out_channels)),
-        write_bytes=out.bytes(elements),
-        contraction=shared_operands((dtype, out), products, reach.reuse_count),
-    )
+    parts = _parts(batch, in_channels, out_channels, groups, reach)
+    return forward_work(parts, dtype, out_dtype or dtype, out_channels, bias=bias)
 
 
 def _backward(
@@ -68,22 +67,11 @@ def _backward(
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd, od), (h, kh, sh, ph, ph_end, dh, oh), (w, kw, sw, pw, pw_end, dw, ow)
     )  # fmt: skip
-    out = out_dtype or dtype
-    outputs = batch * out_channels * reach.size
-    products = _products(batch, in_channels, out_channels, groups, reach)
-    weights = in_channels * (out_channels // groups)
-    read_count = unless_empty((grad_input + grad_weight) * products, batch * out_channels * reach.touched_count)
-    return Work(
-        flop=contraction(dtype, (grad_input + grad_weight) * products, outputs if grad_bias else None),
-        read_bytes=out.bytes(outputs if grad_bias else read_count)
-        + dtype.bytes(unless_empty(products, grad_input * weights * reach.live_tap_count))
-        + dtype.bytes(unless_empty(products, grad_weight * batch * in_channels * reach.live_output_count)),
-        write_bytes=dtype.bytes(grad_input * batch * in_channels * reach.outputs)
-        + dtype.bytes(grad_weight * weights * reach.taps)
-        + dtype.bytes(grad_bias * out_channels),
-        launch_count=grad_input + grad_weight + grad_bias,
-        contraction=shared_operands((dtype, out), (grad_input or grad_weight) * products, reach.reuse_count),
-    )
+    parts = _parts(batch, in_channels, out_channels, groups, reach)
+    return backward_work(
+        parts, dtype, out_dtype or dtype, out_channels,
+        grad_input=grad_input, grad_weight=grad_weight, grad_bias=grad_bias,
+    )  # fmt: skip
 
 
 def _reach(*dimensions: tuple[int, int, int, int, int | None, int, int]) -> Taps:
@@ -97,11 +85,9 @@ def _reach(*dimensions: tuple[int, int, int, int, int | None, int, int]) -> Taps
     return product
 
 
-def _products(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> int:
-    """Return the multiply-adds; groups that do not divide the channels are refused."""
-    required_positive("conv_transpose", groups=groups)
-    required_multiple("conv_transpose", {"groups": groups}, in_channels=in_channels, out_channels=out_channels)
-    return batch * in_channels * (out_channels // groups) * reach.pair_count
+def _parts(batch: int, in_channels: int, out_channels: int, groups: int, reach: Taps) -> Parts:
+    check_groups("conv_transpose", groups, in_channels, out_channels)
+    return transposed(parts_of(batch, out_channels, in_channels, groups, reach))
 
 
 def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **arguments: Any) -> int:
@@ -109,22 +95,16 @@ def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **argu
     rows = [[arguments[f"{name}{axis}"] for name in ("", "k", "s", "p")] for axis in AXES]
     ends = [[arguments[f"p{axis}_end"], arguments[f"d{axis}"], arguments[f"o{axis}"]] for axis in AXES]
     reach = _reach(*((*row, *end) for row, end in zip(rows, ends, strict=True)))
-    return bilinear(
-        batch * in_channels * reach.live_output_count,
-        in_channels * (out_channels // groups) * reach.live_tap_count,
-        batch * out_channels * reach.touched_count,
-    )
+    return fewest(_parts(batch, in_channels, out_channels, groups, reach))
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    dtype, channels, layout = arguments["dtype"], arguments["out_channels"], arguments["layout"]
-    x = (arguments["batch"], arguments["in_channels"], *sliding.extents(arguments))
-    weight = (arguments["in_channels"], channels // arguments["groups"], *sliding.extents(arguments, "k"))
-    tensors = {
-        "input": Tensor(shape=x, dtype=dtype, strides=sliding.strides_of(x, layout)),
-        "weight": Tensor(shape=weight, dtype=dtype, strides=sliding.strides_of(weight, layout)),
-    }
-    return tensors | ({"bias": Tensor(shape=(channels,), dtype=arguments["out_dtype"])} if arguments["bias"] else {})
+    weight = (
+        arguments["in_channels"],
+        arguments["out_channels"] // arguments["groups"],
+        *sliding.extents(arguments, "k"),
+    )
+    return inputs_of(weight, **arguments)
 
 
 def _crop(arguments: dict[str, Any]) -> list[tuple[int, int]]:
@@ -219,6 +199,7 @@ def _onnx_border(site: OnnxSite, x: Tensor, weight: Tensor) -> dict[str, int]:
 
 OPERATOR = Operator(
     forward=conv_transpose,
+    family="convolution",
     backward=_backward,
     source="Dumoulin and Visin 2016, arXiv:1603.07285, section 4; exact taps counted position by position",
     numerics=Numerics(kind="contraction", reduction="in_channels kd kh kw"),

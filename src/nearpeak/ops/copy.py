@@ -172,6 +172,7 @@ _INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scat
 
 OPERATOR = Operator(
     forward=copy,
+    family="movement",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

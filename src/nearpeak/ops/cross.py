@@ -61,6 +61,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=cross,
+    family="pointwise",
     source="definition",
     numerics=Numerics(kind="normalisation"),
     inputs=_inputs,

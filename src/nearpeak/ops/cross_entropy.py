@@ -4,15 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._losses import checked, reduced
 from nearpeak.ops._operator import Numerics, Operator
-
-_INDEX = dtype_of("int64")
 
 
 def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -33,7 +31,7 @@ def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean"
     return Work(
         flop={unit(dtype): rows * maximum(3 * classes - 1, 0) + (0 if none else maximum(rows - 1, 0))},
         special_count=rows * (classes + 1) + unless_empty(rows, int(reduction == "mean")),
-        read_bytes=dtype.bytes(rows * classes) + _INDEX.bytes(rows),
+        read_bytes=dtype.bytes(rows * classes) + INDEX.bytes(rows),
         write_bytes=dtype.bytes(rows if none else 1),
     )
 
@@ -49,7 +47,7 @@ def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") ->
     return Work(
         flop={unit(dtype): used * (2 * classes + 1)},
         special_count=elements + unless_empty(elements, int(reduction == "mean")),
-        read_bytes=dtype.bytes(elements) + _INDEX.bytes(used) + dtype.bytes(used if none else unless_empty(used, 1)),
+        read_bytes=dtype.bytes(elements) + INDEX.bytes(used) + dtype.bytes(used if none else unless_empty(used, 1)),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -84,6 +82,7 @@ def _torch_call(tensors: dict[str, Any], reduction: str, **_: Any) -> dict[str, 
 
 OPERATOR = Operator(
     forward=cross_entropy,
+    family="norm",
     backward=_backward,
     source="definition, with the maximum subtracted",
     assumptions=("A20",),

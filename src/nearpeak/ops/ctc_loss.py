@@ -8,12 +8,10 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, minimum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-
-_INDEX = dtype_of("int64")
 
 
 @free_when_empty
@@ -35,7 +33,7 @@ def ctc_loss(batch: int, time: int, classes: int, labels: int, dtype: DType) -> 
     return Work(
         flop={unit(dtype): batch * maximum(time - 1, 0) * (2 * states - 1)},
         special_count=batch,
-        read_bytes=dtype.bytes(batch * time * met) + _INDEX.bytes(batch * labels),
+        read_bytes=dtype.bytes(batch * time * met) + INDEX.bytes(batch * labels),
         write_bytes=dtype.bytes(batch * time * states + batch),
     )
 
@@ -51,7 +49,7 @@ def _backward(batch: int, time: int, classes: int, labels: int, dtype: DType) ->
     return Work(
         flop={unit(dtype): batch * maximum(time - 1, 0) * (2 * states - 1) + batch * time * states + 2 * elements},
         special_count=elements,
-        read_bytes=dtype.bytes(elements + batch * time * states + 2 * batch) + _INDEX.bytes(batch * labels),
+        read_bytes=dtype.bytes(elements + batch * time * states + 2 * batch) + INDEX.bytes(batch * labels),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -131,6 +129,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 
 OPERATOR = Operator(
     forward=ctc_loss,
+    family="norm",
     backward=_backward,
     source="Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1",
     numerics=Numerics(kind="normalisation", reduction="time"),

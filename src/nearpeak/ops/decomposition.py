@@ -247,6 +247,7 @@ def _svd(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=decomposition,
+    family="product",
     degree_count=2,
     source="definition; Golub and Van Loan 2013, Matrix Computations, fourth edition, chapters 5, 7 and 8",
     numerics=Numerics(kind="normalisation", reduction="m n", ulp_count=256.0),

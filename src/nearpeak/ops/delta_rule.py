@@ -6,25 +6,17 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._gated_heads import backward_reference, checked_heads, gate_count, inputs, reference, torch_call
+from nearpeak.ops._gated_heads import backward_reference, inputs, operands_of, reference, torch_call
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._state_chains import chain
+from nearpeak.ops._state_work import backward_work, forward_work
 
 
 @free_when_empty
 def delta_rule(
-    batch: int,
-    tokens: int,
-    heads: int,
-    key_dim: int,
-    dim: int,
-    dtype: DType,
-    key_heads: int | None = None,
-    state_dtype: DType | None = None,
-    decay: str = "head",
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, heads: int, key_dim: int, dim: int, dtype: DType, key_heads: int | None = None,
+    state_dtype: DType | None = None, decay: str = "head", begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of S' = exp(g_t) S_{t-1}, S_t = S' + w_t k_t (v_t - S'^T k_t)^T, o_t = S_t^T q_t.
 
     Shapes: Q, K [batch,tokens,key_heads,key_dim]; V, O [batch,tokens,heads,dim]; w [batch,tokens,heads];
@@ -46,35 +38,20 @@ def delta_rule(
     >>> delta_rule(1, 1, 2, 64, 64, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     49152
     """
-    shared = checked_heads("delta_rule", heads, key_heads)
-    gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
-    state, values = batch * heads * key_dim * dim, batch * tokens * heads * dim
-    kept = state_dtype or dtype
+    shared, gates, operands = operands_of(
+        "delta_rule", batch, tokens, heads, key_heads, key_dim, dim, dtype, state_dtype, decay, strengths=True
+    )
     running = 0 if decay in ("none", "constant") else gates
     products = _products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
-    return Work(
-        flop={f"matrix.{dtype.name}": batch * products, unit(dtype): running + 2 * values},
-        special_count=gates,
-        read_bytes=dtype.bytes(2 * batch * tokens * shared * key_dim + values + batch * tokens * heads + gates)
-        + kept.bytes(begun * state),
-        write_bytes=dtype.bytes(values) + kept.bytes(ended * state),
-    )
+    flop = {f"matrix.{dtype.name}": batch * products, unit(dtype): running + 2 * operands.outputs}
+    return forward_work(operands, flop, gates, begun=begun, ended=ended)
 
 
 @free_when_empty
 def _backward(
-    batch: int,
-    tokens: int,
-    heads: int,
-    key_dim: int,
-    dim: int,
-    dtype: DType,
-    key_heads: int | None = None,
-    state_dtype: DType | None = None,
-    decay: str = "head",
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, heads: int, key_dim: int, dim: int, dtype: DType, key_heads: int | None = None,
+    state_dtype: DType | None = None, decay: str = "head", begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of Q, K, V, the strengths w, the gates and the first state.
 
     Counts: each product of the forward pass twice, for its two operands, in the least mixture of forms:
@@ -85,18 +62,12 @@ def _backward(
         begun: a first state was given and has a gradient.
         ended: the final state has a gradient.
     """
-    shared = checked_heads("delta_rule", heads, key_heads)
-    gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
-    state, values = batch * heads * key_dim * dim, batch * tokens * heads * dim
-    kept = state_dtype or dtype
-    products = _backward_products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
-    keys, strengths = 2 * batch * tokens * shared * key_dim, batch * tokens * heads
-    return Work(
-        flop={f"matrix.{dtype.name}": batch * products, unit(dtype): 4 * values},
-        special_count=gates,
-        read_bytes=dtype.bytes(keys + 2 * values + strengths + gates) + kept.bytes((begun + ended) * state),
-        write_bytes=dtype.bytes(keys + values + strengths + gates) + kept.bytes(begun * state),
+    shared, gates, operands = operands_of(
+        "delta_rule", batch, tokens, heads, key_heads, key_dim, dim, dtype, state_dtype, decay, strengths=True
     )
+    products = _backward_products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
+    flop = {f"matrix.{dtype.name}": batch * products, unit(dtype): 4 * operands.outputs}
+    return backward_work(operands, flop, gates, begun=begun, ended=ended)
 
 
 def _products(tokens: int, heads: int, shared: int, key_dim: int, dim: int, *, begun: bool, ended: bool) -> int:
@@ -141,6 +112,7 @@ def _from_capture(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=delta_rule,
+    family="attention",
     backward=_backward,
     degree_count=2,
     source="Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464; Kimi Team 2025, arXiv:2510.26692; least mixture "

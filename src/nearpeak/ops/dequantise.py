@@ -24,16 +24,9 @@ _FP32 = DTYPES["fp32"]
 
 @free_when_empty
 def dequantise(
-    rows: int,
-    columns: int,
-    dtype: DType,
-    out_dtype: DType = DTYPES["bf16"],
-    block_rows: int | None = None,
-    block_columns: int | None = None,
-    scale_dtype: str = "fp32",
-    zero_dtype: str = "",
-    tensor_scale: bool = False,
-) -> Work:
+    rows: int, columns: int, dtype: DType, out_dtype: DType = DTYPES["bf16"], block_rows: int | None = None,
+    block_columns: int | None = None, scale_dtype: str = "fp32", zero_dtype: str = "", tensor_scale: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of y[rows,columns] = (q - zero) * scale, one scale per block.
 
     Counts: a product per element and, with zero points, a subtraction; conversion is no FLOP.
@@ -140,6 +133,7 @@ _CLAIMED = (
 
 OPERATOR = Operator(
     forward=dequantise,
+    family="pointwise",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(kind="pointwise"),
     inputs=_inputs,

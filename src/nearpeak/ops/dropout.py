@@ -70,6 +70,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=dropout,
+    family="pointwise",
     backward=_backward,
     source="Srivastava et al. 2014, Journal of Machine Learning Research 15, pages 1929-1958",
     numerics=Numerics(kind="pointwise", ulp_count=1),

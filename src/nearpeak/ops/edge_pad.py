@@ -124,6 +124,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=edge_pad,
+    family="movement",
     backward=_backward,
     source="definition",
     numerics=Numerics(kind="exact"),

@@ -112,6 +112,7 @@ def _gradient(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=embedding,
+    family="movement",
     backward=_backward,
     source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},

@@ -19,16 +19,9 @@ MODES = ("sum", "mean", "max")
 
 @free_when_empty
 def embedding_bag(
-    tokens: int,
-    bags: int,
-    dim: int,
-    vocab: int,
-    dtype: DType,
-    touched_rows: int = 1,
-    index_dtype: str = "int64",
-    mode: str = "sum",
-    weighted: bool = False,
-) -> Work:
+    tokens: int, bags: int, dim: int, vocab: int, dtype: DType, touched_rows: int = 1, index_dtype: str = "int64",
+    mode: str = "sum", weighted: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of y[bag] = sum, mean or maximum of weight[index[token]] over the bag's tokens.
 
     Counts: one FLOP per element joined, at least tokens - bags rows however the bags are filled, and one per element
@@ -177,6 +170,7 @@ def _of_factors(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=embedding_bag,
+    family="movement",
     backward=_backward,
     source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},

@@ -117,6 +117,7 @@ def _frames(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=fft,
+    family="product",
     source="Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087",
     numerics=Numerics(kind="normalisation", reduction="n planes"),
     inputs=_inputs,

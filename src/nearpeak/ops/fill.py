@@ -61,6 +61,7 @@ _OVERLOADS = ("default", "start", "start_step", "m", "Scalar", "Tensor", "out", 
 
 OPERATOR = Operator(
     forward=fill,
+    family="movement",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

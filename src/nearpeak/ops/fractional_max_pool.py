@@ -3,16 +3,14 @@
 from math import prod
 from typing import Any
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty
-from nearpeak.ops._maxima import all_maxima, returned
+from nearpeak.ops._maxima import all_maxima, overloads, references, returned_work
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-
-_INDEX = dtype_of("int64")
 
 
 def fractional_max_pool(
@@ -39,7 +37,7 @@ def fractional_max_pool(
     return Work(
         flop={unit(dtype): outputs * maximum(kd * kh * kw - 1, 0)},
         read_bytes=unless_empty(outputs, dtype.bytes(planes * maximum(met, 0) + samples)),
-        write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(outputs) + indices * INDEX.bytes(outputs),
     )
 
 
@@ -50,12 +48,7 @@ def _backward(
     """Return the least work of adding each output's gradient where its maximum was, as the saved indices say."""
     del kd, kh, kw
     inputs = batch * channels * d * h * w
-    outputs = unless_empty(inputs, batch * channels * od * oh * ow)
-    return Work(
-        flop={unit(dtype): outputs},
-        read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
-        write_bytes=dtype.bytes(inputs),
-    )
+    return returned_work(dtype, inputs, batch * channels * od * oh * ow)
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
@@ -84,14 +77,7 @@ def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, An
     )
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    best, where = _winners(arrays, arguments)
-    return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
-
-
-def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, where = _winners(arrays, arguments)
-    return {"grad_input": returned(arrays["grad_output"], where, arrays["input"].shape)}
+_reference, _backward_reference = references(_winners)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -106,13 +92,12 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match fractional max pooling and its gradient; whether the indices are used is not visible here."""
-    x, count, back = site.args["self"], sliding.window_rank(site), "grad_output" in site.args
-    parts = (site.args["grad_output"] if back else site.outputs[0]).shape[-count:]
-    arguments = sliding.planes(x, count) | sliding.named("", x.shape[-count:], count) | sliding.named("o", parts, count)
-    arguments |= sliding.named("k", site.args["kernel_size"], count)
-    if back:
+    x, count = site.args["self"], sliding.window_rank(site)
+    kernel = sliding.named("k", site.args["kernel_size"], count)
+    arguments = sliding.partition(site) | kernel
+    if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    rows = zip(x.shape[-count:], parts, sliding.named("k", site.args["kernel_size"], count).values(), strict=True)
+    rows = zip(x.shape[-count:], site.outputs[0].shape[-count:], kernel.values(), strict=True)
     met = prod(min(size, out + kernel - 1) for size, out, kernel in rows)
     return Match(
         arguments=arguments, touched_bytes=sliding.partly_touched("self", x, prod(x.shape[:-count]) * max(met, 0))
@@ -121,6 +106,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=fractional_max_pool,
+    family="reduction",
     backward=_backward,
     source="Graham 2014, arXiv:1412.6071",
     numerics=Numerics(kind="exact"),
@@ -128,9 +114,5 @@ OPERATOR = Operator(
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
-    aten={
-        f"aten.fractional_max_pool{rank}d{phase}.{end}": _from_aten
-        for rank in (2, 3)
-        for phase, end in (("", "default"), ("_backward", "default"), ("_backward", "grad_input"))
-    },
+    aten=overloads("fractional_max_pool", _from_aten),
 )

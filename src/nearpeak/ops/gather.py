@@ -136,6 +136,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=gather,
+    family="movement",
     source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(kind="exact"),

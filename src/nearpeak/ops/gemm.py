@@ -20,18 +20,9 @@ from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 
 
 def gemm(
-    m: int,
-    n: int,
-    k: int,
-    dtype: DType,
-    batch: int = 1,
-    a_batch: int | None = None,
-    b_batch: int | None = None,
-    bias_elements: int = 0,
-    out_dtype: DType | None = None,
-    bias: bool = False,
-    layout: str = "nn",
-) -> Work:
+    m: int, n: int, k: int, dtype: DType, batch: int = 1, a_batch: int | None = None, b_batch: int | None = None,
+    bias_elements: int = 0, out_dtype: DType | None = None, bias: bool = False, layout: str = "nn",
+) -> Work:  # fmt: skip
     """Return the least work of Y[batch,m,n] = A[a_batch,m,k] B[b_batch,k,n] (+ bias[n]).
 
     Counts: 2 * batch * m * n * k FLOP, four times that for complex numbers; the bias adds one vector FLOP per output
@@ -275,6 +266,7 @@ def _claims() -> dict[str, Any]:
 
 OPERATOR = Operator(
     forward=gemm,
+    family="product",
     source="definition of the matrix product",
     numerics=Numerics(kind="contraction", reduction="k"),
     inputs=_inputs,

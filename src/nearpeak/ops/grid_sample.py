@@ -22,19 +22,9 @@ _SHARPNESS = -0.75
 
 @free_when_empty
 def grid_sample(
-    batch: int,
-    channels: int,
-    w: int,
-    ow: int,
-    dtype: DType,
-    h: int = 1,
-    oh: int = 1,
-    d: int = 1,
-    od: int = 1,
-    touched: int = 0,
-    mode: str = "linear",
-    volume: bool = False,
-) -> Work:
+    batch: int, channels: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, d: int = 1, od: int = 1,
+    touched: int = 0, mode: str = "linear", volume: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of y[batch,channel,point] = x[batch,channel] at the position grid[batch,point].
 
     Counts: linear 2 * taps - 1 FLOP per channel and point with 4 taps, or 8 in a volume, and one per tap and point for
@@ -64,21 +54,9 @@ def grid_sample(
 
 @free_when_empty
 def _backward(
-    batch: int,
-    channels: int,
-    w: int,
-    ow: int,
-    dtype: DType,
-    h: int = 1,
-    oh: int = 1,
-    d: int = 1,
-    od: int = 1,
-    touched: int = 0,
-    mode: str = "linear",
-    volume: bool = False,
-    grad_input: bool = True,
-    grad_grid: bool = True,
-) -> Work:
+    batch: int, channels: int, w: int, ow: int, dtype: DType, h: int = 1, oh: int = 1, d: int = 1, od: int = 1,
+    touched: int = 0, mode: str = "linear", volume: bool = False, grad_input: bool = True, grad_grid: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of image and grid.
 
     Counts: linear 2 FLOP per tap, channel and point for each gradient; joining the taps of a point is not counted.
@@ -205,6 +183,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=grid_sample,
+    family="reduction",
     backward=_backward,
     source="Jaderberg et al. 2015, arXiv:1506.02025, section 3.3",
     data_axes={"touched": ("d*h*w",)},

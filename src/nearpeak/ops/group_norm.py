@@ -45,17 +45,9 @@ def group_norm(
 
 
 def _backward(
-    batch: int,
-    channels: int,
-    spatial: int,
-    groups: int,
-    dtype: DType,
-    param_dtype: DType | None = None,
-    affine: bool = True,
-    grad_input: bool = True,
-    grad_weight: bool = True,
-    grad_bias: bool = True,
-) -> Work:
+    batch: int, channels: int, spatial: int, groups: int, dtype: DType, param_dtype: DType | None = None,
+    affine: bool = True, grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of input, weight and bias that are asked for.
 
     Counts: per element 3 FLOP of sums over each channel, which serve the parameters too, and 4 to combine them for
@@ -147,6 +139,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=group_norm,
+    family="norm",
     backward=_backward,
     source="Wu and He 2018, arXiv:1803.08494",
     numerics=Numerics(kind="normalisation", reduction="channels spatial"),

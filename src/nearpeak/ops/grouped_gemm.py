@@ -25,16 +25,9 @@ _ALIGNED_BYTES = 16
 
 @free_when_empty
 def grouped_gemm(
-    m: int,
-    n: int,
-    k: int,
-    groups: int,
-    dtype: DType,
-    touched_groups: int = 1,
-    out_dtype: DType | None = None,
-    split: str = "m",
-    load: str = "",
-) -> Work:
+    m: int, n: int, k: int, groups: int, dtype: DType, touched_groups: int = 1, out_dtype: DType | None = None,
+    split: str = "m", load: str = "",
+) -> Work:  # fmt: skip
     """Return the least work of one product per group, where offsets[groups] say at which row each group ends.
 
     Shapes: split m: Y[m,n], each row of A[m,k] times its group's B[groups,k,n] (experts, forward and the gradient of
@@ -69,16 +62,9 @@ def grouped_gemm(
 
 
 def _backward(
-    m: int,
-    n: int,
-    k: int,
-    groups: int,
-    dtype: DType,
-    touched_groups: int = 1,
-    out_dtype: DType | None = None,
-    split: str = "m",
-    load: str = "",
-) -> Work:
+    m: int, n: int, k: int, groups: int, dtype: DType, touched_groups: int = 1, out_dtype: DType | None = None,
+    split: str = "m", load: str = "",
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of A and B: two grouped products, A's split alike, B's the other way.
 
     Counts: 4 * m * n * k FLOP. The gradient of B is written for every group, zeros for those without rows.
@@ -276,6 +262,7 @@ def _scaled(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=grouped_gemm,
+    family="product",
     backward=_backward,
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
     data_axes={"touched_groups": ("m", "groups")},

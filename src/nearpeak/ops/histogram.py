@@ -87,6 +87,7 @@ def _edges(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=histogram,
+    family="reduction",
     source="definition",
     numerics=Numerics(kind="normalisation", reduction="elements"),
     inputs=_inputs,

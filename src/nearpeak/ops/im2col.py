@@ -130,6 +130,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=im2col,
+    family="movement",
     backward=_backward,
     source="definition",
     numerics=Numerics(kind="exact"),

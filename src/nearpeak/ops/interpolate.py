@@ -200,6 +200,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=interpolate,
+    family="reduction",
     backward=_backward,
     source="Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them",
     numerics=Numerics(kind="normalisation", reduction="d h w"),

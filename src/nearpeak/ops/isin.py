@@ -53,6 +53,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=isin,
+    family="movement",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

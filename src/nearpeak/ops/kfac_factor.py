@@ -70,6 +70,7 @@ def _torch_call(tensors: dict[str, Any], tokens: int, bias: bool, **_: Any) -> d
 
 OPERATOR = Operator(
     forward=kfac_factor,
+    family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, sections 3 and 5",
     numerics=Numerics(kind="contraction", reduction="tokens"),
     inputs=_inputs,

@@ -63,6 +63,7 @@ def _torch_call(tensors: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
 
 OPERATOR = Operator(
     forward=kfac_inverse,
+    family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, section 6; LAPACK Working Note 41, appendix C",
     numerics=Numerics(kind="normalisation", reduction="dim dim"),
     inputs=_inputs,

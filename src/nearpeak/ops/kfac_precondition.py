@@ -65,6 +65,7 @@ def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, 
 
 OPERATOR = Operator(
     forward=kfac_precondition,
+    family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, section 4",
     numerics=Numerics(kind="contraction", reduction="rows columns"),
     inputs=_inputs,

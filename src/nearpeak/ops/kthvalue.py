@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._sites import along
-
-_INDEX = dtype_of("int64")
 
 
 def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = True) -> Work:
@@ -28,7 +27,7 @@ def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = 
     """
     return Work(
         read_bytes=dtype.bytes(rows * columns),
-        write_bytes=dtype.bytes(rows) + (_INDEX.bytes(rows) if indices else 0),
+        write_bytes=dtype.bytes(rows) + (INDEX.bytes(rows) if indices else 0),
     )
 
 
@@ -60,6 +59,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=kthvalue,
+    family="reduction",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

@@ -41,16 +41,9 @@ def layer_norm(
 
 
 def _backward(
-    rows: int,
-    hidden: int,
-    dtype: DType,
-    param_dtype: DType | None = None,
-    affine: bool = True,
-    bias: bool = True,
-    grad_input: bool = True,
-    grad_weight: bool = True,
-    grad_bias: bool = True,
-) -> Work:
+    rows: int, hidden: int, dtype: DType, param_dtype: DType | None = None, affine: bool = True, bias: bool = True,
+    grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of input, weight and bias that are asked for.
 
     Counts: per element 3 FLOP of sums over the row and 4 to combine them for the input's gradient, 1 more for the
@@ -122,6 +115,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=layer_norm,
+    family="norm",
     backward=_backward,
     source="Ba et al. 2016, arXiv:1607.06450, eq. 3",
     numerics=Numerics(kind="normalisation", reduction="hidden"),

@@ -84,6 +84,7 @@ def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any
 
 OPERATOR = Operator(
     forward=lbfgs,
+    family="optimizer",
     source="Nocedal and Wright 2006, Numerical Optimization, 2nd edition, algorithm 7.4",
     numerics=Numerics(kind="normalisation", reduction="parameters"),
     inputs=_inputs,

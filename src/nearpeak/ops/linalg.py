@@ -255,6 +255,7 @@ def _products(dtype: DType, flop: int) -> dict[str, int]:
 
 OPERATOR = Operator(
     forward=linalg,
+    family="product",
     degree_count=3,
     source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
     numerics=Numerics(kind="normalisation", reduction="n n", ulp_count=16.0),

@@ -4,25 +4,17 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._gated_heads import backward_reference, checked_heads, gate_count, inputs, reference, torch_call
+from nearpeak.ops._gated_heads import backward_reference, inputs, operands_of, reference, torch_call
 from nearpeak.ops._operator import Numerics, Operator
 from nearpeak.ops._state_chains import chain
+from nearpeak.ops._state_work import backward_work, forward_work
 
 
 @free_when_empty
 def linear_attention(
-    batch: int,
-    tokens: int,
-    heads: int,
-    key_dim: int,
-    dim: int,
-    dtype: DType,
-    key_heads: int | None = None,
-    state_dtype: DType | None = None,
-    decay: str = "none",
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, heads: int, key_dim: int, dim: int, dtype: DType, key_heads: int | None = None,
+    state_dtype: DType | None = None, decay: str = "none", begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of S_t = exp(g_t) S_{t-1} + k_t v_t^T, o_t = S_t^T q_t, over all tokens in order.
 
     Shapes: Q, K [batch,tokens,key_heads,key_dim]; V, O [batch,tokens,heads,dim]; S [batch,heads,key_dim,dim];
@@ -43,38 +35,21 @@ def linear_attention(
     >>> linear_attention(1, 1, 2, 64, 64, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     32768
     """
-    shared = checked_heads("linear_attention", heads, key_heads)
-    gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
-    state = batch * heads * key_dim * dim
-    step, pair = 2 * heads * key_dim * dim, 2 * (shared * key_dim + heads * dim)
-    kept = state_dtype or dtype
-    running = 0 if decay in ("none", "constant") else gates
-    return Work(
-        flop={
-            f"matrix.{dtype.name}": batch * chain(tokens, step, step, pair, begun=begun, ended=ended),
-            unit(dtype): running,
-        },
-        special_count=gates,
-        read_bytes=dtype.bytes(batch * tokens * (2 * shared * key_dim + heads * dim) + gates)
-        + kept.bytes(begun * state),
-        write_bytes=dtype.bytes(batch * tokens * heads * dim) + kept.bytes(ended * state),
+    shared, gates, operands = operands_of(
+        "linear_attention", batch, tokens, heads, key_heads, key_dim, dim, dtype, state_dtype, decay
     )
+    step, pair = 2 * heads * key_dim * dim, 2 * (shared * key_dim + heads * dim)
+    products = batch * chain(tokens, step, step, pair, begun=begun, ended=ended)
+    running = 0 if decay in ("none", "constant") else gates
+    flop = {f"matrix.{dtype.name}": products, unit(dtype): running}
+    return forward_work(operands, flop, gates, begun=begun, ended=ended)
 
 
 @free_when_empty
 def _backward(
-    batch: int,
-    tokens: int,
-    heads: int,
-    key_dim: int,
-    dim: int,
-    dtype: DType,
-    key_heads: int | None = None,
-    state_dtype: DType | None = None,
-    decay: str = "none",
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, heads: int, key_dim: int, dim: int, dtype: DType, key_heads: int | None = None,
+    state_dtype: DType | None = None, decay: str = "none", begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of Q, K, V, the gates and the first state.
 
     Counts: dQ from the states, which are formed again, dK and dV from the gradient of the states: 10 * key_dim * dim
@@ -85,20 +60,13 @@ def _backward(
         begun: a first state was given and has a gradient.
         ended: the final state has a gradient.
     """
-    shared = checked_heads("linear_attention", heads, key_heads)
-    gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
-    state = batch * heads * key_dim * dim
-    kept = state_dtype or dtype
-    flop, again = backward_products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
-    keys, values = 2 * batch * tokens * shared * key_dim, batch * tokens * heads * dim
-    running = 0 if decay in ("none", "constant") else 2 * gates
-    return Work(
-        flop={f"matrix.{dtype.name}": batch * flop, unit(dtype): running},
-        recompute_flop={f"matrix.{dtype.name}": batch * again},
-        special_count=gates,
-        read_bytes=dtype.bytes(keys + 2 * values + gates) + kept.bytes((begun + ended) * state),
-        write_bytes=dtype.bytes(keys + values + gates) + kept.bytes(begun * state),
+    shared, gates, operands = operands_of(
+        "linear_attention", batch, tokens, heads, key_heads, key_dim, dim, dtype, state_dtype, decay
     )
+    products, repeated = backward_products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
+    matrix, running = f"matrix.{dtype.name}", 0 if decay in ("none", "constant") else 2 * gates
+    flop, again = {matrix: batch * products, unit(dtype): running}, {matrix: batch * repeated}
+    return backward_work(operands, flop, gates, again=again, begun=begun, ended=ended)
 
 
 def backward_products(
@@ -121,6 +89,7 @@ def backward_products(
 
 OPERATOR = Operator(
     forward=linear_attention,
+    family="attention",
     backward=_backward,
     degree_count=2,
     source="Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, "

@@ -4,16 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import contraction, unit
+from nearpeak.ops._arithmetic import INDEX, contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._losses import checked, reduced
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
-
-_INDEX = dtype_of("int64")
 
 
 @free_when_empty
@@ -46,7 +44,7 @@ def linear_cross_entropy(
         flop=products_flop
         | {unit(dtype): vector + 2 * logits * gradient + rows * gradient + products_flop.get(unit(dtype), 0)},
         special_count=logits + rows + logits * gradient + int(reduction == "mean"),
-        read_bytes=dtype.bytes(rows * hidden + classes * hidden + classes * bias) + _INDEX.bytes(rows),
+        read_bytes=dtype.bytes(rows * hidden + classes * hidden + classes * bias) + INDEX.bytes(rows),
         write_bytes=dtype.bytes(rows if none else 1) + kept,
     )
 
@@ -104,6 +102,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=linear_cross_entropy,
+    family="product",
     degree_count=3,
     source="definition; Wijmans et al. 2024, arXiv:2411.09009",
     assumptions=("A20",),

@@ -69,6 +69,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=local_response_norm,
+    family="norm",
     source="Krizhevsky et al. 2012, section 3.3",
     numerics=Numerics(kind="pointwise", ulp_count=16.0),
     inputs=_inputs,

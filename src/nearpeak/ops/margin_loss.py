@@ -8,13 +8,12 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._losses import REDUCTIONS, checked, reduced
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
-_INDEX = dtype_of("int64")
 FUNCTIONS = ("multi_margin", "multilabel_margin")
 
 
@@ -48,7 +47,7 @@ def margin_loss(
         flop={unit(dtype): rows * targets + (2 + squared) * pairs + maximum(pairs - results, 0) + results
               + weighted * rows},
         read_bytes=dtype.bytes(rows * classes) + weighted * dtype.bytes(1)
-        + _INDEX.bytes(rows * (targets + 1 if several else 1)),
+        + INDEX.bytes(rows * (targets + 1 if several else 1)),
         write_bytes=dtype.bytes(results) + (dtype.bytes(rows * classes) if several else 0),
     )  # fmt: skip
 
@@ -70,7 +69,7 @@ def _backward(
         flop={unit(dtype): rows * targets + (2 + squared) * pairs},
         read_bytes=dtype.bytes(rows * classes * (2 if several else 1) + unless_empty(rows, rows if none else 1))
         + weighted * dtype.bytes(1)
-        + _INDEX.bytes(rows * (targets + 1 if several else 1)),
+        + INDEX.bytes(rows * (targets + 1 if several else 1)),
         write_bytes=dtype.bytes(rows * classes),
     )
 
@@ -160,7 +159,7 @@ def _from_aten(site: AtenSite) -> Match:
         "rows": rows, "classes": classes, "dtype": x.dtype, "reduction": REDUCTIONS[site.args["reduction"]],
         "function": FUNCTIONS[several], "squared": site.args.get("p") == 2, "weighted": weighted,
     }  # fmt: skip
-    touched = {"target": _INDEX.bytes(min(2 * rows, site.args["target"].elements))} if several else {}
+    touched = {"target": INDEX.bytes(min(2 * rows, site.args["target"].elements))} if several else {}
     touched |= {"weight": dtype_of(x.dtype).bytes(1)} if weighted else {}
     phase = "backward" if "backward" in site.name else "forward"
     return Match(arguments=arguments, phase=phase, touched_bytes=touched)
@@ -168,6 +167,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=margin_loss,
+    family="norm",
     backward=_backward,
     source="Crammer and Singer 2001, JMLR 2, 265-292; definitions as PyTorch states them",
     numerics=Numerics(kind="normalisation", reduction="rows classes"),

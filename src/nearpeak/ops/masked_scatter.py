@@ -102,6 +102,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=masked_scatter,
+    family="movement",
     backward=_backward,
     source="definition",
     data_axes={"found": ("elements", "sources")},

@@ -60,6 +60,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=masked_select,
+    family="movement",
     source="definition",
     data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),

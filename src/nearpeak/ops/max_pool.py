@@ -5,18 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
-from nearpeak.ops._arithmetic import unit
-from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._maxima import returned
+from nearpeak.ops._arithmetic import INDEX, unit
+from nearpeak.ops._maxima import references, returned_work
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import Taps, windows
-
-_INDEX = dtype_of("int64")
 
 
 def max_pool(
@@ -50,7 +47,7 @@ def max_pool(
     return Work(
         flop={unit(dtype): planes * (reach.pair_count - reach.live_output_count)},
         read_bytes=dtype.bytes(planes * reach.touched_count),
-        write_bytes=dtype.bytes(outputs) + indices * _INDEX.bytes(outputs),
+        write_bytes=dtype.bytes(outputs) + indices * INDEX.bytes(outputs),
     )
 
 
@@ -65,12 +62,7 @@ def _backward(
         (d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw), ceil=ceil
     )  # fmt: skip
     inputs = batch * channels * reach.size
-    outputs = unless_empty(inputs, batch * channels * reach.outputs)
-    return Work(
-        flop={unit(dtype): outputs},
-        read_bytes=dtype.bytes(outputs) + _INDEX.bytes(outputs),
-        write_bytes=dtype.bytes(inputs),
-    )
+    return returned_work(dtype, inputs, batch * channels * reach.outputs)
 
 
 def _reach(*dimensions: tuple[int, int, int | None, int, int | None, int], ceil: bool) -> Taps:
@@ -83,9 +75,9 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
     return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
 
 
-def _winners(x: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Return the maxima and their flat positions in the plane of the input; the first one wins a tie."""
-    steps, size = sliding.outputs(arguments), sliding.extents(arguments)
+    x, steps, size = arrays["input"], sliding.outputs(arguments), sliding.extents(arguments)
     places = np.broadcast_to(np.arange(prod(size)).reshape(size), x.shape)
     values, flat = sliding.padded(arguments, x, -np.inf), sliding.padded(arguments, places)
     best, where = np.full((*x.shape[:2], *steps), -np.inf), np.zeros((*x.shape[:2], *steps), dtype=np.int64)
@@ -95,15 +87,7 @@ def _winners(x: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
     return best, where
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    best, where = _winners(arrays["input"], arguments)
-    return {"output": best, "indices": where} if arguments["indices"] else {"output": best}
-
-
-def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    x, grad = arrays["input"], arrays["grad_output"]
-    _, where = _winners(x, arguments)
-    return {"grad_input": returned(grad, where, x.shape)}
+_reference, _backward_reference = references(_winners)
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -146,6 +130,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=max_pool,
+    family="reduction",
     backward=_backward,
     source="definition; extents as PyTorch and ONNX state them",
     numerics=Numerics(kind="exact"),

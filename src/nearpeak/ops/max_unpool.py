@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
-
-_INDEX = dtype_of("int64")
 
 
 @free_when_empty
@@ -30,7 +29,7 @@ def max_unpool(planes: int, inputs: int, outputs: int, dtype: DType) -> Work:
     """
     values = planes * inputs
     return Work(
-        read_bytes=dtype.bytes(values) + _INDEX.bytes(values),
+        read_bytes=dtype.bytes(values) + INDEX.bytes(values),
         write_bytes=dtype.bytes(planes * outputs),
     )
 
@@ -81,6 +80,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=max_unpool,
+    family="reduction",
     source="definition, as PyTorch and ONNX state it",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

@@ -4,14 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops._sites import along
-
-_INDEX = dtype_of("int64")
 
 
 @free_when_empty
@@ -25,7 +24,7 @@ def mode(rows: int, columns: int, dtype: DType) -> Work:
     >>> mode(2, 8, DType(name="fp32", bits_count=32)).write_bytes
     24
     """
-    return Work(read_bytes=dtype.bytes(rows * columns), write_bytes=dtype.bytes(rows) + _INDEX.bytes(rows))
+    return Work(read_bytes=dtype.bytes(rows * columns), write_bytes=dtype.bytes(rows) + INDEX.bytes(rows))
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -54,6 +53,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=mode,
+    family="reduction",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

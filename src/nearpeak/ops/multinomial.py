@@ -68,6 +68,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=multinomial,
+    family="pointwise",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

@@ -124,6 +124,7 @@ def _torch_call(
 
 OPERATOR = Operator(
     forward=muon,
+    family="optimizer",
     source="Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks; arXiv:2502.16982, section 2.1",
     numerics=Numerics(kind="normalisation", reduction="rows columns"),
     inputs=_inputs,

@@ -7,12 +7,10 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._losses import REDUCTIONS, checked, reduced
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
-
-_INDEX = dtype_of("int64")
 
 
 def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -34,7 +32,7 @@ def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> 
     return Work(
         flop={unit(dtype): rows},
         special_count=unless_empty(rows, 1 if reduction == "mean" else 0),
-        read_bytes=dtype.bytes(rows) + _INDEX.bytes(rows),
+        read_bytes=dtype.bytes(rows) + INDEX.bytes(rows),
         write_bytes=dtype.bytes(rows if none else 1),
     )
 
@@ -45,8 +43,7 @@ def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") ->
     return Work(
         flop={unit(dtype): unless_empty(elements, rows if none else 1)},
         special_count=unless_empty(elements, 1 if reduction == "mean" else 0),
-        read_bytes=_INDEX.bytes(unless_empty(elements, rows))
-        + dtype.bytes(unless_empty(elements, rows if none else 1)),
+        read_bytes=INDEX.bytes(unless_empty(elements, rows)) + dtype.bytes(unless_empty(elements, rows if none else 1)),
         write_bytes=dtype.bytes(elements),
     )
 
@@ -93,6 +90,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=nll_loss,
+    family="norm",
     backward=_backward,
     source="definition",
     assumptions=("A20",),

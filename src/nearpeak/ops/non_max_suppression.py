@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum, unless_empty
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator, Value
 
-_INDEX = dtype_of("int64")
 _OVERLAP = 0.1
 """Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it."""
 
@@ -33,7 +33,7 @@ def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, foun
     scores = batch * classes * boxes
     return Work(
         read_bytes=dtype.bytes(unless_empty(scores, 4 * batch * boxes) + scores),
-        write_bytes=_INDEX.bytes(3 * minimum(found, scores)),
+        write_bytes=INDEX.bytes(3 * minimum(found, scores)),
     )
 
 
@@ -104,6 +104,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=non_max_suppression,
+    family="reduction",
     source="definition, as ONNX states it",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
-
-_INDEX = dtype_of("int64")
 
 
 def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:
@@ -29,7 +28,7 @@ def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:
     >>> nonzero(8, DType(name="fp32", bits_count=32), rank=2, found=3).write_bytes
     48
     """
-    return Work(read_bytes=dtype.bytes(elements), write_bytes=_INDEX.bytes(minimum(found, elements) * rank))
+    return Work(read_bytes=dtype.bytes(elements), write_bytes=INDEX.bytes(minimum(found, elements) * rank))
 
 
 def _inputs(elements: int, rank: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -72,6 +71,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=nonzero,
+    family="movement",
     source="definition",
     data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),

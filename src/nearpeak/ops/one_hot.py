@@ -64,6 +64,7 @@ def _largest(site: OnnxSite) -> tuple[Match, ...]:
 
 OPERATOR = Operator(
     forward=one_hot,
+    family="movement",
     source="definition, as ONNX states it",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

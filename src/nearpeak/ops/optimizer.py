@@ -233,6 +233,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 
 OPERATOR = Operator(
     forward=optimizer,
+    family="optimizer",
     source="the publications of the rules: " + "; ".join(dict.fromkeys(row.source for row in RULES.values())),
     numerics=Numerics(kind="normalisation"),
     inputs=_inputs,

@@ -19,20 +19,10 @@ from nearpeak.ops._operator import Numerics, Operator
 
 @free_when_empty
 def paged_attention(
-    batch: int,
-    heads: int,
-    tokens: int,
-    pages: int,
-    dim: int,
-    dtype: DType,
-    kv_dtype: DType | None = None,
-    q: int = 1,
-    page: int = 16,
-    kv_heads: int | None = None,
-    v_dim: int | None = None,
-    distinct_tokens: int | None = None,
+    batch: int, heads: int, tokens: int, pages: int, dim: int, dtype: DType, kv_dtype: DType | None = None, q: int = 1,
+    page: int = 16, kv_heads: int | None = None, v_dim: int | None = None, distinct_tokens: int | None = None,
     latent: bool = False,
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of attention of `q` new tokens of each sequence over its cached ones, itself among them.
 
     Shapes: Q [batch, heads, q, dim]; caches [pages, page, kv_heads, dim] and [.., v_dim]; page table in int32, one
@@ -128,6 +118,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 OPERATOR = Operator(
     forward=paged_attention,
+    family="attention",
     source="Kwon et al. 2023, arXiv:2309.06180, section 4.1",
     numerics=Numerics(kind="normalisation", reduction="tokens dim"),
     inputs=_inputs,

@@ -98,6 +98,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=pdist,
+    family="product",
     backward=_backward,
     degree_count=3,
     source="definition; |a - b|² = |a|² + |b|² - 2ab",

@@ -133,6 +133,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=pointwise_loss,
+    family="norm",
     backward=_backward,
     source="definitions, as PyTorch states them",
     numerics=Numerics(kind="normalisation", reduction="elements"),

@@ -7,14 +7,14 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arithmetic import INDEX, contraction
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import Numerics, Operator
 
 CODEWORDS = 256
 """Codewords per part of a vector: a code is one byte."""
-_INDEX, _CODE = dtype_of("int64"), dtype_of("uint8")
+_CODE = dtype_of("uint8")
 
 
 @free_when_empty
@@ -37,7 +37,7 @@ def pq_search(queries: int, vectors: int, dim: int, parts: int, k: int, dtype: D
     return Work(
         flop=contraction(dtype, queries * CODEWORDS * dim, queries * vectors * (parts - (parts > 0))),
         read_bytes=dtype.bytes(queries * dim + CODEWORDS * dim) + _CODE.bytes(vectors * parts),
-        write_bytes=dtype.bytes(results) + _INDEX.bytes(results),
+        write_bytes=dtype.bytes(results) + INDEX.bytes(results),
     )
 
 
@@ -71,6 +71,7 @@ def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[s
 
 OPERATOR = Operator(
     forward=pq_search,
+    family="product",
     source="Jégou, Douze and Schmid 2011, doi:10.1109/TPAMI.2010.57",
     numerics=Numerics(kind="normalisation", reduction="dim"),
     inputs=_inputs,

@@ -22,19 +22,10 @@ SCALINGS = ("current", "delayed", "given")
 
 @free_when_empty
 def quantise(
-    rows: int,
-    columns: int,
-    dtype: DType,
-    out_dtype: DType = DTYPES["fp8_e4m3"],
-    block_rows: int | None = None,
-    block_columns: int | None = None,
-    history: int = 0,
-    scaling: str = "current",
-    scale_dtype: str = "fp32",
-    zero_dtype: str = "",
-    tensor_scale: bool = False,
-    transposed: bool = False,
-) -> Work:
+    rows: int, columns: int, dtype: DType, out_dtype: DType = DTYPES["fp8_e4m3"], block_rows: int | None = None,
+    block_columns: int | None = None, history: int = 0, scaling: str = "current", scale_dtype: str = "fp32",
+    zero_dtype: str = "", tensor_scale: bool = False, transposed: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of q[rows,columns] = cast(x * scale), one scale per block.
 
     Counts: a product per element, one more FLOP for a zero point; conversion saturates and rounds for free. Finding
@@ -228,6 +219,7 @@ _CHOICES = (
 
 OPERATOR = Operator(
     forward=quantise,
+    family="pointwise",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

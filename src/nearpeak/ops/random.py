@@ -82,6 +82,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=random,
+    family="pointwise",
     source="Salmon et al. 2011, doi:10.1145/2063384.2063405",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

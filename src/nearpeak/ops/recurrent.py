@@ -45,19 +45,9 @@ CELLS: Mapping[str, Cell] = {
 
 @free_when_empty
 def recurrent(
-    batch: int,
-    steps: int,
-    features: int,
-    hidden: int,
-    dtype: DType,
-    layers: int = 1,
-    directions: int = 1,
-    projection: int = 0,
-    written: int = 0,
-    cell: str = "lstm",
-    bias: bool = True,
-    state: bool = True,
-) -> Work:
+    batch: int, steps: int, features: int, hidden: int, dtype: DType, layers: int = 1, directions: int = 1,
+    projection: int = 0, written: int = 0, cell: str = "lstm", bias: bool = True, state: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of stacked recurrent layers over `steps` steps.
 
     Shapes: X [steps,batch,features]; per layer and direction W [gates * hidden, inputs], U [gates * hidden, width],
@@ -103,21 +93,10 @@ def recurrent(
 
 @free_when_empty
 def _backward(
-    batch: int,
-    steps: int,
-    features: int,
-    hidden: int,
-    dtype: DType,
-    layers: int = 1,
-    directions: int = 1,
-    projection: int = 0,
-    grad_states: int = 0,
-    cell: str = "lstm",
-    bias: bool = True,
-    state: bool = True,
-    grad_input: bool = True,
-    grad_output: bool = True,
-) -> Work:
+    batch: int, steps: int, features: int, hidden: int, dtype: DType, layers: int = 1, directions: int = 1,
+    projection: int = 0, grad_states: int = 0, cell: str = "lstm", bias: bool = True, state: bool = True,
+    grad_input: bool = True, grad_output: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of weights, biases, first states and, where wanted, the input.
 
     Counts: each product of the forward pass twice, for its operand and for its weights; per hidden unit and step lstm
@@ -277,6 +256,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=recurrent,
+    family="attention",
     backward=_backward,
     degree_count=2,
     source="Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078",

@@ -116,6 +116,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=rms_norm,
+    family="norm",
     backward=_backward,
     source="Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4",
     numerics=Numerics(kind="normalisation", reduction="hidden"),

@@ -20,26 +20,17 @@ LAYOUTS = ("half", "interleaved")
 
 @free_when_empty
 def rotary_embedding(
-    batch: int,
-    heads: int,
-    positions: int,
-    dim: int,
-    dtype: DType,
-    table_dtype: DType | None = None,
-    rotary: int | None = None,
-    table_rows: int | None = None,
-    ids: int = 0,
-    layout: str = "half",
-    table: str = "half",
-    in_place: bool = False,
-    id_dtype: str = "int64",
-) -> Work:
+    batch: int, heads: int, positions: int, dim: int, dtype: DType, table_dtype: DType | None = None,
+    rotary: int | None = None, table_rows: int | None = None, ids: int = 0, layout: str = "half", table: str = "half",
+    in_place: bool = False, id_dtype: str = "int64",
+) -> Work:  # fmt: skip
     """Return the least work of turning the first `rotary` features of each head: y1 = x1 c - x2 s, y2 = x2 c + x1 s.
 
     Shapes: x, y [batch, heads, positions, dim]; cosines and sines [table_rows, rotary / 2], or [table_rows, rotary]
     when both features of a pair have their own.
     Counts: 3 FLOP per turned feature, two products and an addition. Features that are not turned are copied, unless
-    the embedding works in place. With position ids, which rows of the tables are read is data; at least one is.
+    the embedding works in place. With position ids, which rows of the tables are read is data; at least one is. The
+    gradient of x turns the output's gradient the other way, as a rotation's transpose is its inverse: the same work.
 
     Args:
         table_rows: rows of the tables that are read.
@@ -63,31 +54,6 @@ def rotary_embedding(
         flop={unit(dtype): 3 * batch * heads * positions * turned},
         read_bytes=dtype.bytes(moved) + unless_empty(turned, read),
         write_bytes=dtype.bytes(moved),
-    )
-
-
-@free_when_empty
-def _backward(
-    batch: int,
-    heads: int,
-    positions: int,
-    dim: int,
-    dtype: DType,
-    table_dtype: DType | None = None,
-    rotary: int | None = None,
-    table_rows: int | None = None,
-    ids: int = 0,
-    layout: str = "half",
-    table: str = "half",
-    in_place: bool = False,
-    id_dtype: str = "int64",
-) -> Work:
-    """Return the least work of the gradient of x, which turns the other way: the same work on the output's gradient.
-
-    Source: Su et al. 2021, arXiv:2104.09864: a rotation's transpose is its inverse.
-    """
-    return rotary_embedding(
-        batch, heads, positions, dim, dtype, table_dtype, rotary, table_rows, ids, layout, table, in_place, id_dtype
     )
 
 
@@ -209,7 +175,8 @@ def _four(x: Tensor, heads: int, rotary: int) -> tuple[int, ...]:
 
 OPERATOR = Operator(
     forward=rotary_embedding,
-    backward=_backward,
+    family="attention",
+    backward=rotary_embedding,
     source="Su et al. 2021, arXiv:2104.09864, eq. 34",
     numerics=Numerics(kind="normalisation"),
     inputs=_inputs,

@@ -27,20 +27,10 @@ from nearpeak.ops._torch_names import torch_dtype
 
 @free_when_empty
 def scaled_gemm(
-    m: int,
-    n: int,
-    k: int,
-    dtype: DType,
-    b_dtype: DType | None = None,
-    out_dtype: DType | None = None,
-    a_scales: int = 1,
-    b_scales: int = 1,
-    b_zeros: int = 0,
-    tensor_scales: int = 0,
-    scale_dtype: str = "fp32",
-    zero_dtype: str = "",
-    bias: bool = False,
-) -> Work:
+    m: int, n: int, k: int, dtype: DType, b_dtype: DType | None = None, out_dtype: DType | None = None,
+    a_scales: int = 1, b_scales: int = 1, b_zeros: int = 0, tensor_scales: int = 0, scale_dtype: str = "fp32",
+    zero_dtype: str = "", bias: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of Y[m,n] = (scale A)[m,k] (scale (B - zero))[k,n] (+ bias[n]).
 
     Counts: 2 * m * n * k FLOP in the wider of the two formats; the bias adds one vector FLOP per output element.
@@ -80,22 +70,10 @@ def scaled_gemm(
 
 @free_when_empty
 def _backward(
-    m: int,
-    n: int,
-    k: int,
-    dtype: DType,
-    b_dtype: DType | None = None,
-    out_dtype: DType | None = None,
-    a_scales: int = 1,
-    b_scales: int = 1,
-    b_zeros: int = 0,
-    tensor_scales: int = 0,
-    scale_dtype: str = "fp32",
-    zero_dtype: str = "",
-    bias: bool = False,
-    grad_a: bool = True,
-    grad_b: bool = True,
-) -> Work:
+    m: int, n: int, k: int, dtype: DType, b_dtype: DType | None = None, out_dtype: DType | None = None,
+    a_scales: int = 1, b_scales: int = 1, b_zeros: int = 0, tensor_scales: int = 0, scale_dtype: str = "fp32",
+    zero_dtype: str = "", bias: bool = False, grad_a: bool = True, grad_b: bool = True,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of A, B and bias, straight through the rounding.
 
     Counts: 2 * m * n * k FLOP per factor's gradient, in the wider of the factors' formats, as the result's gradient
@@ -290,6 +268,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=scaled_gemm,
+    family="product",
     backward=_backward,
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(kind="contraction", reduction="k"),

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import along
 from nearpeak.registry import unknown_name
 
-_INDEX = dtype_of("int64")
 _EXTREMA: Mapping[str, Any] = {"max": np.maximum, "min": np.minimum}
 _SCANS: Mapping[str, Any] = {"sum": np.add, "prod": np.multiply, "logsumexp": np.logaddexp, **_EXTREMA}
 
@@ -33,7 +32,7 @@ def scan(rows: int, length: int, dtype: DType, function: str = "sum", out_dtype:
     >>> scan(2, 8, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 14}
     """
-    positions = _INDEX.bytes(rows * length) if scan_of(function) in _EXTREMA else 0
+    positions = INDEX.bytes(rows * length) if scan_of(function) in _EXTREMA else 0
     return Work(
         flop={unit(dtype): rows * maximum(length - 1, 0)} if dtype.kind == "float" else {},
         special_count=rows * maximum(2 * length - 1, 0) if function == "logsumexp" else 0,
@@ -95,6 +94,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=scan,
+    family="reduction",
     source="definition",
     numerics=Numerics(kind="reduction", reduction="length"),
     inputs=_inputs,

@@ -14,17 +14,9 @@ from nearpeak.ops.gather import indexed
 
 
 def scatter(
-    rows: int,
-    width: int,
-    table_rows: int,
-    dtype: DType,
-    touched_rows: int = 1,
-    indices: int | None = None,
-    index_dtype: str = "int64",
-    accumulate: bool = False,
-    in_place: bool = False,
-    scalar: bool = False,
-) -> Work:
+    rows: int, width: int, table_rows: int, dtype: DType, touched_rows: int = 1, indices: int | None = None,
+    index_dtype: str = "int64", accumulate: bool = False, in_place: bool = False, scalar: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of table[index[row]] = source[row] (or += source[row]), each row of `width` elements.
 
     Counts: one FLOP per element added. Which rows are written is data, between 1 and min(table_rows, rows); a bound
@@ -223,6 +215,7 @@ def _claims() -> dict[str, Any]:
 
 OPERATOR = Operator(
     forward=scatter,
+    family="movement",
     source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(kind="reduction"),

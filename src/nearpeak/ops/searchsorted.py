@@ -70,6 +70,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=searchsorted,
+    family="movement",
     source="definition",
     data_axes={"touched_boundaries": ("boundaries",)},
     numerics=Numerics(kind="exact"),

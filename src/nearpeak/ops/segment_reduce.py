@@ -124,6 +124,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=segment_reduce,
+    family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
     numerics=Numerics(kind="normalisation", reduction="rows"),

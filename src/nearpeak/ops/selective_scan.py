@@ -11,22 +11,14 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._state_chains import run, run_back
+from nearpeak.ops._state_work import Operands, backward_work, forward_work
 
 
 @free_when_empty
 def selective_scan(
-    batch: int,
-    tokens: int,
-    channels: int,
-    state: int,
-    dtype: DType,
-    state_dtype: DType | None = None,
-    softplus: bool = True,
-    skip: bool = True,
-    gate: bool = False,
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, channels: int, state: int, dtype: DType, state_dtype: DType | None = None,
+    softplus: bool = True, skip: bool = True, gate: bool = False, begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of S_t = exp(dt_t A) * S_{t-1} + dt_t x_t B_t, y_t = S_t C_t + D x_t, times silu(z_t).
 
     Shapes: X, dt, z, Y [batch,tokens,channels]; A [channels,state]; B, C [batch,tokens,state]; D [channels];
@@ -48,31 +40,17 @@ def selective_scan(
     {'vector.fp32': 776}
     """
     steps, states = batch * tokens * channels, batch * channels * state
-    kept = state_dtype or dtype
-    parameters = channels * (state + softplus + skip)
-    return Work(
-        flop={unit(dtype): steps * (6 * state + 1 + 2 * skip + 2 * gate + softplus)},
-        special_count=steps * (state + 2 * softplus + 2 * gate),
-        read_bytes=dtype.bytes(steps * (2 + gate) + 2 * batch * tokens * state + parameters)
-        + kept.bytes(begun * states),
-        write_bytes=dtype.bytes(steps) + kept.bytes(ended * states),
-    )
+    others = steps * (1 + gate) + 2 * batch * tokens * state + channels * (state + softplus + skip)
+    operands = Operands(dtype, state_dtype or dtype, steps, others, states)
+    flop = {unit(dtype): steps * (6 * state + 1 + 2 * skip + 2 * gate + softplus)}
+    return forward_work(operands, flop, steps * (state + 2 * softplus + 2 * gate), begun=begun, ended=ended)
 
 
 @free_when_empty
 def _backward(
-    batch: int,
-    tokens: int,
-    channels: int,
-    state: int,
-    dtype: DType,
-    state_dtype: DType | None = None,
-    softplus: bool = True,
-    skip: bool = True,
-    gate: bool = False,
-    begun: bool = False,
-    ended: bool = False,
-) -> Work:
+    batch: int, tokens: int, channels: int, state: int, dtype: DType, state_dtype: DType | None = None,
+    softplus: bool = True, skip: bool = True, gate: bool = False, begun: bool = False, ended: bool = False,
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of X, dt, A, B, C, D, z, the bias of dt and the first state.
 
     Counts: per token and element of the state 4 FLOP and an exponential to form it again, and 15: its gradient 3, those
@@ -83,18 +61,12 @@ def _backward(
         ended: the final state has a gradient.
     """
     steps, states = batch * tokens * channels, batch * channels * state
-    kept = state_dtype or dtype
-    parameters = channels * (state + softplus + skip)
-    again = 4 * steps * state
-    return Work(
-        flop={unit(dtype): again + steps * (15 * state + 3 + 4 * skip + 6 * gate + 2 * softplus)},
-        recompute_flop={unit(dtype): again},
-        special_count=steps * (state + 2 * softplus + 2 * gate),
-        read_bytes=dtype.bytes(steps * (3 + gate) + 2 * batch * tokens * state + parameters)
-        + kept.bytes((begun + ended) * states),
-        write_bytes=dtype.bytes(steps * (2 + gate) + 2 * batch * tokens * state + parameters)
-        + kept.bytes(begun * states),
-    )
+    others = steps * (1 + gate) + 2 * batch * tokens * state + channels * (state + softplus + skip)
+    operands = Operands(dtype, state_dtype or dtype, steps, others, states)
+    again = {unit(dtype): 4 * steps * state}
+    flop = {unit(dtype): steps * ((4 + 15) * state + 3 + 4 * skip + 6 * gate + 2 * softplus)}
+    special_count = steps * (state + 2 * softplus + 2 * gate)
+    return backward_work(operands, flop, special_count, again=again, begun=begun, ended=ended)
 
 
 def _inputs(
@@ -198,6 +170,7 @@ def _from_update(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=selective_scan,
+    family="attention",
     backward=_backward,
     source="Gu and Dao 2023, arXiv:2312.00752",
     numerics=Numerics(kind="normalisation", reduction="tokens state"),

@@ -15,17 +15,10 @@ RATE, MOMENTUM, DECAY, DAMPENING = 0.1, 0.9, 0.01, 0.25
 
 
 def sgd(
-    parameters: int,
-    dtype: DType,
-    grad_dtype: DType | None = None,
-    state_dtype: DType | None = None,
-    momentum: bool = False,
-    nesterov: bool = False,
-    decay: bool = False,
-    first_step: bool = False,
-    dampening: bool = False,
-    master: str = "",
-) -> Work:
+    parameters: int, dtype: DType, grad_dtype: DType | None = None, state_dtype: DType | None = None,
+    momentum: bool = False, nesterov: bool = False, decay: bool = False, first_step: bool = False,
+    dampening: bool = False, master: str = "",
+) -> Work:  # fmt: skip
     """Return the least work of p -= rate * g, with momentum b = momentum * b + g in place of g.
 
     Counts: 2 FLOP per parameter; 2 more each for momentum, Nesterov's look-ahead and weight decay; 1 for dampening, a
@@ -87,16 +80,9 @@ def _reference(
 
 
 def _torch_call(
-    tensors: dict[str, Any],
-    dtype: str,
-    momentum: bool,
-    nesterov: bool,
-    decay: bool,
-    first_step: bool,
-    dampening: bool,
-    master: str,
-    **_: Any,
-) -> dict[str, Any]:
+    tensors: dict[str, Any], dtype: str, momentum: bool, nesterov: bool, decay: bool, first_step: bool, dampening: bool,
+    master: str, **_: Any,
+) -> dict[str, Any]:  # fmt: skip
     import torch
 
     buffers = [tensors["buffer"]] if momentum else []
@@ -142,6 +128,7 @@ def by_format(
 
 OPERATOR = Operator(
     forward=sgd,
+    family="optimizer",
     source="Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147",
     numerics=Numerics(kind="normalisation"),
     inputs=_inputs,

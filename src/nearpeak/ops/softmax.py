@@ -110,6 +110,7 @@ def _sizes(x: Tensor, dimension: int) -> dict[str, Any]:
 
 OPERATOR = Operator(
     forward=softmax,
+    family="norm",
     backward=_backward,
     source="Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 2",
     numerics=Numerics(kind="normalisation", reduction="columns"),

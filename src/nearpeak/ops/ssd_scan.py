@@ -12,24 +12,16 @@ from nearpeak.ops._checks import required_multiple
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._state_chains import chain, run, run_back
+from nearpeak.ops._state_work import Operands, backward_work, forward_work
 from nearpeak.ops.linear_attention import backward_products
 
 
 @free_when_empty
 def ssd_scan(
-    batch: int,
-    tokens: int,
-    heads: int,
-    dim: int,
-    state: int,
-    dtype: DType,
-    groups: int = 1,
-    state_dtype: DType | None = None,
-    softplus: bool = True,
-    skip: bool = True,
-    begun: bool = False,
+    batch: int, tokens: int, heads: int, dim: int, state: int, dtype: DType, groups: int = 1,
+    state_dtype: DType | None = None, softplus: bool = True, skip: bool = True, begun: bool = False,
     ended: bool = False,
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of S_t = exp(dt_t A) S_{t-1} + dt_t B_t x_t^T, y_t = S_t^T C_t + D x_t.
 
     Shapes: X, Y [batch,tokens,heads,dim]; dt [batch,tokens,heads]; A, D [heads]; B, C [batch,tokens,groups,state];
@@ -51,37 +43,21 @@ def ssd_scan(
     >>> ssd_scan(1, 1, 2, 64, 128, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     65536
     """
-    required_multiple("ssd_scan", {"groups": groups}, heads=heads)
-    values, steps, states = batch * tokens * heads * dim, batch * tokens * heads, batch * heads * state * dim
+    steps, operands = _sizes(batch, tokens, heads, dim, state, dtype, groups, state_dtype, softplus + skip)
     step, pair = 2 * heads * state * dim, 2 * (groups * state + heads * dim)
-    kept = state_dtype or dtype
-    return Work(
-        flop={
-            f"matrix.{dtype.name}": batch * chain(tokens, step, step, pair, begun=begun, ended=ended),
-            unit(dtype): values * (3 if skip else 1) + steps * (3 if softplus else 2),
-        },
-        special_count=steps * (3 if softplus else 1),
-        read_bytes=dtype.bytes(values + steps + 2 * batch * tokens * groups * state + heads * (1 + softplus + skip))
-        + kept.bytes(begun * states),
-        write_bytes=dtype.bytes(values) + kept.bytes(ended * states),
-    )
+    flop = {
+        f"matrix.{dtype.name}": batch * chain(tokens, step, step, pair, begun=begun, ended=ended),
+        unit(dtype): operands.outputs * (3 if skip else 1) + steps * (3 if softplus else 2),
+    }
+    return forward_work(operands, flop, steps * (3 if softplus else 1), begun=begun, ended=ended)
 
 
 @free_when_empty
 def _backward(
-    batch: int,
-    tokens: int,
-    heads: int,
-    dim: int,
-    state: int,
-    dtype: DType,
-    groups: int = 1,
-    state_dtype: DType | None = None,
-    softplus: bool = True,
-    skip: bool = True,
-    begun: bool = False,
+    batch: int, tokens: int, heads: int, dim: int, state: int, dtype: DType, groups: int = 1,
+    state_dtype: DType | None = None, softplus: bool = True, skip: bool = True, begun: bool = False,
     ended: bool = False,
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of X, dt, A, B, C, D, the bias of dt and the first state.
 
     Counts: the products of linear attention's gradient: 10 * state * dim FLOP per head and token through states and
@@ -92,18 +68,23 @@ def _backward(
         begun: a first state was given and has a gradient.
         ended: the final state has a gradient.
     """
+    steps, operands = _sizes(batch, tokens, heads, dim, state, dtype, groups, state_dtype, softplus + skip)
+    products, repeated = backward_products(tokens, heads, groups, state, dim, begun=begun, ended=ended)
+    vector = operands.outputs * (7 if skip else 3) + 6 * steps
+    flop = {f"matrix.{dtype.name}": batch * products, unit(dtype): vector}
+    again = {f"matrix.{dtype.name}": batch * repeated}
+    return backward_work(operands, flop, steps * (3 if softplus else 1), again=again, begun=begun, ended=ended)
+
+
+def _sizes(
+    batch: int, tokens: int, heads: int, dim: int, state: int, dtype: DType, groups: int, state_dtype: DType | None,
+    options: int,
+) -> tuple[int, Operands]:  # fmt: skip
+    """Return the number of dt, and what is read and written; `options` of bias and D are given."""
     required_multiple("ssd_scan", {"groups": groups}, heads=heads)
-    values, steps, states = batch * tokens * heads * dim, batch * tokens * heads, batch * heads * state * dim
-    flop, again = backward_products(tokens, heads, groups, state, dim, begun=begun, ended=ended)
-    kept, shared = state_dtype or dtype, 2 * batch * tokens * groups * state
-    parameters = heads * (1 + softplus + skip)
-    return Work(
-        flop={f"matrix.{dtype.name}": batch * flop, unit(dtype): values * (7 if skip else 3) + 6 * steps},
-        recompute_flop={f"matrix.{dtype.name}": batch * again},
-        special_count=steps * (3 if softplus else 1),
-        read_bytes=dtype.bytes(2 * values + steps + shared + parameters) + kept.bytes((begun + ended) * states),
-        write_bytes=dtype.bytes(values + steps + shared + parameters) + kept.bytes(begun * states),
-    )
+    steps, shared = batch * tokens * heads, 2 * batch * tokens * groups * state
+    others = steps + shared + heads * (1 + options)
+    return steps, Operands(dtype, state_dtype or dtype, steps * dim, others, batch * heads * state * dim)
 
 
 def _inputs(
@@ -182,6 +163,7 @@ def _from_capture(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=ssd_scan,
+    family="attention",
     backward=_backward,
     degree_count=2,
     source="Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived",

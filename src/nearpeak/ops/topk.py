@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._sites import along
-
-_INDEX = dtype_of("int64")
 
 
 def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
@@ -32,7 +31,7 @@ def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
     required_at_most("topk", {"columns": columns}, k=kept)
     written = rows * kept
     read = unless_empty(written, rows * columns)
-    return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + _INDEX.bytes(written))
+    return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + INDEX.bytes(written))
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -71,6 +70,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=topk,
+    family="reduction",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

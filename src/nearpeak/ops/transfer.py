@@ -60,6 +60,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=transfer,
+    family="movement",
     source="definition",
     numerics=Numerics(kind="exact"),
     inputs=_inputs,

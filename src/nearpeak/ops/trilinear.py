@@ -85,6 +85,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=trilinear,
+    family="product",
     degree_count=4,
     source="definition, as torch.nn.Bilinear states it",
     numerics=Numerics(kind="contraction", reduction="left right"),

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
-
-_INDEX = dtype_of("int64")
 
 
 def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, counts: bool = False) -> Work:
@@ -32,7 +31,7 @@ def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, c
     some = minimum(found, elements)
     return Work(
         read_bytes=dtype.bytes(elements),
-        write_bytes=dtype.bytes(some) + _INDEX.bytes(inverse * elements + counts * some),
+        write_bytes=dtype.bytes(some) + INDEX.bytes(inverse * elements + counts * some),
     )
 
 
@@ -79,6 +78,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 OPERATOR = Operator(
     forward=unique,
+    family="movement",
     source="definition",
     data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact"),

@@ -24,23 +24,10 @@ LENGTHS = "known_lengths"
 
 @free_when_empty
 def varlen_attention(
-    tokens: int,
-    heads: int,
-    dim: int,
-    dtype: DType,
-    sequences: int = 1,
-    kv_tokens: int | None = None,
-    kv_heads: int | None = None,
-    v_dim: int | None = None,
-    left: int = 0,
-    right: int = 0,
-    live_pairs: int = 0,
-    live_keys: int = 0,
-    live_queries: int = 0,
-    causal: bool = False,
-    cross: bool = False,
-    lengths: str = "data",
-) -> Work:
+    tokens: int, heads: int, dim: int, dtype: DType, sequences: int = 1, kv_tokens: int | None = None,
+    kv_heads: int | None = None, v_dim: int | None = None, left: int = 0, right: int = 0, live_pairs: int = 0,
+    live_keys: int = 0, live_queries: int = 0, causal: bool = False, cross: bool = False, lengths: str = "data",
+) -> Work:  # fmt: skip
     """Return the least work of attention within each of several sequences whose tokens lie one behind the other.
 
     Shapes: Q [tokens, heads, dim]; K [kv_tokens, kv_heads, dim]; V [kv_tokens, kv_heads, v_dim]; offsets of the
@@ -73,23 +60,10 @@ def varlen_attention(
 
 @free_when_empty
 def _backward(
-    tokens: int,
-    heads: int,
-    dim: int,
-    dtype: DType,
-    sequences: int = 1,
-    kv_tokens: int | None = None,
-    kv_heads: int | None = None,
-    v_dim: int | None = None,
-    left: int = 0,
-    right: int = 0,
-    live_pairs: int = 0,
-    live_keys: int = 0,
-    live_queries: int = 0,
-    causal: bool = False,
-    cross: bool = False,
-    lengths: str = "data",
-) -> Work:
+    tokens: int, heads: int, dim: int, dtype: DType, sequences: int = 1, kv_tokens: int | None = None,
+    kv_heads: int | None = None, v_dim: int | None = None, left: int = 0, right: int = 0, live_pairs: int = 0,
+    live_keys: int = 0, live_queries: int = 0, causal: bool = False, cross: bool = False, lengths: str = "data",
+) -> Work:  # fmt: skip
     """Return the least work of the gradients of Q, K and V, counted as those of attention.
 
     Source: Dao 2023, arXiv:2307.08691, algorithm 2.
@@ -261,6 +235,7 @@ def _diff(offsets: Sequence[int]) -> Any:
 
 OPERATOR = Operator(
     forward=varlen_attention,
+    family="attention",
     backward=_backward,
     source="Dao 2023, arXiv:2307.08691, section 3; backward as algorithm 2",
     numerics=Numerics(kind="normalisation", reduction="kv_tokens dim"),

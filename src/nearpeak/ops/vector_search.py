@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._arithmetic import INDEX, contraction
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
@@ -16,21 +16,13 @@ from nearpeak.registry import unknown_name
 
 METRICS = ("l2", "ip", "cosine")
 """Squared distance, smallest first; inner product and cosine, largest first."""
-_INDEX = dtype_of("int64")
 
 
 @free_when_empty
 def vector_search(
-    queries: int,
-    vectors: int,
-    dim: int,
-    k: int,
-    dtype: DType,
-    lists: int = 0,
-    probes: int = 0,
-    scanned: int = 0,
+    queries: int, vectors: int, dim: int, k: int, dtype: DType, lists: int = 0, probes: int = 0, scanned: int = 0,
     metric: str = "l2",
-) -> Work:
+) -> Work:  # fmt: skip
     """Return the least work of finding the k nearest of V[vectors,dim] for each of Q[queries,dim].
 
     Shapes: Q [queries,dim]; V [vectors,dim]; centroids [lists,dim]; list of each vector [vectors] as int64; distances
@@ -62,7 +54,7 @@ def vector_search(
         flop=contraction(dtype, queries * dim * (lists + met)),
         special_count=2 * (queries + met) if metric == "cosine" else 0,
         read_bytes=dtype.bytes(queries * dim + lists * dim + met * dim),
-        write_bytes=dtype.bytes(results) + _INDEX.bytes(results),
+        write_bytes=dtype.bytes(results) + INDEX.bytes(results),
     )
 
 
@@ -116,6 +108,7 @@ def _torch_call(
 
 OPERATOR = Operator(
     forward=vector_search,
+    family="product",
     source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
     numerics=Numerics(kind="normalisation", reduction="dim"),
     inputs=_inputs,

@@ -85,6 +85,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=weight_norm,
+    family="norm",
     backward=_backward,
     source="Salimans and Kingma 2016, arXiv:1602.07868, eq. 2 and 3",
     numerics=Numerics(kind="normalisation", reduction="columns"),

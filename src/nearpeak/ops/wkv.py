@@ -10,6 +10,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._state_work import Operands, backward_work, forward_work
 
 STATES = ("num", "den", "top")
 """Numerator and denominator, both divided by the exponential of `top`."""
@@ -41,13 +42,8 @@ def wkv(
     96
     """
     steps, states = batch * tokens * channels, batch * channels * len(STATES)
-    kept = state_dtype or dtype
-    return Work(
-        flop={unit(dtype): 10 * steps},
-        special_count=3 * steps,
-        read_bytes=dtype.bytes(2 * steps + 2 * channels) + kept.bytes(begun * states),
-        write_bytes=dtype.bytes(steps) + kept.bytes(ended * states),
-    )
+    operands = Operands(dtype, state_dtype or dtype, steps, steps + 2 * channels, states)
+    return forward_work(operands, {unit(dtype): 10 * steps}, 3 * steps, begun=begun, ended=ended)
 
 
 @free_when_empty
@@ -58,13 +54,9 @@ def _backward(batch: int, tokens: int, channels: int, dtype: DType) -> Work:
     quotient 3, of k, v and u 5, of both states 4, of w 4.
     """
     steps = batch * tokens * channels
-    return Work(
-        flop={unit(dtype): 22 * steps},
-        recompute_flop={unit(dtype): 6 * steps},
-        special_count=3 * steps,
-        read_bytes=dtype.bytes(3 * steps + 2 * channels),
-        write_bytes=dtype.bytes(2 * steps + 2 * channels),
-    )
+    operands = Operands(dtype, dtype, steps, steps + 2 * channels, 0)
+    flop, again = {unit(dtype): 22 * steps}, {unit(dtype): 6 * steps}
+    return backward_work(operands, flop, 3 * steps, again=again, begun=False, ended=False)
 
 
 def _inputs(
@@ -139,6 +131,7 @@ def _from_capture(site: AtenSite) -> Match:
 
 OPERATOR = Operator(
     forward=wkv,
+    family="attention",
     backward=_backward,
     source="Peng et al. 2023, arXiv:2305.13048, section 3",
     numerics=Numerics(kind="normalisation", reduction="tokens"),

@@ -25,6 +25,14 @@ class Scalar:
     """Measurements that identify it."""
 
 
+def scalars(*rows: tuple[str, float, float, float, str, str]) -> tuple[Scalar, ...]:
+    """Return the scalars of a table with the columns name, least, largest and usual value, meaning, measurements."""
+    return tuple(
+        Scalar(name=name, low_value=low, high_value=high, usual_value=usual, text=text, pinned_by=pinned_by)
+        for name, low, high, usual, text, pinned_by in rows
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """How the kernel that is predicted runs, where it matters and the case does not say."""

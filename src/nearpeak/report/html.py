@@ -14,8 +14,8 @@ from markupsafe import Markup, escape
 
 from nearpeak.core.analysis import Analysis, TargetAnalysis
 from nearpeak.core.bound import ASSUMPTIONS
+from nearpeak.core.family import FAMILIES
 from nearpeak.report import _bars as bars
-from nearpeak.report import _families as families
 from nearpeak.report import _roofline as roofline
 from nearpeak.report import _words as words
 from nearpeak.units import show
@@ -38,7 +38,7 @@ def render(analysis: Analysis) -> str:
             used=used_assumptions(analysis),
             unplotted=_unplotted(analysis, plot),
             used_limiters=used_limiters(analysis),
-            shown_families={families.family_of(analysis.rows[number].case.op) for number in plot.rows},
+            shown_families={analysis.rows[number].family for number in plot.rows},
             policy=words.policy(analysis.policy),
             data=embedded(page_data(analysis, plot)),
             has_measured=_has_measured(analysis),
@@ -79,7 +79,7 @@ def page_data(analysis: Analysis, plot: roofline.Plot) -> dict[str, Any]:
         "rows": [
             [
                 words.clean(row.label),
-                families.family_of(row.case.op),
+                row.family,
                 row.phase,
                 words.clean(row.module),
                 words.clean(row.source),
@@ -167,10 +167,9 @@ def _environment() -> Environment:
         limiter=words.limiter,
         fits=words.fits,
         breakable=breakable,
-        family=families.family_of,
     )
     found.globals.update(
-        words=words, roofline=roofline, bars=bars, families=families.FAMILIES, limiters=words.LIMITERS, width=bars.width
+        words=words, roofline=roofline, bars=bars, families=FAMILIES, limiters=words.LIMITERS, width=bars.width
     )
     return found
 

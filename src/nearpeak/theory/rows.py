@@ -7,7 +7,7 @@ from nearpeak.core.analysis import CaseRow
 from nearpeak.core.case import Case
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
-from nearpeak.ops import label_of
+from nearpeak.ops import OPS, label_of
 from nearpeak.theory.compulsory import touched_work
 from nearpeak.theory.shares import module_pattern
 
@@ -66,8 +66,9 @@ def _row(key: tuple[Case, str, str], tally: _Tally) -> CaseRow:
     (case, phase, module), work = key, tally.work
     matrix_flop = sum(amount for kind, amount in work.flop.items() if kind.startswith("matrix."))
     return CaseRow(
-        case=case, label=label_of(case), phase=phase, module=module, source=tally.source, call_count=tally.call_count,
-        matrix_flop=matrix_flop, total_flop=work.total_flop, read_bytes=work.read_bytes, write_bytes=work.write_bytes,
+        case=case, label=label_of(case), family=OPS[case.op].family, phase=phase, module=module, source=tally.source,
+        call_count=tally.call_count, matrix_flop=matrix_flop, total_flop=work.total_flop,
+        read_bytes=work.read_bytes, write_bytes=work.write_bytes,
     )  # fmt: skip
 
 

@@ -20,6 +20,16 @@ LLAMA = {
 }  # fmt: skip
 
 
+LLAVA = {
+    "model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "image_token_index": 511,
+    "text_config": {key: value for key, value in LLAMA.items() if key not in ("architectures", "torch_dtype")},
+    "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "image_size": 56, "patch_size": 14,
+    },
+}  # fmt: skip
+
+
 def kinds(workload):
     found: dict[str, int] = {}
     for buffer in workload.buffers:
@@ -118,6 +128,16 @@ def test_an_unknown_class_falls_back_to_the_bare_architecture_and_says_so(config
     assert workload.origin["class"] == "LlamaModel"
     assert any("names MyOwnLlama" in sentence for sentence in workload.assumptions)
     assert any("quantisation" in sentence for sentence in workload.assumptions)
+
+
+def test_a_config_file_of_a_model_that_sees_brings_images_and_their_places_in_the_prompt(config):
+    config.write_text(json.dumps(LLAVA))
+    workload = capture_architecture(config, batch=2, sequence=10)
+    # 56 / 14 = 4 patches each way stand for one image, before 10 tokens of text.
+    assert workload.origin["inputs"] == "input_ids 2×26, pixel_values 2×3×56×56"
+    assert any(call.case is not None and call.case.op == "conv" for call in workload.calls)
+    trained = capture_architecture(config, step="train", sequence=10)
+    assert trained.origin["inputs"] == "input_ids 1×26, pixel_values 1×3×56×56, labels 1×26"
 
 
 def test_unknown_names_list_near_ones_and_ask_for_the_file():

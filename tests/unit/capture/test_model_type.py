@@ -2,13 +2,14 @@
 
 import random
 import tomllib
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from nearpeak.capture import model_type
+from nearpeak.capture import settings
 from nearpeak.capture._architecture_record import architecture_record
 from nearpeak.capture._config_parts import fitted, parts, with_layers
 from nearpeak.capture._kinds import kinds_of
@@ -127,7 +128,7 @@ def test_every_recipe_is_for_types_and_parameters_that_exist():
 
 
 def test_every_file_of_settings_names_a_type_and_its_source():
-    for path in sorted(model_type._SETTINGS.glob("*.toml")):
+    for path in sorted(Path(settings.__file__).parent.glob("*.toml")):
         stated = tomllib.loads(path.read_text(encoding="utf-8"))
         assert path.stem in model_types(), path.name
         assert stated["source"], path.name

@@ -26,6 +26,12 @@ DEVICES = (
 )
 
 
+FAMILY_OF = {
+    "gemm": "product", "conv": "convolution", "attention": "attention", "softmax": "norm", "rms_norm": "norm",
+    "copy": "movement", "max_pool": "reduction", "adamw": "optimizer",
+}  # fmt: skip
+
+
 def case_row(op, axes, *, phase="forward", module="layers.*", calls=32, matrix=0, total=0, read=0, write=0, source=""):
     case = Case(
         op=op,
@@ -37,6 +43,7 @@ def case_row(op, axes, *, phase="forward", module="layers.*", calls=32, matrix=0
     return CaseRow(
         case=case,
         label=case.label(),
+        family=FAMILY_OF.get(op, "pointwise"),
         phase=phase,
         module=module,
         source=source or f"modeling_llama.py:{len(op) * 37}",

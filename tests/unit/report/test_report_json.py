@@ -13,6 +13,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof, ProvedTerm, Quantity
 from nearpeak.errors import SpecError
+from nearpeak.report.comparison import json as comparison
 from nearpeak.report.json import from_json, to_json
 
 ANALYSIS = factory.analysis(measured=True)
@@ -71,7 +72,7 @@ def changed(**fields):
         ('{"kind": "other"}', "its kind is 'other'"),
         ('{"kind": NaN}', "NaN is not a number"),
         ("[" * 100_000, "not a saved analysis"),
-        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 2"),
+        (changed(schema_version=7), "has schema version 7; this nearpeak reads version 3"),
         (changed(name=3), "mine.json.name: is a whole number; must be a text"),
         (changed(rows={}), "mine.json.rows: is an object; must be a list"),
         (changed(extra=1), "'extra' is not a field"),
@@ -100,4 +101,5 @@ def test_every_field_of_a_report_is_in_the_reference():
     for record in RECORDS:
         for field in dataclasses.fields(record):
             assert f"| `{field.name}` |" in sections[record.__name__], f"{record.__name__}.{field.name}"
-    assert f"version {values.SCHEMA_VERSION}" in page
+    assert f"describes schema version {values.SCHEMA_VERSION}." in page
+    assert f"`{comparison.KIND}`, schema version {comparison.SCHEMA_VERSION}." in page

@@ -10,7 +10,7 @@ _TOKENS = 16
 
 def decoder_input_ids(ask: Ask) -> Any:
     """Return (batch, tokens)."""
-    return ask.filled(ask.batch, int(ask.setting("decoder_sequence", default=_TOKENS)), value=plain_token(ask))
+    return ask.tokens(ask.batch, int(ask.setting("decoder_sequence", default=_TOKENS)), value=plain_token(ask))
 
 
 RECIPE = Recipe(gives={"decoder_input_ids": decoder_input_ids})

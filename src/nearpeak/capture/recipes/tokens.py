@@ -23,12 +23,16 @@ def input_ids(ask: Ask) -> Any:
         token, count = media_token(ask, kind), media_count(ask, kind)
         if token is not None and count:
             row += [*_mark(ask, kind, "start", "bos"), *([token] * count), *_mark(ask, kind, "end", "eos")]
+    if not row and not ask.values_known:
+        return ask.tokens(ask.batch, text_count(ask), value=plain_token(ask))
     row += [plain_token(ask)] * text_count(ask, len(row))
     return ask.whole([row] * ask.batch)
 
 
 def text_count(ask: Ask, taken: int = 0) -> int:
     """Return how many text tokens a prompt has beside `taken` others: as asked, within the positions there are."""
+    if "text_tokens" in ask.hints:  # checked against the positions already
+        return int(ask.hints["text_tokens"])
     wanted = ask.sequence or ask.hints.get("sequence") or DEFAULT_TOKENS
     limit = ask.setting("max_position_embeddings", "n_positions", "max_seq_len", kind="text")
     room = limit - _KEEP_FREE - taken if isinstance(limit, int) and limit > _KEEP_FREE else wanted

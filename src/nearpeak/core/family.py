@@ -1,0 +1,15 @@
+"""Families of operators: what reports group and colour by."""
+
+from collections.abc import Mapping
+
+FAMILIES: Mapping[str, str] = {
+    "attention": "Attention, recurrence",
+    "convolution": "Convolution",
+    "product": "Matrix product, algebra",
+    "optimizer": "Optimizer",
+    "norm": "Norm, softmax, loss",
+    "movement": "Data movement",
+    "reduction": "Pooling, reduction",
+    "pointwise": "Element-wise",
+}
+"""Name for people of each family, in the order of legends; each operator file states its own."""
