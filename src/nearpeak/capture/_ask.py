@@ -18,6 +18,9 @@ _OTHER_WORDS = {
 }  # fmt: skip
 """Words in the names of nested configurations, by kind of input."""
 
+_MAIN = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "inputs_embeds")
+"""Parameters that bring a kind of input, or leave it out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -36,17 +39,19 @@ class Ask:
 
     def __init__(
         self, *, model: Any, model_type: str, recipes: tuple[Recipe, ...], batch: int, sequence: int | None, step: str,
-        hints: Mapping[str, Any],
+        hints: Mapping[str, Any], unknown: Callable[["Ask", str], Any], method: str = "forward",
     ) -> None:  # fmt: skip
-        """Keep the model and the wishes; `hints` are sizes from the file of settings of the type."""
+        """Keep the model and the wishes; `hints` are sizes, `unknown` makes what must be given and no recipe knows."""
         self.model, self.config, self.model_type = model, model.config, model_type
         self.batch, self.sequence, self.step, self.hints = batch, sequence, step, hints
-        signature = inspect.signature(type(model).forward)
+        self._unknown = unknown
+        signature = inspect.signature(getattr(type(model), method))
         self.parameters = {
             name: parameter.default is parameter.empty
             for name, parameter in signature.parameters.items()
             if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         }
+        self.annotations = {name: str(one.annotation) for name, one in signature.parameters.items()}
         own = [recipe for recipe in recipes if model_type in recipe.model_types]
         self._recipes = [*own, *(recipe for recipe in recipes if not recipe.model_types)]
         self._made: dict[str, Any] = {}
@@ -62,8 +67,15 @@ class Ask:
         if name not in self._made:
             self._made[name] = None  # a recipe that asks in a circle finds nothing
             maker = next((recipe.gives[name] for recipe in self._recipes if name in recipe.gives), None)
-            self._made[name] = maker(self) if maker is not None and name in self.parameters else None
+            made = maker(self) if maker is not None and name in self.parameters else None
+            self._made[name] = self._unknown(self, name) if made is None and self._must_have(name) else made
         return self._made[name]
+
+    def _must_have(self, name: str) -> bool:
+        """Say whether the forward pass, or what it makes of an image or of sound, cannot do without a parameter."""
+        if name not in self.parameters or name in _MAIN:
+            return self.parameters.get(name, False)
+        return self.parameters[name] or any(name in self.needed(kind) for kind in ("image", "video", "audio"))
 
     def setting(self, *names: str, kind: str = "", default: Any = None) -> Any:
         """Return the first of the settings that a part of the configuration states, parts of `kind` first."""

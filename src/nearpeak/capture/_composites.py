@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from nearpeak.capture._istft import istft
 from nearpeak.capture._missing_shapes import missing_shapes
 from nearpeak.capture._whole import operators
 
@@ -151,7 +152,7 @@ def _replacements() -> dict[str, Callable[..., Any]]:
 
     return {
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
-        "ctc_loss.Tensor": ctc_loss, "ctc_loss.IntList": ctc_loss,
+        "ctc_loss.Tensor": ctc_loss, "ctc_loss.IntList": ctc_loss, "istft": istft,
         "tensor_split.tensor_indices_or_sections": _tensor_split,
         "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
         "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),

@@ -16,6 +16,8 @@ _PLACEHOLDERS = (
     "image_token_id", "video_token_id", "audio_token_id", "image_token_index", "video_token_index", "audio_token_index",
 )  # fmt: skip
 _READ_LAYERS = ("intermediate_layers_indices", "extract_layers", "intermediate_layer_indices")
+_READ_OF_TOWER = ("vision_feature_layer", "vision_feature_layers")
+"""Layers of the vision tower that another part reads, the last ones with negative numbers."""
 _DEPTH_LISTS = ("depths", "num_blocks", "num_block_repeats", "block_repeats")
 """Layers of each stage; other lists that go with them name blocks, not stages, and such stacks are left whole."""
 
@@ -34,7 +36,8 @@ def with_layers(config: Any, layer_count: int) -> Any:
     Lists with an entry per layer are cut with their stack; a stack of which several layers are read keeps them.
     """
     smaller = copy.deepcopy(config)
-    for _, part in parts(smaller):
+    tower_depth = _tower_depth(smaller)
+    for path, part in parts(smaller):
         stages = {
             len(value)
             for name, value in vars(part).items()
@@ -44,11 +47,18 @@ def with_layers(config: Any, layer_count: int) -> Any:
             if _is_count(value) and value in stages:
                 continue  # a number of stages, between which the width changes
             if _DEPTH.fullmatch(name) and not _NO_DEPTH.fullmatch(name) and _is_count(value) and value > layer_count:
-                kept = max(layer_count, _period(part, value))
+                kept = max(layer_count, _period(part, value), tower_depth if "vi" in path else 1)
                 _cut(part, name, value, min(value, kept))
             elif name in _DEPTH_LISTS and isinstance(value, (list, tuple)) and all(map(_is_count, value)):
                 setattr(part, name, type(value)(min(count, layer_count) for count in value))
     return smaller
+
+
+def _tower_depth(config: Any) -> int:
+    """Return how many layers of the vision tower are read, where several are."""
+    stated = (vars(part).get(name) for _, part in parts(config) for name in _READ_OF_TOWER)
+    read: list[int] = [index for one in stated if isinstance(one, (list, tuple)) for index in one if _is_count(index)]
+    return max([1, *(-index if index < 0 else index + 1 for index in read)])
 
 
 def fitted(config: Any) -> tuple[str, ...]:

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearpeak.capture._attribution import shown_path
+from nearpeak.capture._storages import NESTED
 from nearpeak.errors import CaptureError, NearpeakError
 
 _OWN = str(Path(__file__).parents[1])
 _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
 _SPARSE = re.compile(r"storage of Sparse\w*Impl")
+_NESTED = re.compile(r"_nested_tensor|NestedTensor|NestedInt")
 _NO_MEMORY = (
     "can't allocate memory", "Cannot allocate memory", "not enough memory", "error return without exception set",
 )  # fmt: skip
@@ -48,6 +50,8 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
         return f"{subject}: {what} ran out of memory{at}; give more with --memory"
     if isinstance(error, NotImplementedError) and _SPARSE.search(str(error)):
         return f"{subject}: {what} uses a sparse tensor{at}; capture knows dense ones: pass indices and values apart"
+    if _NESTED.search(str(error)):
+        return f"{subject}: {what} uses a nested tensor{at}; {NESTED}"
     text = _first_line(error)
     return f"{subject}: {what} raised {type(error).__name__}{': ' + text if text else ''}{at}"
 

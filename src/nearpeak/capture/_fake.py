@@ -5,9 +5,10 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any
 
-from nearpeak.capture import _groups, _lazy, _moves
+from nearpeak.capture import _groups, _indexing, _lazy, _moves
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture._values import known
 from nearpeak.core.dtype import dtype_of
@@ -72,7 +73,8 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        for owner, name, stand_in in (*_moves.stand_ins(), *_lazy.stand_ins(), *_groups.stand_ins(), *more):
+        own = (module.stand_ins() for module in (_moves, _lazy, _groups, _indexing))
+        for owner, name, stand_in in (*chain.from_iterable(own), *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 

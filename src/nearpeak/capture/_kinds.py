@@ -18,12 +18,13 @@ _KINDS = {
 
 
 def kinds_of(parameters: Iterable[str]) -> frozenset[str]:
-    """Return the kinds of input that parameters of a forward pass bring.
+    """Return the kinds of input that parameters of a forward pass bring; `part:parameter` names one of a part's.
 
     >>> sorted(kinds_of(["input_ids", "attention_mask", "pixel_values"]))
     ['image', 'text']
     """
-    return frozenset(_KINDS[name] for name in parameters if name in _KINDS)
+    own = (name.rpartition(":")[2] for name in parameters)
+    return frozenset(_KINDS[name] for name in own if name in _KINDS)
 
 
 def kinds_taken(ask: Any) -> frozenset[str]:

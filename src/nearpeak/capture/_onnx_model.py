@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._onnx_contrib import describe_contrib
+from nearpeak.capture._onnx_loops import written_out
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
@@ -287,7 +288,7 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
         if item.name not in values and _count(item.dims) <= LARGEST_FOLDED_COUNT:
             values[item.name] = onnx.numpy_helper.to_array(item)
     kept = []
-    nodes = [part for node in model.graph.node for part in _decided(onnx, model.graph, node, values)]
+    nodes = [part for node in model.graph.node for part in _decided(onnx, model, node, values, tensors)]
     found = len(nodes) != len(model.graph.node)
     for node in nodes:
         results = _folded_outputs(onnx, node, tensors, values, _opset(model))
@@ -304,8 +305,11 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
     return found
 
 
-def _decided(onnx: Any, graph: Any, node: Any, values: Mapping[str, Any]) -> list[Any]:
-    """Return the nodes of the branch that a known condition chooses; any other node itself."""
+def _decided(onnx: Any, model: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Any]:
+    """Return the nodes of the branch that a known condition chooses, or of a loop of known trips; else the node."""
+    graph = model.graph
+    if node.op_type in ("Loop", "Scan"):
+        return written_out(onnx, graph, node, values, tensors, _opset(model))
     if node.op_type != "If" or node.input[0] not in values:
         return [node]
     wanted = "then_branch" if values[node.input[0]].item() else "else_branch"

@@ -93,7 +93,13 @@ class Storages:
         return name
 
 
+NESTED = "capture knows dense ones: pad the rows, or call torch.nn.attention.varlen with their offsets"
+"""What to do instead of a tensor whose rows differ in length."""
+
+
 def _storage(tensor: Any) -> Any:
+    if tensor.is_nested:
+        raise CaptureError(f"a tensor is nested ({tensor.layout}); {NESTED}")
     try:
         return tensor.untyped_storage()
     except NotImplementedError:

@@ -19,6 +19,8 @@ _SURELY_SMALL_ELEMENTS = 64
 _VALUE_FREE = frozenset({
     "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace", "empty",
 })  # fmt: skip
+_UNWRITTEN = frozenset({"new_empty", "empty_like", "new_empty_strided"})
+"""Results of known tensors that nobody has written to; fake ones would carry whatever the memory held before."""
 _TRUE = frozenset({
     "all", "_is_all_true", "logical_not", "equal",
 })  # fmt: skip
@@ -49,12 +51,21 @@ class Values:
         """
         if func._opname in SIZED_BY_VALUES or func._opname in SIZED_BY_DISTINCT:
             args = sized(self, func._opname, args)
-        if func._opname == "masked_select" and picked(*args) is not None:
-            return args[0].new_empty(picked(*args))
+        count = picked(*args) if func._opname == "masked_select" else None
+        if count is not None:
+            return args[0].new_empty(count)
+        if func._opname == "masked_scatter" and self.guess_sizes and _whole_and_known(args[0]):
+            return self._placeholders_kept(args[0])
         if self.expert_counts and func._opname in CHOICES:
             return routed(self, func._opname, args, func(*args, **kwargs))
+        return self._computed(func, args, kwargs)
+
+    def _computed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return what `func` gives: computed for real where that is small, known where one value repeats."""
         inputs = _all_known((*args, *kwargs.values()))
         at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *SIZED_BY_DISTINCT)
+        if func._opname in _UNWRITTEN or (func._opname == "index" and not inputs):
+            return _without_values(func(*args, **kwargs))
         if at_once or sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS:
             return func(*args, **kwargs)
         values = [(tensor, tensor.constant) for tensor in inputs]
@@ -65,9 +76,29 @@ class Values:
         finally:
             for tensor, value in values:
                 tensor.constant = value
+        if func._opname == "_to_copy" and out.numel() > CONSTANT_ELEMENTS and _repeats_one(args[0]):
+            return self._repeated(func, out, args[0].constant, kwargs)
         results = out if isinstance(out, (list, tuple)) else (out,)
         small = all(t.numel() <= CONSTANT_ELEMENTS for t in results if hasattr(t, "numel"))
         return func(*args, **kwargs) if small else out
+
+    def _repeated(self, func: Any, out: Any, real: Any, kwargs: Any) -> Any:
+        """Return `out`, which holds one known value everywhere, with its values but not their memory."""
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+        with unset_fake_temporarily():
+            one = func(real[(slice(0, 1),) * real.dim()], **kwargs)
+            out.constant = one.expand(real.shape)
+        return out
+
+    def _placeholders_kept(self, tensor: Any) -> Any:
+        """Return known whole numbers as they were where tokens that data decide replace placeholders among them."""
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+        self.guess("masked_scatter", "placeholders kept")
+        with unset_fake_temporarily():
+            real = tensor.constant.clone()
+        return self.known(real)
 
     def constant(self, func: Any, packet: str, out: Any, args: Any, kwargs: Any) -> Any:
         """Return `out` with its values when `func` is a factory that needs no input; else `out` itself."""
@@ -99,6 +130,10 @@ class Values:
             self._produced("isnan", out)
         elif packet == "sum" and str(args[0].dtype) == "torch.bool":
             self._produced(f"count of {0 if self._producer(args[0]) == 'isnan' else args[0].numel()}", out)
+        elif packet == "sum" and not (out.is_floating_point() or out.is_complex()):
+            self._produced(f"sum of {args[0].numel() // max(1, out.numel())}", out)
+        elif packet in ("max", "amax") and self._producer(args[0]).startswith("sum of"):
+            self._produced(self._producer(args[0]), out)
         elif packet == "eq" and self._producer(args[0]) == f"count of {args[1]}":
             self._produced("all", out)
 
@@ -122,6 +157,8 @@ class Values:
             return answer
         packet = self._producer(tensor)
         kind = "bool" if str(tensor.dtype) == "torch.bool" else "float" if tensor.is_floating_point() else "int"
+        if packet.startswith("sum of"):  # whole numbers that repeat rows are guessed to be one each
+            return self.guess("sum", int(packet.split()[-1]))
         answer = True if packet in _TRUE else _GUESSES["complex" if tensor.is_complex() else kind]
         return self.guess(packet or kind, answer)
 
@@ -155,6 +192,22 @@ class Values:
             for what, count in sorted(found.items())
             for kind in (kinds[count > 1],)
         )
+
+
+def _without_values(out: Any) -> Any:
+    """Return a result as one that is not known: picking by unknown positions starts from memory of known values."""
+    out.constant = None
+    return out
+
+
+def _repeats_one(tensor: Any) -> bool:
+    """Say whether a tensor is known to be one element, seen many times."""
+    real = getattr(tensor, "constant", None)
+    return real is not None and not any(real.stride())
+
+
+def _whole_and_known(tensor: Any) -> bool:
+    return getattr(tensor, "constant", None) is not None and not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _all_known(arguments: Any) -> list[Any]:

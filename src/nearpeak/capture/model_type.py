@@ -3,20 +3,23 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from nearpeak.capture._ask import Ask
+from nearpeak.capture._by_name import by_name
 from nearpeak.capture._config_parts import fitted, parts, with_layers
+from nearpeak.capture._in_parts import parameters_of, runnable_parts
 from nearpeak.capture._kinds import kinds_taken
-from nearpeak.capture._transformers import SWITCHES as _SWITCHES
-from nearpeak.capture._transformers import transformers_package as _transformers
+from nearpeak.capture._repairs import UNCHANGED, Trial, repairs
+from nearpeak.capture._transformers import SWITCHES, transformers_package
+from nearpeak.capture._tries import first_that_runs
 from nearpeak.capture.recipes import RECIPES
-from nearpeak.capture.settings import settings_of as _settings
+from nearpeak.capture.settings import settings_of
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
 from nearpeak.core.workload import Workload
-from nearpeak.errors import CaptureError, MissingExtraError, NotModelledError, SpecError
+from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.registry import unknown_name
 
 _EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
@@ -45,34 +48,49 @@ def capture_model_type(
         UnknownNameError: transformers has no such type.
         SpecError: the step or the default dimensions cannot be built.
         MissingExtraError: a package that the type needs is not installed.
-        NotModelledError: the type's class has no forward pass of its own.
+        NotModelledError: neither the type's class nor a part of it has a forward pass.
         CaptureError: the model raised.
     """
     if step == "decode":
         raise SpecError(f"hf:{name}: a model type has steps forward and train; give a model's name to decode")
-    settings = _settings(name)
-    cls, config, notes = class_and_config(name)
+    options: dict[str, Any] = {"step": step, "batch": batch, "sequence": sequence, "layers": layers, "dtype": dtype}
+    known: dict[str, Any] = {}
+
+    def run(trial: Trial) -> Workload:
+        return _captured(name, trial, known, **options)
+
+    def changes(error: str, trial: Trial) -> Iterator[Trial]:
+        return repairs(error, trial, known["config"], known.get("parameters", ()))
+
+    return first_that_runs(run, changes)
+
+
+def _captured(
+    name: str, trial: Trial, made: dict[str, Any], *, step: str, batch: int, sequence: int | None, layers: int | None,
+    dtype: str | None,
+) -> Workload:  # fmt: skip
+    """Return the workload of a model type tried in one way; `made` keeps its configuration and what its parts take."""
+    settings = settings_of(name)
+    cls, config, notes = class_and_config(name, trial)
+    made["config"] = config
     if layers is not None:
         config = with_layers(config, max(layers, settings.get("layers", 1)))
-    wanted = torch_dtype(dtype or settings.get("dtype") or ("bf16" if expert_counts(config) else "fp32"))
-    made: dict[str, Any] = {}
+    usual = "bf16" if expert_counts(config) else "fp32"
+    wanted = torch_dtype(dtype or trial.dtype or settings.get("dtype") or usual)
 
     def build() -> Any:
         from transformers import initialization
 
         with initialization.no_init_weights():
-            made["model"] = cls._from_config(config, dtype=wanted)
-        made["model"].tie_weights()  # skipped together with the initial values
-        return made["model"]
+            model = cls._from_config(config, dtype=wanted)
+        model.tie_weights()  # skipped together with the initial values
+        runs, made["parts"] = runnable_parts(name, model)
+        made["parameters"] = parameters_of(made["parts"])
+        return runs
 
     def inputs() -> tuple[Any, ...]:
-        recipes = tuple(RECIPES[one] for one in RECIPES)
-        made["ask"] = Ask(
-            model=made["model"], model_type=name, recipes=recipes, batch=batch, sequence=sequence, step=step,
-            hints=settings.get("inputs", {}),
-        )  # fmt: skip
-        made["inputs"] = made["ask"].inputs()
-        return (), made["inputs"], made["ask"].named
+        made.update(_inputs(name, made["parts"], trial, batch=batch, sequence=sequence, step=step))
+        return (), made["inputs"], made["named"]
 
     try:
         workload = capture_torch(
@@ -86,31 +104,50 @@ def capture_model_type(
     return dataclasses.replace(workload, origin={**workload.origin, **_origin(cls, config, made)})
 
 
+def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, **wishes: Any) -> dict[str, Any]:
+    """Return the inputs of all parts of a model by name, what they are of, and tensors inside objects."""
+    recipes = tuple(RECIPES[one] for one in RECIPES)
+    inputs: dict[str, Any] = {}
+    asks = {}
+    for path, (part, method) in parts_.items():
+        own = (part.config.model_type or f"{name}_{path}") if path else name
+        asks[path] = Ask(
+            model=part, method=method, model_type=own, recipes=recipes, unknown=by_name,
+            hints={**settings_of(own).get("inputs", {}), **trial.hints}, **wishes,
+        )  # fmt: skip
+        inputs |= {f"{path}:{key}" if path else key: value for key, value in asks[path].inputs().items()}
+    return {
+        "inputs": inputs, "named": [one for ask in asks.values() for one in ask.named],
+        "kinds": {kind for ask in asks.values() for kind in kinds_taken(ask)},
+    }  # fmt: skip
+
+
 def _origin(cls: Any, config: Any, made: Mapping[str, Any]) -> dict[str, str]:
     shown = (f"{key} {'×'.join(map(str, getattr(value, 'shape', ())))}" for key, value in made["inputs"].items())
     return {
         "kind": "model type", "class": cls.__name__, "inputs": ", ".join(shown),
-        "kinds": ", ".join(sorted(kinds_taken(made["ask"]))), "dimensions": f"defaults of {type(config).__name__}",
+        "kinds": ", ".join(sorted(made["kinds"])), "dimensions": f"defaults of {type(config).__name__}",
     }  # fmt: skip
 
 
-def class_and_config(name: str) -> tuple[Any, Any, tuple[str, ...]]:
+def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tuple[str, ...]]:
     """Return the model class of a type, its configuration with our settings, and what was filled in, in sentences."""
-    transformers = _transformers()
+    transformers = transformers_package()
     known = model_types()
     if name not in known:
         raise unknown_name("model type", name, known)
     try:
-        config = transformers.AutoConfig.for_model(name, **_settings(name).get("config", {}), **_long_settings(name))
+        config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **_long_settings(name))
     except Exception as error:  # each type checks its dimensions in its own way
         raise SpecError(
             f"hf:{name}: transformers refuses the dimensions ({' '.join(str(error).split())[:160]})"
         ) from None
+    trial.apply(config)
     for _, part in parts(config):
-        for key, value in (*_SWITCHES.items(), ("use_cache", False)):
+        for key, value in (*SWITCHES.items(), ("use_cache", False)):
             if key in vars(part):
                 setattr(part, key, value)
-    return _class(transformers, name, config), config, fitted(config)
+    return _class(transformers, name, config), config, (*fitted(config), *trial.notes())
 
 
 def _long_settings(name: str) -> dict[str, Any]:
@@ -138,7 +175,7 @@ def model_types() -> tuple[str, ...]:
 
 
 def _auto() -> Any:
-    _transformers()
+    transformers_package()
     from transformers.models.auto import modeling_auto
 
     return modeling_auto
@@ -146,9 +183,7 @@ def _auto() -> Any:
 
 def _class(transformers: Any, name: str, config: Any) -> Any:
     """Return the class of the bare model, else the first with a head."""
-    import torch
-
-    auto, wanted = _auto(), _settings(name).get("class")
+    auto, wanted = _auto(), settings_of(name).get("class")
     if wanted:
         return getattr(transformers, wanted)
     heads = sorted(table for table in dir(auto) if re.fullmatch(r"MODEL_FOR_\w+_MAPPING", table))
@@ -158,11 +193,8 @@ def _class(transformers: Any, name: str, config: Any) -> Any:
         except ValueError:  # named, but not there
             continue
         found = found[0] if isinstance(found, (tuple, list)) and found else found
-        if not inspect.isclass(found):
-            continue
-        if getattr(found, "forward", None) is torch.nn.Module.forward:
-            raise NotModelledError(f"hf:{name}: {found.__name__} has no forward pass of its own; capture its parts")
-        return found
+        if inspect.isclass(found):
+            return found
     raise MissingExtraError(
         f"hf:{name}: transformers {transformers.__version__} has no model class for it that can be loaded"
     )

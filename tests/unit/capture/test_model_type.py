@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 from nearpeak.capture import settings
 from nearpeak.capture._architecture_record import architecture_record
 from nearpeak.capture._config_parts import fitted, parts, with_layers
+from nearpeak.capture._in_parts import runnable_parts
 from nearpeak.capture._kinds import kinds_of
 from nearpeak.capture.model_type import capture_model_type, class_and_config, model_types
 from nearpeak.capture.recipes import RECIPES
@@ -103,16 +104,30 @@ def test_an_unknown_mask_is_refused_unless_sizes_may_be_guessed_and_then_counted
     assert any("index = everything" in sentence for sentence in capture(guess_sizes=True).assumptions)
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "said"),
-    [
-        ("berd", UnknownNameError, "did you mean bert"),
-        ("bark", NotModelledError, "no forward pass of its own"),
-    ],
-)
-def test_what_cannot_be_captured_says_why(name, error, said):
-    with pytest.raises(error, match=said):
-        capture_model_type(name)
+def test_a_type_that_is_not_known_is_refused_with_the_closest_name():
+    with pytest.raises(UnknownNameError, match="did you mean bert"):
+        capture_model_type("berd")
+
+
+def test_a_model_without_a_forward_pass_is_captured_part_by_part():
+    workload = capture_model_type("bark", layers=1)
+    parts_read = {name.partition(":")[0] for name in read_inputs(workload)}
+    assert parts_read == {"semantic", "coarse_acoustics", "fine_acoustics", "codec_model"}
+    assert set(workload.origin["kinds"].split(", ")) == {"text", "audio"}
+    assert {call.module.split(".")[1] for call in workload.calls if call.module.startswith("whole.")} >= parts_read
+
+
+def test_a_part_without_parts_is_run_by_its_encoding_half():
+    workload = capture_model_type("glm_image_vqmodel")
+    assert workload.origin["inputs"] == "encode:hidden_states 1×1536×16×16"
+    assert any(call.case.op == "gemm" for call in workload.calls if call.case is not None)
+
+
+def test_a_model_of_which_nothing_runs_is_refused():
+    import torch
+
+    with pytest.raises(NotModelledError, match="no part has one"):
+        runnable_parts("empty", torch.nn.Module())
 
 
 def test_a_model_type_has_no_decode_step():
@@ -120,9 +135,16 @@ def test_a_model_type_has_no_decode_step():
         capture_model_type("llama", step="decode")
 
 
+def types_of_parts():
+    """Return the types of the parts of models without a forward pass of their own."""
+    whole = ("bark", "qwen2_5_omni", "qwen3_omni_moe")
+    configs = [(name, path, part) for name in whole for path, part in parts(class_and_config(name)[1])]
+    return {part.model_type or f"{name}_{path.removesuffix('_config')}" for name, path, part in configs}
+
+
 def test_every_recipe_is_for_types_and_parameters_that_exist():
     for name in RECIPES:
-        unknown = RECIPES[name].model_types - set(model_types())
+        unknown = RECIPES[name].model_types - set(model_types()) - types_of_parts()
         assert RECIPES[name].gives, name
         assert not unknown, f"{name}: {unknown}"
 

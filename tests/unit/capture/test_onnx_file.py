@@ -189,3 +189,60 @@ def test_two_captures_are_equal():
 
 def test_a_sum_of_two_is_an_addition():
     assert "Sum" not in capture_onnx(LIGHT / "light_resnet50.onnx").uncovered_counts()
+
+
+def repeated(trips, condition=True):
+    """Return a Loop that multiplies what it carries by a stored matrix, and yields each product."""
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["carried", "w"], ["next"]),
+            helper.make_node("Identity", ["goes"], ["goes_on"]),
+            helper.make_node("Identity", ["next"], ["row"]),
+        ],
+        "body",
+        [value("i", [], TensorProto.INT64), value("goes", [], TensorProto.BOOL), value("carried", [2, 8])],
+        [value("goes_on", [], TensorProto.BOOL), value("next", [2, 8]), value("row", [2, 8])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [8, 8], [0.5] * 64)],
+    )
+    stored = [helper.make_tensor("goes0", TensorProto.BOOL, [], [condition])]
+    stored += [helper.make_tensor("trips", TensorProto.INT64, [], [trips])] if trips else []
+    return [helper.make_node("Loop", ["trips", "goes0", "x"], ["last", "rows"], body=body)], stored
+
+
+def test_a_loop_of_known_trips_runs_its_body_once_for_each(tmp_path):
+    nodes, stored = repeated(3)
+    path = saved(tmp_path, nodes, [value("x", [2, 8])], [value("last", [2, 8]), value("rows", [3, 2, 8])], stored)
+    workload = capture_onnx(path)
+    products = [dict(call.case.axes) for call in workload.calls if call.case is not None and call.case.op == "gemm"]
+    assert [(axes["m"], axes["n"], axes["k"]) for axes in products] == [(2, 8, 8)] * 3
+    assert not workload.uncovered_counts()
+    assert {buffer.name for buffer in workload.buffers if buffer.kind == "output"} >= {"rows"}
+
+
+def test_a_loop_whose_trips_data_decide_stays_uncovered(tmp_path):
+    nodes, stored = repeated(None)
+    inputs = [value("x", [2, 8]), value("trips", [], TensorProto.INT64)]
+    workload = capture_onnx(saved(tmp_path, nodes, inputs, [value("last", [2, 8])], stored))
+    assert list(workload.uncovered_counts().values()) == [1]
+    assert any("decided by data" in sentence for sentence in workload.assumptions)
+
+
+def test_a_loop_that_begins_false_is_not_taken_to_run(tmp_path):
+    nodes, stored = repeated(3, condition=False)
+    workload = capture_onnx(saved(tmp_path, nodes, [value("x", [2, 8])], [value("last", [2, 8])], stored))
+    assert not [call for call in workload.calls if call.case is not None and call.case.op == "gemm"]
+
+
+def test_a_scan_runs_its_body_once_for_each_row_of_its_input(tmp_path):
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["total"]), helper.make_node("Mul", ["total", "row"], ["out"])],
+        "body",
+        [value("sum", [4]), value("row", [4])],
+        [value("total", [4]), value("out", [4])],
+    )
+    node = helper.make_node("Scan", ["start", "x"], ["end", "outs"], body=body, num_scan_inputs=1)
+    inputs = [value("start", [4]), value("x", [5, 4])]
+    workload = capture_onnx(saved(tmp_path, [node], inputs, [value("end", [4]), value("outs", [5, 4])]))
+    cases = [call.case for call in workload.calls if call.case is not None]
+    assert sum(dict(case.axes).get("elements") == 4 for case in cases) >= 10
+    assert not workload.uncovered_counts()

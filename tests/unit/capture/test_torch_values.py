@@ -153,6 +153,41 @@ def test_sparse_tensors_are_refused_in_one_line(layout):
         nearpeak.capture(lambda s, x: s @ x, inputs=(getattr(dense, layout)(), dense))
 
 
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_refused_in_one_line(layout):
+    def rows(x):
+        return torch.nested.nested_tensor([x, x[:3]], layout=layout).sin()
+
+    with pytest.raises(CaptureError, match=r"nested.*torch\.nn\.attention\.varlen"):
+        nearpeak.capture(rows, inputs=(torch.empty(5, 4),))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"length": 500}, {"win_length": 32}, {"onesided": False}, {"normalized": True}]
+)
+def test_an_inverse_short_time_transform_is_pytorchs_own(options):
+    from nearpeak.capture._istft import istft
+
+    window = torch.hann_window(options.get("win_length", 64)) + 0.1
+    sided = {name: value for name, value in options.items() if name != "length"}
+    spectrum = torch.stft(torch.randn(2, 512), 64, window=window, return_complex=True, **sided)
+    expected = torch.istft(spectrum, 64, window=window, **options)
+    assert torch.allclose(istft(spectrum, 64, window=window, **options), expected, atol=1e-5)
+
+
+def test_an_inverse_short_time_transform_is_captured_forward_and_backward():
+    def back(x):
+        return torch.istft(torch.complex(x, x), 64, window=torch.ones(64))
+
+    workload = nearpeak.capture(back, inputs=(torch.empty(2, 33, 33),), step="train")
+    assert not workload.uncovered_counts()
+    assert {call.phase for call in workload.calls if call.case is not None and call.case.op == "fft"} >= {
+        "forward",
+        "backward",
+    }
+
+
 def test_known_values_leave_for_numpy_and_text_and_an_empty_row_can_be_filled():
     def forward(x):
         row = torch.empty(3, dtype=torch.int64)
@@ -176,3 +211,57 @@ def test_a_question_whether_numbers_are_sound_is_answered_with_yes():
     assert [call.case.op for call in workload.calls if not call.case.op.startswith("compare")][-1] == "elementwise"
     assert not workload.uncovered_counts()
     assert any("all = True" in sentence for sentence in workload.assumptions)
+
+
+def test_known_rows_picked_by_unknown_positions_are_not_known():
+    import torch
+
+    seen = []
+
+    def picks(positions):
+        rows = torch.stack([torch.zeros(144, dtype=torch.int64), torch.arange(144)], -1)
+        picked = rows[positions]
+        seen.extend([rows.constant is not None, picked.constant is None, torch.empty_like(rows).constant is None])
+        return picked * 2
+
+    capture_torch(lambda: picks, lambda: ((torch.empty(144, dtype=torch.int64),), {}), name="picks")
+    assert seen == [True, True, True]
+
+
+def test_lists_of_known_positions_are_indices():
+    import torch
+
+    def marks(x):
+        rows, columns = zip(*torch.tensor([[0, 1], [1, 2], [2, 3]]), strict=True)
+        x[rows, columns] = 1.0
+        return x
+
+    workload = capture_torch(lambda: marks, lambda: ((torch.zeros(4, 4),), {}), name="marks")
+    assert not workload.uncovered_counts()
+
+
+def test_tokens_that_take_the_place_of_placeholders_leave_the_others_known():
+    import torch
+
+    def lengths(tokens, codes):
+        mask = tokens == 7
+        merged = tokens.masked_scatter(mask, codes)
+        return codes.new_zeros(int((merged == 9).sum()) + 1, 5) + 1
+
+    inputs = lambda: ((torch.tensor([7, 7, 9, 9, 9]), torch.empty(2, dtype=torch.int64)), {})  # noqa: E731
+    workload = capture_torch(lambda: lengths, inputs, name="lengths", guess_sizes=True)
+    assert any("placeholders kept" in sentence for sentence in workload.assumptions)
+
+
+def test_repeats_that_data_decide_are_as_many_as_their_sum():
+    import torch
+
+    def lengthened(x, scores):
+        repeats = scores.round().long()
+        out = torch.zeros(int(repeats.sum()), 3)
+        out[:] = torch.repeat_interleave(x, repeats, dim=0)
+        return out
+
+    inputs = lambda: ((torch.empty(6, 3), torch.empty(6)), {})  # noqa: E731
+    workload = capture_torch(lambda: lengthened, inputs, name="lengthened", guess_sizes=True)
+    assert any("sum = 6" in sentence for sentence in workload.assumptions)

@@ -12,7 +12,8 @@ def _layers(ask: Ask, name: str) -> int:
 
 def _needed(name: str) -> Any:
     def embeddings(ask: Ask) -> Any:
-        needed, width = ask.parameters[name], int(ask.setting("hidden_size", kind="text"))
+        needed = ask.parameters[name] or (name == "inputs_embeds" and ask.hints.get("embedded"))
+        width = int(ask.setting("hidden_size", kind="text"))
         return ask.floats(ask.batch, DEFAULT_TOKENS, width * _layers(ask, name)) if needed else None
 
     return embeddings

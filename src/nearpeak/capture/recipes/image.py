@@ -43,6 +43,9 @@ def packed(ask: Ask, cells: Any, kind: str = "image") -> Any:
     count = sum(t * h * w for t, h, w in cells.tolist())
     shape = (channels(ask), height, width)
     layout = ask.hints.get("patch_layout")
+    if layout == "merged pictures":  # the grid counts squares of patches, which stay together with the colours last
+        merge = int(ask.setting("spatial_merge_size", kind="image", default=2))
+        return ask.floats(count, merge * height, merge * width, shape[0])
     if layout:
         return ask.floats(*([1] if layout == "row of pictures" else []), count, *shape)
     return ask.floats(count, frames * shape[0] * height * width)
@@ -62,13 +65,21 @@ def pixel_values(ask: Ask) -> Any:
         rows, columns = ask.given("spatial_shapes").tolist()[0]
         _, height, width = patch_extents(ask)
         return ask.floats(ask.batch, rows * columns, channels(ask) * height * width)
-    tiles = (tile_count(ask),) if "pixel_attention_mask" in ask.parameters or _pinpoints(ask) else ()
+    tiled = "pixel_attention_mask" in ask.parameters or _pinpoints(ask) or ask.hints.get("tiled")
+    tiles = (tile_count(ask),) if tiled else ()
     return ask.floats(ask.batch, *tiles, channels(ask), *size(ask))
 
 
 def tile_count(ask: Ask) -> int:
-    """Return how many pictures an image is handed over as: one, or a whole view and four quarters of the image."""
-    return 5 if _pinpoints(ask) else int(ask.hints.get("images", 1))
+    """Return how many pictures an image is handed over as: one, or a whole view and the tiles that fit it best."""
+    pinpoints = _pinpoints(ask)
+    if not pinpoints:
+        return int(ask.hints.get("images", 1))
+    from transformers.image_processing_utils import select_best_resolution
+
+    side = size(ask)[0]
+    height, width = select_best_resolution((2 * side, 2 * side), pinpoints)
+    return 1 + -(-int(height) // side) * -(-int(width) // side)
 
 
 def _pinpoints(ask: Ask) -> Any:
@@ -96,7 +107,15 @@ def pixel_attention_mask(ask: Ask) -> Any:
     return None
 
 
+def pixel_mask(ask: Ask) -> Any:
+    """Return (batch, height, width) of ones beside text: no pixel is padding."""
+    if "input_ids" not in ask.parameters or ask.given("pixel_values") is None:
+        return None
+    return ask.filled(ask.batch, *ask.given("pixel_values").shape[-2:])
+
+
 RECIPE = Recipe(gives={
     "pixel_values": pixel_values, "image_grid_thw": grid, "grid_thw": grid, "image_sizes": image_sizes,
     "spatial_shapes": spatial_shapes, "pixel_attention_mask": pixel_attention_mask,
+    "pixel_mask": pixel_mask,
 })  # fmt: skip

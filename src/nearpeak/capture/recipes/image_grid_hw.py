@@ -19,15 +19,10 @@ def pixel_values(ask: Ask) -> Any:
     return ask.floats(ask.batch * _SIDE * _SIDE, channels(ask) * height * width)
 
 
-def frames(ask: Ask) -> Any:
-    """Return (frames of all videos, colours, height, width)."""
-    _, height, width = patch_extents(ask)
-    return ask.floats(2 * ask.batch, channels(ask), _SIDE * height, _SIDE * width)
-
-
 RECIPE = Recipe(
     gives={
-        "image_grid_hw": image_grid_hw, "pixel_values": pixel_values, "pixel_values_videos": frames,
+        "image_grid_hw": image_grid_hw, "pixel_values": pixel_values,
+        "pixel_values_videos": lambda _: None,  # transformers joins a list of videos where its own method returns one
         "input_features": lambda _: None,  # its default configuration has no part that hears
     },
     model_types=frozenset({"nemotron_h_omni"}),

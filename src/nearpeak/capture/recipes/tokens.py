@@ -18,6 +18,8 @@ _KEEP_FREE = 4  # positions that some models start counting after
 
 def input_ids(ask: Ask) -> Any:
     """Return (batch, tokens): media first, then text; the values are known, as models look for their placeholders."""
+    if ask.hints.get("embedded"):
+        return None
     row: list[int] = []
     for kind in MEDIA:
         token, count = media_token(ask, kind), media_count(ask, kind)

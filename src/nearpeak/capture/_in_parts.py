@@ -1,0 +1,72 @@
+"""Models without a forward pass of their own: what of them runs, each part with inputs of its own."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nearpeak.errors import NotModelledError
+
+_METHODS = ("encode", "decode")
+"""What a model without a forward pass and without parts may be called by."""
+
+
+def runnable_parts(name: str, model: Any) -> tuple[Any, Mapping[str, tuple[Any, str]]]:
+    """Return what runs a model, and its parts by path, each with the name of the method that runs it.
+
+    A model with a forward pass is its only part, at the empty path. Of another one, its outermost parts with a forward
+    pass run one after the other, as what stands between them picks tokens one by one; with no such part it is called
+    by its encoding half.
+
+    Raises:
+        NotModelledError: nothing of the model runs on tensors alone.
+    """
+    if _runs(model):
+        return model, {"": (model, "forward")}
+    found = {path: (part, "forward") for path, part in _outermost(model)}
+    if not found:
+        found = {method: (model, method) for method in [one for one in _METHODS if hasattr(model, one)][:1]}
+    if not found:
+        raise NotModelledError(f"hf:{name}: {type(model).__name__} has no forward pass of its own, and no part has one")
+    return _in_turn(model, found), found
+
+
+def parameters_of(found: Mapping[str, tuple[Any, str]]) -> frozenset[str]:
+    """Return the parameters that the parts take together."""
+    return frozenset(
+        name for part, method in found.values() for name in inspect.signature(getattr(type(part), method)).parameters
+    )
+
+
+def _runs(model: Any) -> bool:
+    import torch
+
+    return getattr(type(model), "forward", None) not in (None, torch.nn.Module.forward)
+
+
+def _outermost(model: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the parts that transformers would build on their own, outermost first."""
+    for name, child in model.named_children():
+        here = f"{path}.{name}".lstrip(".")
+        if hasattr(child, "config") and hasattr(child, "main_input_name") and _runs(child):
+            yield here, child
+        else:
+            yield from _outermost(child, here)
+
+
+def _in_turn(model: Any, found: Mapping[str, tuple[Any, str]]) -> Any:
+    """Return a module that runs each part once; its inputs are named `<path>:<parameter>`."""
+    import torch
+
+    class InTurn(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
+        def __init__(self) -> None:
+            super().__init__()
+            self.whole = model
+
+        def forward(self, **inputs: Any) -> dict[str, Any]:
+            outputs = {}
+            for path, (part, method) in found.items():
+                own = {key.split(":")[1]: value for key, value in inputs.items() if key.split(":")[0] == path}
+                outputs[path] = (part if method == "forward" else getattr(part, method))(**own)
+            return outputs
+
+    return InTurn()

@@ -1,0 +1,53 @@
+"""The inverse short-time Fourier transform, which PyTorch checks by its values and fake tensors therefore refuse."""
+
+from typing import Any
+
+
+def istft(
+    spectrum: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    return_complex: bool = False,
+) -> Any:  # fmt: skip
+    """Return the signal of a spectrogram as PyTorch makes it: inverse transforms, overlap and add, division.
+
+    Shapes: spectrum [batch, frequencies, frames] or without batch; the signal has n_fft + hop * (frames - 1) samples,
+    less half a transform at either end where frames are centred.
+
+    What PyTorch checks first, that the windows overlap everywhere, is a question about values and left out.
+    """
+    import torch
+
+    batched = spectrum if spectrum.dim() == 3 else spectrum[None]
+    hop = hop_length or n_fft // 4
+    frames = batched.transpose(1, 2)
+    norm = "ortho" if normalized else "backward"
+    sided = onesided is not False and not return_complex
+    inverse = torch.fft.irfft if sided else torch.fft.ifft
+    parts = inverse(frames, n=n_fft, dim=-1, norm=norm)
+    parts = parts if sided or return_complex else parts.real
+    shape = _window(window, n_fft, win_length or n_fft, parts)
+    whole = n_fft + hop * (frames.shape[1] - 1)
+    first = n_fft // 2 if center else 0
+    last = first + length if length is not None else whole - first
+    signal = _added(parts * shape, whole, n_fft, hop)[:, first:last]
+    envelope = _added((shape * shape).expand(1, *parts.shape[1:]), whole, n_fft, hop)[:, first:last]
+    found = signal / envelope
+    if length is not None and found.shape[1] < length:
+        found = torch.nn.functional.pad(found, (0, length - found.shape[1]))
+    return found if spectrum.dim() == 3 else found[0]
+
+
+def _window(window: Any, n_fft: int, win_length: int, like: Any) -> Any:
+    """Return a window as long as the transform; without one every sample counts alike."""
+    import torch
+
+    found = torch.ones(win_length, dtype=like.real.dtype) if window is None else window
+    left = (n_fft - win_length) // 2
+    return torch.nn.functional.pad(found, (left, n_fft - win_length - left)) if win_length < n_fft else found
+
+
+def _added(parts: Any, whole: int, n_fft: int, hop: int) -> Any:
+    """Return the sum of overlapping frames."""
+    import torch
+
+    return torch.ops.aten.unfold_backward(parts, [parts.shape[0], whole], 1, n_fft, hop)
