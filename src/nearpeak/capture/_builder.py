@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.tensor import Layout, Tensor
-from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Use, Workload
+from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Known, Pattern, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
@@ -35,6 +35,8 @@ class WorkloadBuilder:
         self.calls: list[Call] = []
         self.skipped: dict[str, int] = {}
         self.returned: list[tuple[int, Layout]] = []
+        self.known: tuple[Known, ...] = ()
+        self.patterns: tuple[Pattern, ...] = ()
 
     def add_buffer(self, bytes_: int, kind: str, name: str = "") -> int:
         """Return the number of a new storage; one that no machine could hold is taken for a typing error."""
@@ -137,7 +139,7 @@ class WorkloadBuilder:
         return Workload(
             name=name, step=step, calls=tuple(self.calls), buffers=tuple(self.buffers), origin=dict(origin),
             assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),
-            returned=tuple(self.returned),
+            returned=tuple(self.returned), known=self.known, patterns=self.patterns,
         )  # fmt: skip
 
 

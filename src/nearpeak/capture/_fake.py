@@ -33,7 +33,17 @@ def fake_mode() -> Any:
     # Shapes that depend on values are an error with a name instead of an unknown that fails later.
     shapes = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
 
+    aten = torch.ops.aten
+    blank = frozenset((aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default))
+
     class Mode(FakeTensorMode):  # type: ignore[misc]  # torch is untyped here
+        def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            """Say of memory that nobody has filled yet that its values are unknown, whatever it is like."""
+            out = super().dispatch(func, types, args, kwargs)
+            if func in blank:
+                out.constant = None
+            return out
+
         def may_turn_const(self, t: Any) -> bool:
             """Keep the values of a small storage however often a view repeats them."""
             known_bytes = t.untyped_storage().nbytes() if t.layout is torch.strided and not self.is_our_fake(t) else 0

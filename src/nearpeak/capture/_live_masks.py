@@ -16,7 +16,7 @@ LARGEST_MASK_ELEMENTS = 2**30
 """Distinct elements of a mask beyond which counting takes longer than a capture should; its values stay unknown."""
 
 _BLOCK_ELEMENTS = 2**19
-_HIDDEN = -5e8
+HIDDEN = -5e8
 """Half of what programs add to hide a pair, so that data may be added too: its exponential is 0 beside any other's."""
 
 
@@ -45,7 +45,6 @@ class LiveMasks:
         self._counted: dict[Any, tuple[Part, Live | None]] = {}
         self._unknown: dict[int, Any] = {}  # kept, so that identities of storages are not used again
         self._mixed: dict[int, Any] = {}
-        self._softmaxes = 0
 
     def known(self, mask: Any) -> bool:
         """Say whether the program makes the mask; one that inputs decide is stated."""
@@ -71,11 +70,6 @@ class LiveMasks:
         (self._mixed if hides else self._unknown)[mask.untyped_storage()._cdata] = mask
         return live if hides else None
 
-    def note_softmax(self, scores: Any) -> None:
-        """Note a softmax of its own over scores of which the program may hide some."""
-        part = self._origins.of(scores)
-        self._softmaxes += part is not None and part.origin.mixed > 0
-
     def assumptions(self) -> tuple[str, ...]:
         """Return what could not be known, in sentences."""
         large = sum(1 for _, live in self._counted.values() if live is None)
@@ -84,8 +78,7 @@ class LiveMasks:
             "depend on inputs or weights in part: pairs that the program does not hide count as live": len(self._mixed),
             "are too many to count: every pair counts as live": large,
         }
-        whole = (f"softmax over scores that the program hides in part, {self._softmaxes} times: all scores count",)
-        return (whole if self._softmaxes else ()) + tuple(
+        return tuple(
             f"values of {count} attention mask{'s' if count > 1 else ''} {cause}"
             for cause, count in found.items()
             if count
@@ -109,14 +102,14 @@ def counted(part: Part, scores: Scores) -> Live | None:
     if prod(kept) > LARGEST_MASK_ELEMENTS:
         return None
     try:
-        with _disable_current_modes(), torch.no_grad(), _one_thread():
+        with _disable_current_modes(), torch.no_grad(), one_thread():
             return _summed(mask, scores, kept)
     except (TooLargeError, RecursionError):
         return None
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute blocks on one thread: they are so small that waking others costs more than it brings."""
     import torch
 
@@ -171,6 +164,6 @@ def _alive(block: Any) -> Any:
 
     if block.dtype == torch.bool:
         return block.numpy()
-    shown = (block > max(_HIDDEN, torch.finfo(block.dtype).min / 2)).numpy()
+    shown = (block > max(HIDDEN, torch.finfo(block.dtype).min / 2)).numpy()
     rows = shown.any(axis=-1, keepdims=True)
     return shown if rows.all() else np.where(rows, shown, (block > float("-inf")).numpy())

@@ -98,10 +98,9 @@ class Origins:
         """Follow a tensor that is changed in place, if all that it is changed by is known; forget it otherwise."""
         target = args[0] if args else None
         if isinstance(target, self._tensor) and plan.mutated == {plan.arguments[0][0]}:
-            before = None if plan.packet in _OVERWRITERS else self.of(target)
+            before = None if plan.packet in _OVERWRITERS else self._parts(target)
             others = self._tensors((*args[1:], *kwargs.values()))
-            known = (before or plan.packet in _OVERWRITERS) and self._seeded not in func.tags
-            known = known and target.layout is self._strided
+            known = target.layout is self._strided and self._seeded not in func.tags
             if known and self._settled(plan.packet, [*([target] if before else []), *others]):
                 self._rewrite(func, target, before, args, kwargs)
                 return

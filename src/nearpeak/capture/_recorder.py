@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.capture._attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.capture._builder import UNCOVERED, Matched, WorkloadBuilder
+from nearpeak.capture._facts import Facts
 from nearpeak.capture._lengths import SHAPES
 from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
@@ -47,6 +48,7 @@ class Recorder:
         self.storages = Storages(builder)
         self.origins = Origins()
         self.masks = LiveMasks(self.origins)
+        self.facts = Facts(self.origins)
         values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
@@ -112,8 +114,6 @@ class Recorder:
             values[name] = self._value(name, value, operands, local)
         if plan.name in WHOLE and values["mask"] is not None:
             values[KNOWN_MASK] = self._live(plan, args)
-        if plan.packet == "_softmax":
-            self.masks.note_softmax(args[0])
         if "cu_seq_q" in values:
             values[LENGTHS] = self._offsets(plan, args, kwargs)
         results = [self._operand("", t, "constant" if plan.generates else "activation", local) for t in outs]
@@ -124,7 +124,15 @@ class Recorder:
             opaque = any(dtype_of(one.layout.dtype).kind == "opaque" for one in (*operands, *results))
             found = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
             matched = self._matched[key] = (found, form)
+        at = len(self.builder.calls)
         self._append(plan, matched, values, operands, results)
+        if self.builder.calls[at].form is None:
+            for tensor in outs:
+                self.origins.forget(tensor)  # of a loss that stands in, and of what an optimizer leaves
+        elif self.facts.asks(plan.packet):
+            given = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
+            tensors = [(o.name, None if o.name in plan.mutated else given.get(o.name)) for o in operands]
+            self.facts.note(plan.packet, at, tensors)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
         """Return what the mask of an attention leaves alive, none when its values are data."""

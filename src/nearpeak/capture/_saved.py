@@ -1,14 +1,28 @@
 """A workload as JSON text and back: documented, versioned, the same bytes for the same workload."""
 
+import base64
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.canon import canonical_json
 from nearpeak.core.case import Case
 from nearpeak.core.tensor import Layout
-from nearpeak.core.workload import BUFFER_KINDS, PHASES, Argument, Buffer, Call, Form, Use, Workload
+from nearpeak.core.workload import (
+    BUFFER_KINDS,
+    PHASES,
+    SAYINGS,
+    Argument,
+    Buffer,
+    Call,
+    Form,
+    Known,
+    Pattern,
+    Use,
+    Workload,
+)
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS
 
@@ -53,6 +67,9 @@ def save_text(workload: Workload) -> str:
         data["guards"] = list(workload.guards)
     if workload.returned:
         data["returned"] = [[number, _argument_record(layout)] for number, layout in workload.returned]
+    if workload.known:
+        data["known"] = [list(one) for one in workload.known]
+        data["patterns"] = [[list(one.shape), base64.b64encode(one.packed).decode()] for one in workload.patterns]
     return canonical_json(data) + "\n"
 
 
@@ -79,7 +96,7 @@ def load_text(text: str, where: str) -> Workload:
     reader = _Reader(where)
     try:
         return reader.workload(data)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NotModelledError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NotModelledError, zlib.error) as error:
         reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
         raise SpecError(f"{where}: {reader.place}: {reason}; capture it again") from None
 
@@ -152,6 +169,8 @@ class _Reader:
                 (_position(number, buffers, "returned"), _layout(value)) for number, value in data.get("returned", ())
             ),
             groups=tuple(_group(members, len(calls)) for members in data.get("groups", ())),
+            known=tuple(_known(row, calls, len(data["patterns"])) for row in data.get("known", ())),
+            patterns=tuple(_pattern(*row) for row in data.get("patterns", ())),
         )  # fmt: skip
 
     def _buffer(self, index: int, row: Any, value: float | None) -> Buffer:
@@ -199,6 +218,25 @@ def _group(members: Any, call_count: int) -> tuple[int, ...]:
     found = tuple(map(_whole, members))
     if not found or max(found) >= call_count:
         raise ValueError(f"a group names calls {list(found)} of {call_count}")
+    return found
+
+
+def _known(row: Any, calls: tuple[Call, ...], pattern_count: int) -> Known:
+    """Return what is known of an operand of a call that states its arguments."""
+    call, tensor, says, pattern = row
+    found = Known(_whole(call), _whole(tensor), _one_of(says, SAYINGS), _whole(pattern))
+    if found.call >= len(calls) or found.tensor >= len(calls[found.call].storages) or found.pattern >= pattern_count:
+        raise ValueError(f"{found} names a call, a tensor or a pattern that is not there")
+    return found
+
+
+def _pattern(shape: Any, packed: Any) -> Pattern:
+    """Return a set of elements, checked to hold as many bits as its extents say."""
+    found = Pattern(tuple(map(_whole, shape)), base64.b64decode(_text(packed), validate=True))
+    most = -(-math.prod(found.shape) // 8)
+    opened = zlib.decompressobj()
+    if len(opened.decompress(found.packed, most + 1)) != most:
+        raise ValueError(f"a pattern of {found.shape} does not hold one bit for each element")
     return found
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._ask import Ask
+from nearpeak.capture._by_name import by_name
 from nearpeak.capture._decode_cache import cache_tensors, forget_encoded, stretched
 from nearpeak.capture._fake import eager_models
 from nearpeak.capture._kernels import kernels_kept_whole
@@ -144,7 +145,7 @@ class _Plan:
         facts, options = self._facts, self._options
         ask = Ask(
             model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[one] for one in RECIPES),
-            batch=options.batch, sequence=options.sequence, step=options.step,
+            unknown=by_name, batch=options.batch, sequence=options.sequence, step=options.step,
             hints={**settings_of(facts.config.model_type).get("inputs", {}), **self._sizes, "values": "unknown"},
         )  # fmt: skip
         found = {name: value for name, value in ask.inputs().items() if name != without}

@@ -117,10 +117,12 @@ def capture_torch(
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, step, rule, autocast)
         world.label_outputs(output, named)
-        notes += [*world.recorder.masks.assumptions(), *_frozen(model, step)]
+        recorder = world.recorder
+        recorder.builder.known, recorder.builder.patterns = recorder.facts.answers()
+        notes += [*recorder.masks.assumptions(), *recorder.facts.assumptions(), *_frozen(model, step)]
         lowered = {"autocast": autocast} if autocast else {}
         facts = {"torch": str(torch.__version__), **_sizes(model), **lowered, **(origin or {})}
-        return world.recorder.builder.workload(name, step, facts, notes, world.values.guards())
+        return recorder.builder.workload(name, step, facts, notes, world.values.guards())
 
 
 def _fused(

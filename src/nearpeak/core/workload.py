@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.tensor import Layout
@@ -82,6 +83,32 @@ class Call:
     """Buffers of the form's tensors in order, those of its results last."""
 
 
+SAYINGS = ("hidden", "zero", "no_product", "true", "false")
+"""What may be known of elements: so far below 0 that their exponential is 0; 0; no product of theirs is needed."""
+
+
+class Pattern(NamedTuple):
+    """Some of the elements of a tensor, whatever the inputs are."""
+
+    shape: tuple[int, ...]
+    """Extents; 1 along a dimension that makes no difference."""
+    packed: bytes
+    """One bit for each element in row-major order, padded to whole bytes, deflated (RFC 1950)."""
+
+
+class Known(NamedTuple):
+    """What the program alone decides about an operand of a call."""
+
+    call: int
+    """Position of the call."""
+    tensor: int
+    """Position among the tensors of its form."""
+    says: str
+    """One of SAYINGS."""
+    pattern: int
+    """Number of the pattern of elements of which that is so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A captured step of a model, or a hand-written list of cases."""
@@ -107,6 +134,10 @@ class Workload:
 
     returned: tuple[tuple[int, Layout], ...] = ()
     """Storage and layout of each tensor that the step returns, where the source says so."""
+    known: tuple[Known, ...] = ()
+    """What the program alone decides about elements of operands, in the order of the calls."""
+    patterns: tuple[Pattern, ...] = ()
+    """Sets of elements that `known` names by position."""
 
     def case_counts(self) -> dict[Case, int]:
         """Return each distinct case with its number of calls, in order of first appearance."""

@@ -1,6 +1,8 @@
 """Attention masks that data decide in part: what the program itself hides is dead, what data decide counts as live."""
 
 import itertools
+import json
+import zlib
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from nearpeak.capture import _live_masks  # noqa: E402
+from nearpeak.capture import _facts, _live_masks  # noqa: E402
+from nearpeak.capture._saved import save_text  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.ops import work_of  # noqa: E402
 
@@ -183,10 +186,46 @@ def test_a_padded_batch_of_transformers_keeps_its_window():
     assert found["live_pairs"] == 2 * 4 * (24 * 25 // 2 + 76 * 24)
 
 
-def test_attention_written_out_says_that_all_scores_count():
+def test_attention_written_out_states_which_scores_the_program_hides():
     def run(q):
         scores = (q @ q.transpose(1, 2)).masked_fill(~causal(), float("-inf"))
         return scores.softmax(-1) @ q, q.softmax(-1)
 
     workload = capture_torch(lambda: run, lambda: ((torch.rand(BATCH, S, 4),), {}), name="eager")
-    assert workload.assumptions == ("softmax over scores that the program hides in part, 1 times: all scores count",)
+    hidden = [one for one in workload.known if one.says == "hidden"]
+    assert [workload.calls[one.call].operator for one in hidden] == ["aten._softmax.default"]
+    pattern = workload.patterns[hidden[0].pattern]
+    packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
+    assert pattern.shape == (1, S, S)
+    assert (np.unpackbits(packed, count=S * S).reshape(S, S) == ~causal().numpy()).all()
+    assert not workload.assumptions
+
+
+def test_layers_that_mask_alike_share_a_pattern():
+    def run(q):
+        for _ in range(3):
+            q = (q @ q.mT + torch.full((S, S), float("-inf")).triu(1)).softmax(-1) @ q
+        return q
+
+    workload = capture_torch(lambda: run, lambda: ((torch.rand(BATCH, S, 4),), {}), name="layers")
+    assert (len(workload.known), len(workload.patterns)) == (3, 1)
+    assert [row[:2] for row in json.loads(save_text(workload))["known"]] == [[one.call, 0] for one in workload.known]
+
+
+def test_an_operand_too_large_to_look_at_is_stated(monkeypatch):
+    def run(q):
+        return (q @ q.mT).masked_fill(~causal(), -1e9).softmax(-1)
+
+    monkeypatch.setattr(_facts, "LARGEST_ELEMENTS", S)
+    workload = capture_torch(lambda: run, lambda: ((torch.rand(S, 4),), {}), name="large")
+    assert workload.assumptions == ("2 known operands are too large to look at: all of them counts",)
+
+
+def test_memory_that_nobody_filled_has_no_known_values():
+    def run(x):
+        table = torch.arange(16).reshape(8, 2)
+        drawn = table[torch.multinomial(torch.ones(8), 1)]  # which rows these are is not known
+        return x[drawn[:, 0]]
+
+    found = [capture_torch(lambda: run, lambda: ((torch.rand(16, 3),), {}), name="drawn") for _ in range(20)]
+    assert all(save_text(one) == save_text(found[0]) for one in found)

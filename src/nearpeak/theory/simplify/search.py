@@ -213,6 +213,9 @@ def _rebuilt(graph: Graph, roots: Sequence[int], instead: Mapping[int, int]) -> 
             continue
         waiting.pop()
         done[number] = done[instead[number]] if number in instead else _again(graph, number, done)
+    for (number, says), fact in list(graph.facts.items()):  # the same values under another number
+        if number in done:
+            graph.facts.setdefault((done[number], says), fact)
     return [done[number] for number in roots]
 
 

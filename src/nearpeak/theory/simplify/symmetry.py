@@ -12,8 +12,8 @@ Pair = tuple[int, int]
 _MOST_DIMENSIONS = 6
 
 
-def halved(graph: Graph, live: Sequence[int]) -> dict[int, Pair]:
-    """Return by product of two operands how many of how many elements must be formed, where fewer than all do.
+def symmetric(graph: Graph, live: Sequence[int]) -> dict[int, Pair]:
+    """Return by product of two operands which of its dimensions may be exchanged, where some may.
 
     Args:
         live: nodes in rising order, inputs before what uses them.
@@ -24,9 +24,9 @@ def halved(graph: Graph, live: Sequence[int]) -> dict[int, Pair]:
         node = graph[number]
         alike[number] = pairs = _pairs(graph, node, alike)
         if pairs and len(node.inputs) == 2 and contracts(node):
-            extent = max(node.shape[one] for one, _ in pairs)
-            if extent > 1:
-                found[number] = (extent + 1, 2 * extent)
+            pair = max(pairs, key=lambda pair: (node.shape[pair[0]], pair))
+            if node.shape[pair[0]] > 1:
+                found[number] = pair
     return found
 
 
