@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from nearpeak.core.case import Case
-from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
 
 if TYPE_CHECKING:
+    from nearpeak.core.prediction import Prediction
     from nearpeak.ops._table import CaseTable
     from nearpeak.predict.prediction import PredictionTable
 
 
 @overload
-def predict(cases: Case, target: str | Target, *, calibration: Path | None = ...) -> Prediction: ...
+def predict(cases: Case, target: str | Target, *, calibration: Path | None = ...) -> "Prediction": ...
 @overload
 def predict(
     cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, *, calibration: Path | None = ...

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Measurement
-from nearpeak.core.provision import Provision
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from nearpeak.core.measurement import Measurement
+    from nearpeak.core.provision import Provision
     from nearpeak.ops._table import CaseTable
     from nearpeak.theory.table import BoundTable
 
@@ -113,7 +113,7 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
 
 def provision(
     cases: Case | Workload, within_s: float, target: str | Target | None = None, policy: Policy = Policy()
-) -> Provision:
+) -> "Provision":
     """Return what a device must have at least so that a case or a step could be done within `within_s` seconds.
 
     Args:

@@ -160,8 +160,7 @@ def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...
     others = tuple(item.name for item in graph.input if item.name not in {*stored, *names})
     for name in shapes:
         if name not in names:
-            near = unknown_name("input", name, names).args[0].split("(")[0].strip()
-            raise SpecError(f"--input-shape: {near} the file's inputs are {', '.join(names)}")
+            raise SpecError(f"--input-shape: {unknown_name('input', name, names)}")
     symbols: dict[str, int] = {}
     for item in inputs:
         if item.name in shapes:

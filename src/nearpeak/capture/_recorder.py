@@ -10,6 +10,7 @@ from nearpeak.capture._lengths import SHAPES
 from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
 from nearpeak.capture._origins import Origins
+from nearpeak.capture._quantised import QUANTISED
 from nearpeak.capture._schema import CALL, FREE, METADATA, Plan, plan_of
 from nearpeak.capture._storages import Storages, described
 from nearpeak.capture._values import Values
@@ -80,8 +81,9 @@ class Recorder:
             return self.values.scalar(args[0])
         if plan.packet in ("equal", "allclose"):
             return self.values.guess(plan.packet, True)
-        if plan.packet in SHAPES:
-            return SHAPES[plan.packet](*args, **kwargs)
+        made = SHAPES.get(plan.packet) or QUANTISED.get(plan.name)
+        if made is not None:
+            return made(*args, **kwargs)
         out = self.values.run(func, args, kwargs)
         if isinstance(out, self._tensor):
             self.values.note(plan.packet, out, args)

@@ -89,7 +89,7 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
         _refuse(source, given, ("batch", "sequence", "kv", "layers", *guessed))
         function, arguments = file, {"path": Path(source), **given}
     elif source.startswith("hf:"):
-        _refuse(source, given, ("training", "kv", "autocast", "fusion", "guess_sizes"))
+        _refuse(source, given, ("training", "autocast", "fusion", "guess_sizes"))
         function = "nearpeak.capture.model_type:capture_model_type"
         arguments = {"name": source.removeprefix("hf:"), **given}
     else:

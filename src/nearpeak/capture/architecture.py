@@ -62,14 +62,14 @@ def capture_architecture(
         MissingExtraError: transformers or PyTorch is not installed.
     """
     options = Options(step=step, batch=batch, sequence=sequence, kv=kv)
-    _check_options(options)
+    check_options(options)
     model = published(name_or_config)
     wanted = dtype_of(dtype or (not autocast and model.dtype) or "fp32").name
     transformers = transformers_package()
     config = _config(transformers, model)
     cls, notes = _class(transformers, model, config, step)
     facts = _facts(model, cls, config)
-    plan = _Plan(cls=cls, facts=facts, options=options, dtype=wanted)
+    plan = ModelPlan(cls=cls, facts=facts, options=options, dtype=wanted)
     origin = {
         "kind": "architecture", "model": model.title, "dimensions": model.source, "class": cls.__name__,
         "dtype": wanted, "batch": str(batch or 1), "inputs": "",
@@ -88,13 +88,13 @@ def parameters_count(name_or_config: str | Path) -> int:
     transformers = transformers_package()
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
-    plan = _Plan(cls=cls, facts=_facts(model, cls, config), options=Options(step="forward", batch=1), dtype="bf16")
+    plan = ModelPlan(cls=cls, facts=_facts(model, cls, config), options=Options(step="forward", batch=1), dtype="bf16")
     with _world(None) as world:
         module, _ = world.prepared(model.name, plan.build, ((), {}))
         return sum(parameter.numel() for parameter in module.parameters())
 
 
-class _Plan:
+class ModelPlan:
     """How to build the model and its inputs inside the fake world."""
 
     def __init__(self, *, cls: Any, facts: ModelFacts, options: Options, dtype: str) -> None:
@@ -194,8 +194,8 @@ def _whole(shape: tuple[int, ...]) -> Any:
 def _config(transformers: Any, model: Published) -> Any:
     known = tuple(transformers.CONFIG_MAPPING.keys())
     if model.model_type not in known:
-        near = str(unknown_name("model_type", model.model_type, known)).split("('nearpeak")[0].strip()
-        raise SpecError(f"{model.name}: {near} transformers {transformers.__version__} must know the architecture")
+        near = unknown_name("model_type", model.model_type, known)
+        raise SpecError(f"{model.name}: {near}; transformers {transformers.__version__} must know the architecture")
     try:
         config = transformers.AutoConfig.for_model(model.model_type, **model.config)
     except Exception as error:  # each architecture checks its dimensions in its own way
@@ -236,7 +236,7 @@ def _facts(model: Published, cls: Any, config: Any) -> ModelFacts:
     )  # fmt: skip
 
 
-def _check_options(options: Options) -> None:
+def check_options(options: Options) -> None:
     for name in ("batch", "sequence", "kv"):
         value = getattr(options, name)
         if value is not None and not 1 <= value <= LARGEST_OPTION:

@@ -12,12 +12,16 @@ from nearpeak.capture._by_name import by_name
 from nearpeak.capture._config_parts import fitted, parts, with_layers
 from nearpeak.capture._in_parts import parameters_of, runnable_parts
 from nearpeak.capture._kinds import kinds_taken
+from nearpeak.capture._published_inputs import Options
 from nearpeak.capture._repairs import UNCHANGED, Trial, repairs
 from nearpeak.capture._transformers import SWITCHES, transformers_package
 from nearpeak.capture._tries import first_that_runs
+from nearpeak.capture.architecture import check_options
+from nearpeak.capture.decode_step import decode_step
 from nearpeak.capture.recipes import RECIPES
 from nearpeak.capture.settings import settings_of
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.registry import unknown_name
@@ -31,6 +35,7 @@ def capture_model_type(
     step: str = "forward",
     batch: int = 1,
     sequence: int | None = None,
+    kv: int | None = None,
     layers: int | None = None,
     dtype: str | None = None,
 ) -> Workload:
@@ -38,9 +43,10 @@ def capture_model_type(
 
     Args:
         name: a model type, as transformers names it.
-        step: `forward` or `train`.
+        step: `forward`, `train`, or `decode` (one new token per sequence) where a class of the type makes tokens.
         batch: sequences, images or recordings.
         sequence: text tokens; tokens that stand for images or sound come on top.
+        kv: positions already in the cache of a decode step.
         layers: most layers of each stack, but one of every kind; all of them when not given.
         dtype: format of weights and inputs; bf16 for models with experts and fp32 otherwise, when not given.
 
@@ -51,8 +57,10 @@ def capture_model_type(
         NotModelledError: neither the type's class nor a part of it has a forward pass.
         CaptureError: the model raised.
     """
+    wishes = Options(step=step, batch=batch, sequence=sequence, kv=kv)
+    check_options(wishes)
     if step == "decode":
-        raise SpecError(f"hf:{name}: a model type has steps forward and train; give a model's name to decode")
+        return _decode(name, wishes, layers, dtype)
     options: dict[str, Any] = {"step": step, "batch": batch, "sequence": sequence, "layers": layers, "dtype": dtype}
     known: dict[str, Any] = {}
 
@@ -63,6 +71,17 @@ def capture_model_type(
         return repairs(error, trial, known["config"], known.get("parameters", ()))
 
     return first_that_runs(run, changes)
+
+
+def _decode(name: str, wishes: Options, layers: int | None, dtype: str | None) -> Workload:
+    """Return the workload of one new token per sequence, by the type's class that makes tokens."""
+    settings = settings_of(name)
+    _, config, notes = class_and_config(name, UNCHANGED)
+    if layers is not None:
+        config = with_layers(config, max(layers, settings.get("layers", 1)))
+    experts = expert_counts(config)
+    named = dtype or settings.get("dtype") or ("bf16" if experts else "fp32")
+    return decode_step(name, config, wishes, dtype_of(named).name, notes, experts)
 
 
 def _captured(

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +99,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_quietly(path: Path, text: str) -> Path:
     """Write a file that appears whole or not at all, and return where it is."""
+    import tempfile
+
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
 """`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._tables import read_cases, write_cases
 from nearpeak.cli._words import case_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.bound import Policy
@@ -33,7 +34,8 @@ def bound(
     """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
-    can be piped in, e.g. from 'nearpeak capture'.
+    can be piped in, e.g. from 'nearpeak capture'. A row for which there is no rule, or no figure of the target, stays
+    without a bound and says why in the column refused; the exit code is then 1.
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     shared.check_writable(out)
@@ -73,11 +75,27 @@ def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json
 
 
 def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy") -> None:
-    from nearpeak import api
+    from nearpeak.theory.table import answered_table
 
     if len(devices) != 1:
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
     columns, table = read_cases(path, "bound")
-    bounds = api.bound(table, devices[0], policy)
+    bounds = answered_table(table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
-    write_cases(out, {**columns, "bound_s": bounds.bound_s, **high, "limiter": bounds.limiter})
+    added = {"bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
+    if not bounds.refused:
+        write_cases(out, {**columns, **added})
+        return
+    plain = {name: _without(column.tolist(), bounds.refused) for name, column in added.items()}
+    reasons = [bounds.refused.get(row) for row in range(table.row_count)]
+    write_cases(out, {**columns, **plain, "refused": reasons})
+    row, reason = next(iter(bounds.refused.items()))
+    raise NotModelledError(
+        f"bound: {len(bounds.refused)} of {table.row_count} rows are refused, the others answered (column 'refused'); "
+        f"the first is row {row + 1}: {reason}"
+    )
+
+
+def _without(cells: list[object], refused: Mapping[int, str]) -> list[object]:
+    """Return the cells with those of refused rows left blank."""
+    return [None if row in refused else cell for row, cell in enumerate(cells)]

@@ -2,7 +2,6 @@
 
 import json as jsonlib
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
@@ -68,6 +67,8 @@ def _roofs() -> tuple[bool, str, str]:
 
 
 def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nearpeak.core.bound import Interval, Policy
+from nearpeak.core.bound import Interval, Policy, Rewritten
 
 ENGINE_VERSION = 1
 # 1: terms of nearpeak.core.bound.TERMS; raised whenever a term's expression changes its meaning.
@@ -65,6 +65,10 @@ class Proof:
     """Calls without a rule, by name; with any, the bound is a lower estimate."""
     interval: Interval | None = None
     """Ends of the bound where it depends on values that are not given."""
+    as_written_s: float | None = None
+    """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
+    rewrites: tuple[Rewritten, ...] = ()
+    """What was rewritten: the figures of the terms are those of the rewritten step."""
     engine: str = ""
     """Version of nearpeak."""
     version: int = ENGINE_VERSION

@@ -191,6 +191,17 @@ def policy(value: Policy) -> tuple[str, ...]:
     return (_DTYPE_POLICIES.get(value.dtype, clean(value.dtype)), *fast, inputs, outputs)
 
 
+def products_counted(value: Policy) -> str:
+    """Return which products the work counts; empty where it counts all that the definition names.
+
+    >>> products_counted(Policy())
+    ''
+    """
+    if value.algorithm == "classical":
+        return ""
+    return "of the products, the work counts those that no algorithm does without (A19); usual code forms far more"
+
+
 def simplified(target: TargetAnalysis) -> str:
     """Return by what the step was simplified and what it would take as written; empty where nothing was gained."""
     if target.as_written_s is None:

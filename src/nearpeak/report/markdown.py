@@ -58,6 +58,8 @@ def _head(analysis: Analysis) -> Iterable[str]:
     flop = f"{show(analysis.total_flop, 'FLOP')} ({show(analysis.matrix_flop, 'FLOP')} for matrix units)"
     size = f"{show(analysis.fused_bytes, 'B')} fused, {show(analysis.unfused_bytes, 'B')} operator by operator"
     yield f"{flop}; {size}; **{words.coverage(analysis)}**."
+    if counted := words.products_counted(analysis.policy):
+        yield f"{counted[0].upper()}{counted[1:]}."
 
 
 def _targets(analysis: Analysis) -> str:

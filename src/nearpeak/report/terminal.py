@@ -61,6 +61,8 @@ def _header(console: Console, analysis: Analysis) -> None:
     flop = f"{show(analysis.total_flop, 'FLOP')}, of them {show(analysis.matrix_flop, 'FLOP')} for matrix units"
     size = f"{show(analysis.fused_bytes, 'B')} fused, {show(analysis.unfused_bytes, 'B')} operator by operator"
     console.print(Text(f"work: {flop}; {size}"))
+    if counted := words.products_counted(analysis.policy):
+        console.print(Text(counted))
     parameters = "" if analysis.parameter_count is None else f"; {words.count(analysis.parameter_count)} parameters"
     console.print(Text(words.coverage(analysis) + parameters, style="default" if analysis.complete else "bold red"))
 

@@ -12,9 +12,9 @@ from nearpeak.core.work import Work
 from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.theory.case_bound import STRICT, work_bound
-from nearpeak.theory.fusion_groups import groups_bound_s
+from nearpeak.theory.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
 from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
-from nearpeak.theory.opportunity import opportunities
+from nearpeak.theory.opportunity import opportunities, pieces_of
 from nearpeak.theory.proof import proof_of
 from nearpeak.theory.rates import matrix_rate
 from nearpeak.theory.rows import Part, moved_bytes, parts_of
@@ -34,7 +34,7 @@ def analysis_of(
     works, both = least_work(workload, policy.algorithm)
     parts = parts_of(workload, works)
     rows = tuple(part.row for part in parts)
-    step = both.as_written
+    step, kernels = both.as_written, kernels_work(workload, works)
     occupancy = occupancy_of(workload) if workload.buffers else None
     batch_count = int(workload.origin["batch"]) if "batch" in workload.origin else None
     parameters = workload.origin.get("parameters")
@@ -44,7 +44,7 @@ def analysis_of(
         batch_count=batch_count,
         dtype=_main_format(rows),
         origin=workload.origin,
-        capture_assumptions=(*workload.assumptions, *_of_groups(workload, works, targets, policy)),
+        capture_assumptions=(*workload.assumptions, *_of_groups(kernels, targets, policy)),
         policy=policy,
         rows=rows,
         call_count=sum(call.call_count for call in workload.calls),
@@ -58,7 +58,7 @@ def analysis_of(
         parameter_count=None if parameters is None else int(parameters),
         memory=occupancy.use if occupancy else None,
         targets=tuple(
-            _target_analysis(workload, parts, works, both, occupancy, target, policy, batch_count, version)
+            _target_analysis(workload, parts, works, both, kernels, occupancy, target, policy, batch_count, version)
             for target in targets
         ),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
@@ -76,8 +76,8 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 
 def _target_analysis(
-    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: StepWork, occupancy: Occupancy | None,
-    target: Target, policy: Policy, batch_count: int | None, version: str,
+    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: StepWork, kernels: Sequence[Kernel],
+    occupancy: Occupancy | None, target: Target, policy: Policy, batch_count: int | None, version: str,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
     warm = dataclasses.replace(policy, cold_inputs=False, output_credit=True)
@@ -89,6 +89,7 @@ def _target_analysis(
     by_operator = shares(
         rows, times, [row.case.op + (" backward" if row.case.phase == "backward" else "") for row in rows]
     )
+    pieces = pieces_of_kernels(kernels, target, policy) if kernels else pieces_of(rows, times)
     unit, rate = _main_rate(target, _main_format(rows), policy)
     return TargetAnalysis(
         target=target.name,
@@ -107,7 +108,7 @@ def _target_analysis(
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
-        opportunities=opportunities(rows, times, target, policy),
+        opportunities=opportunities(pieces, target, policy),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         as_written_s=whole.as_written_s,
@@ -117,15 +118,14 @@ def _target_analysis(
     )
 
 
-def _of_groups(
-    workload: Workload, works: dict[Case, Work], targets: Sequence[Target], policy: Policy
-) -> tuple[str, ...]:
+def _of_groups(kernels: Sequence[Kernel], targets: Sequence[Target], policy: Policy) -> tuple[str, ...]:
     """Return the bound of the kernels that a compiler makes of the calls, target by target, in sentences."""
-    kernels = f"the {len(workload.groups)} kernels that the compiler fuses the calls into take at least"
+    count = sum(one.count for one in kernels)
     return tuple(
-        f"{target.title}: {kernels} {show(groups_bound_s(workload, works, target, policy), 's')}"
+        f"{target.title}: the {count} kernels that the compiler fuses the calls into take at least "
+        f"{show(groups_bound_s(kernels, target, policy), 's')}"
         for target in targets
-        if workload.groups
+        if kernels
     )
 
 

@@ -15,13 +15,14 @@ KEPT_KINDS = ("weight", "state", "kv_cache", "input", "output")
 """Kinds of storage whose new content outlives the step."""
 
 
-def compulsory(workload: Workload, works: Sequence[Work | None]) -> Work:
+def compulsory(workload: Workload, works: Sequence[Work | None], live: Sequence[bool] | None = None) -> Work:
     """Return the least work of the step, for any number of kernels and any fusion.
 
     Args:
         works: work of each call, none where no rule covers it.
+        live: what `live_calls` gives, where the caller has it.
     """
-    live = live_calls(workload)
+    live = live_calls(workload) if live is None else live
     totals: dict[tuple[int, bool], tuple[Work, int]] = {}
     for call, work, alive, again in zip(workload.calls, works, live, repeated_calls(workload), strict=True):
         if alive and work is not None and not again:
@@ -69,19 +70,18 @@ def live_calls(workload: Workload) -> list[bool]:
         if not call.reads and not call.writes:
             followers.append(index)
             continue
-        if any(use.buffer in wanted for use in call.writes):
+        if not wanted.isdisjoint([use.buffer for use in call.writes]):
             for one in (index, *followers):
                 live[one] = True
-            wanted -= _overwritten(call, workload)
-            wanted.update(use.buffer for use in call.reads)
+            wanted.difference_update(_overwritten(call, workload))
+            wanted.update([use.buffer for use in call.reads])
         followers = []
     return live
 
 
-def _overwritten(call: Call, workload: Workload) -> set[int]:
+def _overwritten(call: Call, workload: Workload) -> list[int]:
     """Return the storages that the call fills whole: what stood there before is not wanted for them."""
-    filled = {use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes}
-    return filled.difference(use.buffer for use in call.reads) if filled else filled
+    return [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
 
 
 def without_bytes(work: Work) -> Work:
@@ -104,9 +104,9 @@ def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, in
     return sum(map(union_bytes, reads.values())), left
 
 
-def given_reads(workload: Workload) -> dict[int, int]:
-    """Return the bytes that must be read of each storage whose content is there before the step."""
-    return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live_calls(workload))[0].items()}
+def given_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
+    """Return the bytes that the live calls must read of each storage whose content is there before the step."""
+    return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live)[0].items()}
 
 
 def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:

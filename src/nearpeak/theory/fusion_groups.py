@@ -1,24 +1,75 @@
 """The bound of a step whose calls run in given groups, each as one kernel."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from nearpeak.core.bound import Policy
+from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Call, Workload
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.compulsory import compulsory
+from nearpeak.theory.opportunity import Piece
+from nearpeak.theory.shares import module_pattern
 
 
-def groups_bound_s(workload: Workload, works: Mapping[Case, Work], target: Target, policy: Policy) -> float:
-    """Return the least time in which the workload's groups run one after the other, each as one kernel.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """Groups of calls that are alike, each run as one kernel."""
+
+    ops: tuple[str, ...]
+    """Operators of its calls."""
+    module: str
+    """Pattern of the module of its last call, layer numbers as `*`."""
+    phase: str
+    """Step phase in which it runs."""
+    dtype: str
+    """Format of its first operand."""
+    work: Work
+    """Least work of one of them."""
+    count: int
+    """How many there are."""
+
+
+def kernels_work(workload: Workload, works: Mapping[Case, Work]) -> tuple[Kernel, ...]:
+    """Return the workload's groups with their least work, those that are alike once.
 
     A kernel reads what it needs and others made, and writes what others need; what its own calls hand to each other
-    never leaves the chip. The sum is no less than the bound of the step under any fusion.
+    never leaves the chip.
     """
-    return sum(_kernel_s(part, works, target, policy) for part in kernels_of(workload))
+    found: dict[str, Kernel] = {}
+    for part in kernels_of(workload) if workload.groups else ():
+        cases = [call.case for call in part.calls if call.case is not None]
+        least = compulsory(part, [None if call.case is None else works[call.case] for call in part.calls])
+        one = Kernel(
+            ops=tuple(dict.fromkeys(case.op for case in cases)), module=module_pattern(part.calls[-1].module),
+            phase=part.calls[-1].phase, dtype=next((dict(case.dtypes).get("dtype", "") for case in cases), ""),
+            work=least, count=1,
+        )  # fmt: skip
+        known = found.setdefault(repr(one), replace(one, count=0))
+        found[repr(one)] = replace(known, count=known.count + 1)
+    return tuple(found.values())
+
+
+def groups_bound_s(kernels: Sequence[Kernel], target: Target, policy: Policy) -> float:
+    """Return the least time in which the kernels run one after the other: no less than that under any fusion."""
+    return sum(work_bound(one.work, target, policy).time_s * one.count for one in kernels)
+
+
+def pieces_of_kernels(kernels: Sequence[Kernel], target: Target, policy: Policy) -> tuple[Piece, ...]:
+    """Return the kernels with their bounds, as opportunities are looked for in them."""
+    return tuple(_piece(one, work_bound(one.work, target, policy)) for one in kernels)
+
+
+def _piece(kernel: Kernel, bound: Bound) -> Piece:
+    work = kernel.work
+    return Piece(
+        ops=kernel.ops, module=kernel.module, phase=kernel.phase, dtype=kernel.dtype, count=kernel.count,
+        matrix_flop=sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix.")),
+        read_bytes=work.read_bytes, write_bytes=work.write_bytes, bound_s=bound.time_s, limiter=bound.limiter,
+        terms_s=bound.terms_s, noun="kernel",
+    )  # fmt: skip
 
 
 def kernels_of(workload: Workload) -> list[Workload]:
@@ -48,8 +99,3 @@ def _kernel(
             buffers[index] = replace(buffer, kind="input")
     calls: tuple[Call, ...] = tuple(workload.calls[position] for position in workload.groups[number])
     return replace(workload, calls=calls, buffers=tuple(buffers), groups=())
-
-
-def _kernel_s(part: Workload, works: Mapping[Case, Work], target: Target, policy: Policy) -> float:
-    least = compulsory(part, [None if call.case is None else works[call.case] for call in part.calls])
-    return work_bound(least, target, policy).time_s

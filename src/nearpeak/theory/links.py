@@ -52,12 +52,14 @@ def link_terms(work: Work, target: Target, policy: Policy) -> Iterator[TermColum
     """Yield each link term that `work` has.
 
     Traffic with other devices may take all links at once, that to the host among them: peers reach each other over
-    both. Directions do not slow each other, so the larger one counts.
+    both. Directions do not slow each other, so the larger one counts. A CPU is the host: its copies cross no link.
 
     Raises:
         NotModelledError: no document states a link that the work needs.
     """
     for name, size_bytes in moved_bytes(work, policy):
+        if name == HOST and _is_host(target):
+            continue
         rate = link_rate(target, name)
         yield TermColumn(
             name=name, time_s=size_bytes / rate, status=PROVED,
@@ -67,9 +69,13 @@ def link_terms(work: Work, target: Target, policy: Policy) -> Iterator[TermColum
         )  # fmt: skip
 
 
-def link_assumptions(work: Work, policy: Policy) -> tuple[str, ...]:
+def _is_host(target: Target) -> bool:
+    return target.kind == "cpu"
+
+
+def link_assumptions(work: Work, target: Target, policy: Policy) -> tuple[str, ...]:
     """Return the identifiers of what the link terms of `work` rest on."""
-    ports = {port.split(".")[0] for port in work.comm_bytes}
+    ports = {port.split(".")[0] for port in work.comm_bytes}.difference([HOST] if _is_host(target) else [])
     peers = ("A15", *(["A17"] if policy.switch_reduction else [])) if "peer" in ports else ()
     return tuple(sorted({*peers, *(("A15", "A16") if HOST in ports else ())}))
 

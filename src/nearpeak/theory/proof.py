@@ -22,6 +22,8 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "sqrt": math.sqrt, "log2": math.log2}
 _LINK_RATES = {"link_bytes_per_s": "link", "host_bytes_per_s": HOST}
 """Rates of links with the term that they belong to."""
+_REWRITTEN = ("A8", "A18")
+"""Assumptions of every rewrite."""
 _CONSTANTS = {
     "polynomial_count": "instructions of one polynomial, nearpeak.theory.special",
     "latency_clocks": "Jia et al. 2018, arXiv:1804.06826",
@@ -43,6 +45,7 @@ def proof_of(subject: str, bound: Bound, target: Target, policy: Policy, engine:
         subject=subject, target=target.name, bound_s=bound.time_s, limiter=bound.limiter, summed=bound.summed,
         terms=tuple(_proved(term, target, policy) for term in bound.terms), policy=policy,
         assumptions=bound.assumptions, uncovered=bound.uncovered, interval=bound.interval, engine=engine,
+        as_written_s=bound.as_written_s, rewrites=bound.rewrites,
     )  # fmt: skip
 
 
@@ -61,6 +64,7 @@ def verify(proof: Proof) -> None:
         raise SpecError(f"{where}: has no proved term; a bound is the largest of them")
     if proof.interval is not None and proof.interval.low_s > proof.interval.high_s:
         raise SpecError(f"{where}: its interval ends at {proof.interval.high_s} s, below its start")
+    _check_rewrites(proof, where)
     if proof.summed:
         if proof.bound_s < max(proved.values()) * (1 - AGREEMENT_RATIO):
             raise SpecError(f"{where}: bound_s is {proof.bound_s}, below the proved term {max(proved.values())}")
@@ -69,6 +73,18 @@ def verify(proof: Proof) -> None:
         raise SpecError(f"{where}: limiter {proof.limiter!r} is no proved term; there are {', '.join(proved)}")
     _agree(f"{where}: bound_s", proof.bound_s, max(proved.values()))
     _agree(f"{where}: limiter {proof.limiter}", proved[proof.limiter], max(proved.values()))
+
+
+def _check_rewrites(proof: Proof, where: str) -> None:
+    """Refuse a simplified step that names no rewrite, does not rest on them, or beats no step as written."""
+    if proof.as_written_s is None and not proof.rewrites:
+        return
+    if proof.as_written_s is None or not proof.rewrites:
+        raise SpecError(f"{where}: a simplified step states as_written_s and its rewrites, or neither")
+    if proof.as_written_s <= proof.bound_s:
+        raise SpecError(f"{where}: as_written_s is {proof.as_written_s}, not above the simplified bound_s")
+    if missing := [name for name in _REWRITTEN if name not in proof.assumptions]:
+        raise SpecError(f"{where}: was rewritten, which rests on {', '.join(missing)} too")
 
 
 def evaluated(expression: str, quantities: Mapping[str, float], where: str = "expression") -> float:

@@ -11,7 +11,7 @@ from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Workload
 from nearpeak.ops import OPS, work_of
 from nearpeak.theory.case_bound import merged, work_bound
-from nearpeak.theory.compulsory import compulsory
+from nearpeak.theory.compulsory import compulsory, live_calls
 from nearpeak.theory.interval import Worst, interval_of_step, worst_of_step
 from nearpeak.theory.simplify import simplified_work
 
@@ -99,8 +99,9 @@ def _step_work(workload: Workload, works: dict[Case, Work], algorithm: str) -> S
     if not workload.buffers:
         total = sum((works[case] * count for case, count in workload.case_counts().items()), NO_WORK)
         return StepWork(as_written=total, simplified=total, worst=worst)
-    written = compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls])
-    simple, rewrites = simplified_work(workload, works, written, algorithm)
+    live = live_calls(workload)
+    written = compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls], live)
+    simple, rewrites = simplified_work(workload, works, written, algorithm, live)
     return StepWork(as_written=written, simplified=simple, worst=worst, rewrites=rewrites)
 
 

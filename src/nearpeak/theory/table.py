@@ -1,7 +1,7 @@
 """Bounds for whole tables of cases: the rules of single cases over columns, in pieces that stay in cache."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from nearpeak.core.bound import PROVED, TERMS, Policy
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, NotModelledError
 from nearpeak.ops import OPS
 from nearpeak.ops._data import highest_axes
 from nearpeak.ops._table import CaseGroup, CaseTable
@@ -39,90 +39,169 @@ class BoundTable:
     """Bound for the values (indices, masks, routers) that cost most; none where no case depends on values."""
     limiters: tuple[str, ...] = TERMS
     """Names of the terms."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Why rows have no bound, by position in the table; their times are not numbers."""
 
     @property
     def limiter(self) -> Any:
-        """Name of the limiting term of each row."""
-        return np.asarray(self.limiters)[self.limiter_codes]
+        """Name of the limiting term of each row, none of a refused one."""
+        names = np.asarray(self.limiters)[self.limiter_codes]
+        if self.refused:
+            names = names.astype(object)
+            names[list(self.refused)] = None
+        return names
+
+
+class _Columns:
+    """The columns of a table of bounds while they are filled."""
+
+    def __init__(self, rows: int, refused: dict[int, str] | None) -> None:
+        """Start empty; `refused` takes the rows that have no bound, which else are an error."""
+        self.times = {name: np.zeros(rows) for name in ("bound", "roofline")}
+        self.codes = np.zeros(rows, dtype=np.int8)
+        self.refused = refused
+
+    def refuse(self, where: Any, reason: NotModelledError) -> None:
+        """Note that the rows have no bound."""
+        if self.refused is None:
+            raise reason
+        for row in np.atleast_1d(np.arange(len(self.codes))[where]).tolist():
+            self.refused[row] = str(reason).removeprefix(f"table: row {row + 1}: ")
+        for name in ("bound", "roofline"):
+            self.times[name][where] = np.nan
 
 
 def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
-    """Return the bounds of all cases of `table` on `target`."""
-    rows = table.row_count
-    columns = {name: np.zeros(rows) for name in ("bound", "roofline")}
-    codes = np.zeros(rows, dtype=np.int8)
+    """Return the bounds of all cases of `table` on `target`.
+
+    Raises:
+        NotModelledError: a case has no bound there.
+    """
+    return _table(table, target, policy, None)
+
+
+def answered_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
+    """Return the bounds of those cases of `table` that have one on `target`, and why the others have none."""
+    return _table(table, target, policy, {})
+
+
+def _table(table: CaseTable, target: Target, policy: Policy, refused: dict[int, str] | None) -> BoundTable:
+    found = _Columns(table.row_count, refused)
     for group in table.groups:
-        _fill_group(columns, codes, group, target, policy)
-    high_s = _highest(columns["bound"], table, target, policy)
-    used = {name: columns[name] for name in TERMS if name in columns and columns[name].any()}
+        _fill_group(found, group, target, policy)
+    high_s = _highest(found.times["bound"], table, target, policy, None if refused is None else {})
+    used = {name: found.times[name] for name in TERMS if name in found.times and found.times[name].any()}
     return BoundTable(
-        bound_s=columns["bound"], roofline_s=columns["roofline"], terms_s=used, limiter_codes=codes, high_s=high_s
-    )
+        bound_s=found.times["bound"], roofline_s=found.times["roofline"], terms_s=used, limiter_codes=found.codes,
+        high_s=high_s, refused=dict(sorted((refused or {}).items())),
+    )  # fmt: skip
 
 
-def _highest(lowest: Any, table: CaseTable, target: Target, policy: Policy) -> Any:
+def _highest(lowest: Any, table: CaseTable, target: Target, policy: Policy, refused: dict[int, str] | None) -> Any:
     """Return the bounds at the worst values, equal to `lowest` where a case gives its values or has none."""
     groups = [group for group in table.groups if OPS[group.op].data_axes]
     if not groups:
         return None
     worst = [replace(group, axes=highest_axes(group.op, group.phase, group.axes)) for group in groups]
-    columns: dict[str, Any] = {name: np.zeros(table.row_count) for name in ("bound", "roofline")}
+    found = _Columns(table.row_count, refused)
     for group in worst:
-        _fill_group(columns, np.zeros(table.row_count, dtype=np.int8), group, target, policy)
-    return np.maximum(lowest, columns["bound"])
+        _fill_group(found, group, target, policy)
+    return np.maximum(lowest, found.times["bound"])
 
 
-def _fill_group(columns: dict[str, Any], codes: Any, group: CaseGroup, target: Target, policy: Policy) -> None:
+def _fill_group(found: _Columns, group: CaseGroup, target: Target, policy: Policy) -> None:
     """Write the bounds of one group into the columns, piece by piece."""
-    size = _size(group, len(codes))
+    size = _size(group, len(found.codes))
     for start in range(0, size, PIECE_ROWS):
-        _fill(columns, codes, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
+        _fill(found, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
 
 
 def _size(group: CaseGroup, rows: int) -> int:
     return rows if group.rows is None else len(group.rows)
 
 
-def _fill(columns: dict[str, Any], codes: Any, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
+def _fill(found: _Columns, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
     """Write the bounds of one piece of one group into the columns."""
     axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
     wide = _wide(axes, len(where), OPS[group.op].degree_count)
     if wide is None:
-        _write(
-            columns,
-            codes,
-            piece if group.rows is None else where,
-            _work(group, axes, where, policy.algorithm),
-            target,
-            policy,
-        )
+        _write_rows(found, group, axes, piece if group.rows is None else where, where, target, policy)
         return
     narrow = {name: value if isinstance(value, int) else value[~wide] for name, value in axes.items()}
     if not wide.all():
-        _write(columns, codes, where[~wide], _work(group, narrow, where[~wide], policy.algorithm), target, policy)
+        _write_rows(found, group, narrow, where[~wide], where[~wide], target, policy)
     for index in np.flatnonzero(wide):
-        single = {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
-        work = _work(group, single, where[index : index + 1], policy.algorithm)
-        _write(columns, codes, where[index], work, target, policy)
+        _write_row(found, group, _row_of(axes, int(index)), int(where[index]), target, policy)
 
 
-def _write(columns: dict[str, Any], codes: Any, where: Any, work: Work, target: Target, policy: Policy) -> None:
+def _row_of(axes: Mapping[str, Any], index: int) -> dict[str, int]:
+    return {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
+
+
+def _write_rows(
+    found: _Columns, group: CaseGroup, axes: Mapping[str, Any], where: Any, rows: Any, target: Target, policy: Policy
+) -> None:
+    """Write the bounds of many rows; those that the rule or the target refuses one by one.
+
+    Args:
+        where: the rows as a slice where they are neighbours, or as `rows`, their positions.
+    """
+    try:
+        work = _work(group, axes, rows, policy.algorithm)
+        _write(found, where, work, target, policy)
+    except NotModelledError:
+        if found.refused is None:
+            raise
+        reason = _reason_of_all(group, axes, rows, target, policy)
+        if reason is not None:
+            found.refuse(where, reason)
+            return
+        for index, row in enumerate(rows):
+            _write_row(found, group, _row_of(axes, index), int(row), target, policy)
+
+
+def _write_row(
+    found: _Columns, group: CaseGroup, axes: Mapping[str, int], row: int, target: Target, policy: Policy
+) -> None:
+    """Write the bound of one row, or why it has none."""
+    try:
+        _write(found, row, _work(group, axes, [row], policy.algorithm), target, policy)
+    except NotModelledError as error:
+        found.refuse(row, error)
+
+
+def _reason_of_all(
+    group: CaseGroup, axes: Mapping[str, Any], rows: Any, target: Target, policy: Policy
+) -> NotModelledError | None:
+    """Return why the target answers for no row, as it states no rate for a format; none where only some are refused."""
+    try:
+        work = _work(group, axes, rows, policy.algorithm)
+    except NotModelledError:
+        return None
+    try:
+        terms_of(replace(work, comm_bytes={}), target, policy)  # links are needed by those rows alone that use them
+    except NotModelledError as error:
+        return error
+    return None
+
+
+def _write(found: _Columns, where: Any, work: Work, target: Target, policy: Policy) -> None:
     """Write the bounds of `work` at the positions `where`."""
     best: Any = None
     code: Any = 0
     for term in terms_of(work, target, policy):
-        if term.name not in columns:
-            columns[term.name] = np.zeros(len(codes))
-        columns[term.name][where] = term.time_s
+        if term.name not in found.times:
+            found.times[term.name] = np.zeros(len(found.codes))
+        found.times[term.name][where] = term.time_s
         if term.status != PROVED:
             continue
         number = TERMS.index(term.name)
         code = number if best is None else np.where(term.time_s > best, number, code)
         best = term.time_s if best is None else larger(best, term.time_s)
-    columns["bound"][where] = best
-    columns["roofline"][where] = roofline_s(work, target, policy)
-    codes[where] = code
+    found.times["bound"][where] = best
+    found.times["roofline"][where] = roofline_s(work, target, policy)
+    found.codes[where] = code
 
 
 def _wide(axes: Mapping[str, Any], rows: int, degree: int) -> Any:

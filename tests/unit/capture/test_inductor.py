@@ -1,5 +1,6 @@
 """TorchInductor's fusion groups: every call in one kernel, bounds between the fused step and the unfused sum."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from nearpeak.capture._saved import load_text, save_text  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 from nearpeak.ops import work_of  # noqa: E402
-from nearpeak.theory.fusion_groups import groups_bound_s, kernels_of  # noqa: E402
+from nearpeak.theory.fusion_groups import groups_bound_s, kernels_of, kernels_work  # noqa: E402
 
 pytestmark = pytest.mark.slow
 PROBLEM = """\
@@ -60,11 +61,21 @@ def test_the_kernels_bound_lies_between_the_fused_step_and_the_unfused_sum(workl
     works = {case: work_of(case) for case in workload.case_counts()}
     analysis = nearpeak.analyze(workload, [target])
     step = analysis.targets[0]
-    time_s = groups_bound_s(workload, works, nearpeak.target(target), analysis.policy)
+    time_s = groups_bound_s(kernels_work(workload, works), nearpeak.target(target), analysis.policy)
     assert step.bound_s < time_s < step.unfused_s
     assert any(
         "kernels that the compiler fuses the calls into take at least" in s for s in analysis.capture_assumptions
     )
+
+
+def test_opportunities_count_kernels_and_fuse_nothing_that_is_fused(workload):
+    found = nearpeak.analyze(workload, ["h100_sxm"]).targets[0].opportunities
+    (launches,) = [one for one in found if one.kind == "launch"]
+    assert launches.evidence.startswith(f"{len(workload.groups)} kernels below")
+    unfused = nearpeak.analyze(dataclasses.replace(workload, groups=()), ["h100_sxm"]).targets[0].opportunities
+    assert any(one.evidence.startswith(f"{len(workload.calls)} calls below") for one in unfused)
+    gains = [sum(one.gain_s for one in some if one.kind == "fusion") for some in (found, unfused)]
+    assert gains[0] < gains[1]
 
 
 def test_what_a_kernel_hands_to_itself_is_not_moved(workload):

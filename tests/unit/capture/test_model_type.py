@@ -130,9 +130,25 @@ def test_a_model_of_which_nothing_runs_is_refused():
         runnable_parts("empty", torch.nn.Module())
 
 
-def test_a_model_type_has_no_decode_step():
-    with pytest.raises(SpecError, match="forward and train"):
-        capture_model_type("llama", step="decode")
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("gpt2", 2 * 2 * 65 * 768 * 4),  # keys and values of two layers, 64 positions and the new one, fp32
+        ("bert", 2 * 2 * 65 * 768 * 4),  # an encoder by default, told to decode
+        ("whisper", 2 * 2 * (65 + 1500) * 384 * 4),  # the decoder's own cache and the encoder's 1,500 positions
+    ],
+)
+def test_a_type_that_makes_tokens_has_a_decode_step(name, kept):
+    workload = capture_model_type(name, step="decode", kv=64, layers=2)
+    found = sum(buffer.bytes for buffer in workload.buffers if buffer.kind == "kv_cache")
+    assert (workload.step, found, workload.uncovered_counts()) == ("decode", kept, {})
+
+
+def test_a_type_without_a_cache_says_so():
+    with pytest.raises(SpecError, match="hf:vit: transformers names no class of it that makes tokens one by one"):
+        capture_model_type("vit", step="decode")
+    with pytest.raises(SpecError, match="only a decode step has a cache"):
+        capture_model_type("gpt2", kv=64)
 
 
 def types_of_parts():

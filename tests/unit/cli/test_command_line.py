@@ -41,6 +41,20 @@ def test_the_algorithm_policy_reaches_bound_table_and_report(run, tmp_path):
     assert json.loads(report)["policy"]["algorithm"] == "any"
 
 
+def test_a_row_without_a_bound_is_named_and_the_table_goes_on(run, tmp_path):
+    cases, out = tmp_path / "cases.jsonl", tmp_path / "bounds.csv"
+    rows = [{"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8},
+            {"op": "collective", "dtype": "bf16", "kind": "all_reduce", "elements": 64, "ranks": 2}]  # fmt: skip
+    cases.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    code, text, error = run("bound", "--cases", str(cases), "--target", "jetson_nano")
+    first, second = map(json.loads, text.splitlines())
+    assert (code, "refused" in first, "bound_s" in second) == (1, False, False)
+    assert "no link to other devices" in second["refused"]
+    assert "1 of 2 rows are refused" in error
+    assert run("bound", "--cases", str(cases), "--target", "jetson_nano", "--out", str(out))[0] == 1
+    assert out.read_text(encoding="utf-8").count("no link") == 1
+
+
 def test_what_if_edits_change_the_bound(run):
     _, slow, _ = run("bound", *GEMM, "--target", "h100_sxm")
     _, fast, _ = run("bound", *GEMM, "--target", "h100_sxm", "--set", "sm_count=264")

@@ -1,11 +1,13 @@
 """Formats are found by file, refuse unknown names, and print what is covered and what is not."""
 
+import dataclasses
 import re
 
 import pytest
 from tests.unit.report import factory
 
 from nearpeak.core.analysis import Fit
+from nearpeak.core.bound import Policy
 from nearpeak.errors import UnknownNameError
 from nearpeak.report import FORMATS, _words, render
 from nearpeak.report.terminal import render as terminal
@@ -95,3 +97,10 @@ def test_a_target_that_holds_not_even_one_sample_says_so():
     line = next(line for line in text.splitlines() if line.startswith("l4"))
     assert line.split()[-2:] == ["no", "0"]
     assert _words.fits(Fit(fits=None, capacity_bytes=None, largest_batch_count=None).fits) == "unknown"
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
+def test_the_work_of_any_algorithm_is_explained_and_that_of_the_usual_ones_needs_no_words(name):
+    free = dataclasses.replace(ANALYSIS, policy=Policy(algorithm="any"))
+    said = [" ".join(render(one, name).split()) for one in (free, ANALYSIS)]
+    assert ["that no algorithm does without" in text for text in said] == [True, False]

@@ -38,6 +38,11 @@ def test_every_row_is_a_circle_or_listed_as_having_no_place():
     assert "2 cases under 0.001 FLOP/B have no place on it" in PAGE
 
 
+def test_the_names_of_the_roofs_lie_on_top_of_the_circles():
+    assert PAGE.rindex("<circle ") < PAGE.index('class="roof names')
+    assert "<text" not in PAGE[PAGE.index('<g class="roof for-target"') : PAGE.index('<g id="circles"')]
+
+
 def test_axes_of_the_roofline_are_the_same_for_every_target():
     plot = _roofline.plot_of(ANALYSIS)
     for target in ANALYSIS.targets:

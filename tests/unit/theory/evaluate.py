@@ -32,7 +32,7 @@ def results(workload, model, inputs, *, rewritten):
     graph = Graph(rules() if rewritten else {})
     roots = read_step(workload, graph, LIFTS)
     if rewritten:
-        roots, _ = search(graph, roots)
+        roots, _, _ = search(graph, roots)
     roots = [
         root for root in roots if graph[root].dtype in ("fp32", "fp64")
     ]  # what an operator left in storages of its own

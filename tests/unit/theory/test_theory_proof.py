@@ -11,7 +11,7 @@ from nearpeak.core.proof import Proof
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.report import _case_bound
-from nearpeak.report._codec import value_of
+from nearpeak.report._codec import plain, value_of
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.proof import evaluated, proof_of, verify
@@ -117,3 +117,24 @@ def test_data_axes_of_all_operators_are_axes_whose_limits_exist():
         signature = OPS[name].signatures["forward"]
         for axis, limits in OPS[name].data_axes.items():
             assert {axis, *(one for limit in limits for one in limit.split("*"))} <= set(signature.axes), name
+
+
+def test_the_proof_of_a_simplified_step_names_its_rewrites_and_its_time_as_written():
+    torch = pytest.importorskip("torch")
+    workload = nearpeak.capture(torch.nn.Linear(4096, 4096), inputs=(torch.empty(8192, 4096),))
+    module = torch.nn.Sequential(torch.nn.Linear(4096, 4096), torch.nn.Linear(4096, 1))
+    simple = nearpeak.capture(module, inputs=(torch.empty(8192, 4096),))
+    assert nearpeak.analyze(workload, H100).targets[0].proof.rewrites == ()
+    found = nearpeak.analyze(simple, H100).targets[0].proof
+    verify(found)
+    assert {one.name for one in found.rewrites} == {"product_order"}
+    assert found.as_written_s > found.bound_s
+    assert value_of(json.loads(json.dumps(plain(found, Proof))), Proof, "proof") == found
+    altered = [
+        ({"rewrites": ()}, "or neither"),
+        ({"as_written_s": found.bound_s}, "not above the simplified"),
+        ({"assumptions": ("A1",)}, "rests on A8, A18"),
+    ]
+    for change, message in altered:
+        with pytest.raises(SpecError, match=message):
+            verify(dataclasses.replace(found, **change))

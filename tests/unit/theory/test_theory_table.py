@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 import nearpeak
-from nearpeak.errors import SpecError
+from nearpeak.core.bound import Policy
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS
+from nearpeak.ops._cells import grouped
+from nearpeak.theory.table import answered_table
 
 SEED = 7
 
@@ -119,3 +122,39 @@ def test_blank_cells_take_the_default():
 def test_a_cell_without_a_value_is_blank_however_the_column_says_so(batch):
     table = nearpeak.bound({"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8, "batch": batch}, "h100_sxm")
     assert table.bound_s[0] == pytest.approx(4 * table.bound_s[1])
+
+
+def test_rows_that_have_no_bound_say_why_and_the_others_are_answered():
+    jetson = nearpeak.target("jetson_agx_orin")
+    columns = {
+        "op": ["gemm", "collective", "collective", "gemm"], "kind": ["", "all_reduce", "all_reduce", ""],
+        "elements": [None, 1024, 1024, None], "ranks": [None, 8, 1, None], "dtype": "bf16",
+        **{axis: [64, None, None, 64] for axis in "mnk"},
+    }  # fmt: skip
+    table = nearpeak.case_table(columns)
+    with pytest.raises(NotModelledError, match="no link to other devices"):
+        nearpeak.bound(table, jetson)
+    found = answered_table(table, jetson, Policy())
+    assert list(found.refused) == [1]
+    assert "no link" in found.refused[1]
+    assert found.limiter.tolist() == ["dram", None, "dram", "dram"]
+    assert np.isnan(found.bound_s).tolist() == [False, True, False, False]
+    assert found.bound_s[0] == nearpeak.bound(table.cases()[0], jetson).time_s
+
+
+def test_a_format_without_a_rate_refuses_all_its_rows_at_once():
+    rows = 20_000
+    columns = {"op": "gemm", "dtype": np.array(["fp32", "fp64"])[np.arange(rows) % 2], **dict.fromkeys("mnk", 64)}
+    found = answered_table(nearpeak.case_table(columns), nearpeak.target("gaudi2"), Policy())  # states no fp64
+    assert list(found.refused) == list(range(1, rows, 2))
+    assert set(found.refused.values()) == {next(iter(found.refused.values()))}
+    assert np.isnan(found.bound_s[1::2]).all()
+    assert not np.isnan(found.bound_s[::2]).any()
+
+
+@pytest.mark.parametrize(
+    "names", [["bf16", "fp8_e4m3fnuz", "bf16"], ["é", "e", "é"], ["", "a", ""], ["a" * 9, "a" * 8, "a" * 9]]
+)
+def test_text_columns_are_grouped_as_they_are_written(names):
+    groups = grouped({"name": np.array(names)}, 3)
+    assert [(values[0], rows.tolist()) for values, rows in groups] == [(names[0] or None, [0, 2]), (names[1], [1])]

@@ -145,3 +145,12 @@ def test_tables_of_collectives_equal_single_cases():
         one = work_bound(work_of(case("collective", elements=2**28, ranks=count, dtype="bf16", kind=kind)), H100)
         assert table.bound_s[row] == one.time_s
         assert table.limiter[row] == one.limiter == "link"
+
+
+def test_a_cpu_is_the_host_so_that_copies_to_the_host_cross_no_link():
+    processor = dataclasses.replace(H100, name="some_cpu", kind="cpu", links={})
+    work = Work(read_bytes=64, comm_bytes={"host.out": 64})
+    found = work_bound(work, processor)
+    assert (found.limiter, "host" in found.terms_s, "A16" in found.assumptions) == ("dram", False, False)
+    with pytest.raises(NotModelledError, match="no link to other devices"):
+        work_bound(dataclasses.replace(work, comm_bytes={"peer.out": 64}), processor)

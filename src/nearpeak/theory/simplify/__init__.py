@@ -8,7 +8,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.collector import collector_paused
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
-from nearpeak.theory.compulsory import given_reads
+from nearpeak.theory.compulsory import given_reads, live_calls
 from nearpeak.theory.gram import gram_work, is_gram
 from nearpeak.theory.simplify.algebra import LIFTS
 from nearpeak.theory.simplify.alive import alive, tells
@@ -22,8 +22,9 @@ from nearpeak.theory.simplify.search import Found, search
 
 
 def simplified_work(
-    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str = "classical"
-) -> tuple[Work, tuple[Rewritten, ...]]:
+    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str = "classical",
+    live: Sequence[bool] | None = None,
+) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
     """Return the least work of the simplified step, and what was rewritten; `step` itself where nothing is gained.
 
     No count is above that of `step`: a program may still do as written what is cheaper so.
@@ -32,27 +33,28 @@ def simplified_work(
         works: work of each case.
         step: least work of the step as written.
         algorithm: `any` counts no products of what was rewritten: which is least among all algorithms is not known.
+        live: what `live_calls` gives, where the caller has it.
     """
     if not any(call.form is not None for call in workload.calls):
         return step, ()
     with collector_paused():
-        return _simplified(workload, works, step, algorithm)
+        before = given_reads(workload, live_calls(workload) if live is None else live)
+        return _simplified(workload, works, step, algorithm, before)
 
 
 def _simplified(
-    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str
+    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str, before: Mapping[int, int]
 ) -> tuple[Work, tuple[Rewritten, ...]]:
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
     written = read_step(workload, graph, LIFTS, patterns)
-    roots, found = search(graph, written)
+    roots, live, found = search(graph, written)
     own = _by_call(workload, works)
-    after, done, spare = _counted(graph, roots, own, algorithm, patterns)
+    after, done, spare = _counted(graph, (roots, live), own, algorithm, patterns)
     if graph.facts and roots != written:  # what the search looked at did not know which elements matter
-        other = _counted(graph, written, own, algorithm, patterns)
+        other = _counted(graph, (written, graph.live(written)), own, algorithm, patterns)
         if _products(other[1]) < _products(done):
             (after, done, spare), found = other, []
     found += spare
-    before = given_reads(workload)
     least = dataclasses.replace(
         step,
         flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
@@ -64,10 +66,14 @@ def _simplified(
 
 
 def _counted(
-    graph: Graph, roots: Sequence[int], own: Mapping[int, Work], algorithm: str, patterns: Patterns
+    graph: Graph, step: tuple[Sequence[int], Sequence[int]], own: Mapping[int, Work], algorithm: str, patterns: Patterns
 ) -> tuple[Mapping[int, int], Work, list[Found]]:
-    """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares."""
-    live = graph.live(roots)
+    """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
+
+    Args:
+        step: roots of the step, and the nodes that they depend on.
+    """
+    roots, live = step
     known = alive(graph, live, roots, patterns) if tells(graph, live) else None
     formed = formed_products(graph, live, roots, patterns, known)
     calls = by_call(graph, live, formed)

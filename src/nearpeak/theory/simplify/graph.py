@@ -1,7 +1,12 @@
 """The step as values: nodes that are stored once, so that what is computed twice is one node."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+KINDS = (
+    "given", "constant", "view", "product", "add", "spread", "turned", "join", "patch", "strided", "pointwise", "call",
+)  # fmt: skip
+"""Kinds of node, explained at Node."""
 
 
 class Node(NamedTuple):
@@ -65,8 +70,8 @@ class Fired(NamedTuple):
 class Graph:
     """Nodes by number; adding one applies the rewrites that are registered for its kind."""
 
-    def __init__(self, rules: Mapping[str, Iterable[tuple[str, Rule]]]) -> None:
-        """Start empty; `rules` gives names and rules by kind of node."""
+    def __init__(self, rules: Mapping[tuple[str, str], Sequence[tuple[str, Rule]]]) -> None:
+        """Start empty; `rules` gives names and rules by kind of node and kind of its first input."""
         self.nodes: list[Node] = []
         self.fired: list[Fired] = []
         self.owner: dict[int, int] = {}
@@ -76,7 +81,7 @@ class Graph:
         self.facts: dict[tuple[int, str], Any] = {}
         self.ranges: dict[int, tuple[float, float]] = {}
         self._labels = 0
-        self._rules = {kind: tuple(own) for kind, own in rules.items()}
+        self._rules = rules
 
     def __getitem__(self, number: int) -> Node:
         """Return the node of that number."""
@@ -102,7 +107,8 @@ class Graph:
         return self.add("constant", (), shape, dtype, float(value))
 
     def _rewritten(self, node: Node) -> int:
-        for name, rule in self._rules.get(node.kind, ()):
+        source = self.nodes[node.inputs[0]].kind if node.inputs else ""
+        for name, rule in self._rules.get((node.kind, source), ()):
             found = rule(self, node)
             if found is not None:
                 self.fired.append(Fired(name, self.call))

@@ -118,6 +118,8 @@ class Reader:
 
     def _view(self, content: int, lies: Layout, wanted: Layout) -> int:
         """Return a tensor of a storage; one that was written into a part of it is found again."""
+        if lies == wanted and self.graph.nodes[content].kind != "patch":
+            return content
         key = (content, lies, wanted)
         if key not in self._views:
             self._views[key] = self._found(content, lies, wanted)

@@ -35,22 +35,26 @@ _PASSING = frozenset(("amax", "amin", "max", "min", "max_pool2d_with_indices", "
 
 def range_of(graph: Graph, node: Node) -> Range:
     """Return the lowest and the highest value that an element of `node` can have."""
-    found = _range(graph, node)
-    return ANYTHING if any(map(isnan, found)) else found
+    low, high = _range(graph, node)
+    return ANYTHING if isnan(low) or isnan(high) else (low, high)
 
 
 def _known(graph: Graph, number: int) -> Range:
-    if number not in graph.ranges:
-        graph.ranges[number] = range_of(graph, graph[number])
-    return graph.ranges[number]
+    found = graph.ranges.get(number)
+    if found is None:
+        found = graph.ranges[number] = range_of(graph, graph[number])
+    return found
 
 
 def _range(graph: Graph, node: Node) -> Range:
+    stated = isinstance(node.options, Stated)
+    if (not node.inputs and node.kind != "constant") or (stated and packet(node.options.name) not in _NAMED):
+        return ANYTHING
     own = [_known(graph, number) for number in node.inputs]
     if isinstance(node.options, Product):
         return _of_product(graph, node, node.options, own)
-    if isinstance(node.options, Stated):
-        return _of_operator(node.options, own) if own else ANYTHING
+    if stated:
+        return _of_operator(node.options, own)
     return _KINDS[node.kind](node, own) if node.kind in _KINDS else ANYTHING
 
 
@@ -104,6 +108,8 @@ _OPERATORS: dict[str, Callable[[Stated, list[Range]], Range]] = {
     "abs": lambda _, own: (max(own[0][0], -own[0][1], 0.0), max(-own[0][0], own[0][1])),
 }
 """Ranges that depend on arguments or on several operands."""
+_NAMED = frozenset((*_FIXED, *_RISING, *_ZERO_AT_ZERO, *_PASSING, *_OPERATORS))
+"""Operators of which something is known."""
 
 
 def _clamped(stated: Stated, own: list[Range], below: str, above: str) -> Range:

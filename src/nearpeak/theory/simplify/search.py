@@ -36,25 +36,26 @@ class Found(NamedTuple):
     """Multiply-adds before and after, sums included."""
 
 
-def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[Found]]:
-    """Return the roots after every improvement that was found, and the improvements."""
+def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Found]]:
+    """Return the roots after every improvement that was found, the nodes they depend on, and the improvements."""
     found: list[Found] = []
     numbers = list(roots)
+    live = graph.live(numbers)
     for _ in range(_MOST_SWEEPS):
-        instead, more = _sweep(graph, numbers)
+        instead, more = _sweep(graph, numbers, live)
         if not more:
             break
         found += more
         numbers = _rebuilt(graph, numbers, instead)
-    return numbers, found
+        live = graph.live(numbers)
+    return numbers, live, found
 
 
-def _sweep(graph: Graph, roots: Sequence[int]) -> tuple[dict[int, int], list[Found]]:
+def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Found]]:
     """Return replacements for users of linear maps, those nearest to the results first."""
-    live = graph.live(roots)
     users: dict[int, list[int]] = {}
     for number in live:
-        for one in dict.fromkeys(graph[number].inputs):
+        for one in set(graph.nodes[number].inputs):
             users.setdefault(one, []).append(number)
     closed = _closed(graph, live, users, set(roots))
     instead: dict[int, int] = {}
@@ -82,10 +83,10 @@ def _closed(graph: Graph, live: Sequence[int], users: Mapping[int, Sequence[int]
 
 def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
     """Say whether `user` needs what it is given as it is."""
-    node = graph[user]
-    if _is_terminal(graph, user):
-        return False
-    return node.kind not in ("view", "add", "product") or user in closed
+    kind = graph.nodes[user].kind
+    if kind not in ("view", "add", "product"):
+        return True
+    return user in closed and not _is_terminal(graph, user)
 
 
 def _is_terminal(graph: Graph, number: int) -> bool:

@@ -1,6 +1,7 @@
 """Finds nodes that are their own transpose, such as X X^T and what is made of it element by element."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 
 from nearpeak.theory.simplify.graph import Graph, Node
@@ -18,24 +19,47 @@ def symmetric(graph: Graph, live: Sequence[int]) -> dict[int, Pair]:
     Args:
         live: nodes in rising order, inputs before what uses them.
     """
+    asked = _asked(graph, live)
     alike: dict[int, frozenset[Pair]] = {}
     found = {}
-    for number in live:
+    for number in (number for number in live if number in asked):
         node = graph[number]
         alike[number] = pairs = _pairs(graph, node, alike)
-        if pairs and len(node.inputs) == 2 and contracts(node):
-            pair = max(pairs, key=lambda pair: (node.shape[pair[0]], pair))
-            if node.shape[pair[0]] > 1:
-                found[number] = pair
+        extent, pair = max(((node.shape[one[0]], one) for one in pairs), default=(1, (0, 0)))
+        if extent > 1 and _may_be_halved(node):
+            found[number] = pair
     return found
+
+
+def _may_be_halved(node: Node) -> bool:
+    return len(node.inputs) == 2 and contracts(node) and any(node.shape[one] > 1 for one, _ in _equal(node.shape))
+
+
+def _asked(graph: Graph, live: Sequence[int]) -> set[int]:
+    """Return the nodes on whose own symmetry that of a product rests: a node without equal dimensions has none."""
+    asked: set[int] = set()
+    for number in reversed(live):
+        node = graph[number]
+        if _equal(node.shape) and (number in asked or _may_be_halved(node)):
+            asked.add(number)
+            asked.update(node.inputs)
+            asked.update(graph[one].inputs[0] for one in node.inputs if graph[one].kind == "view")
+    return asked
+
+
+@lru_cache(maxsize=1024)
+def _equal(shape: tuple[int, ...]) -> tuple[Pair, ...]:
+    """Return the pairs of dimensions of one extent; none for a shape of many dimensions."""
+    if len(shape) > _MOST_DIMENSIONS:
+        return ()
+    return tuple(pair for pair in combinations(range(len(shape)), 2) if shape[pair[0]] == shape[pair[1]])
 
 
 def _pairs(graph: Graph, node: Node, alike: Mapping[int, frozenset[Pair]]) -> frozenset[Pair]:
     """Return the pairs of dimensions that may be exchanged without changing the node."""
-    rank = len(node.shape)
-    if rank > _MOST_DIMENSIONS:
+    every = _equal(node.shape)
+    if not every:
         return frozenset()
-    every = [pair for pair in combinations(range(rank), 2) if node.shape[pair[0]] == node.shape[pair[1]]]
     if node.kind == "constant":
         return frozenset(every)
     if node.kind in ("add", "pointwise") and node.inputs:

@@ -1,5 +1,6 @@
 """Which part of a node tril and triu leave: zeros of an operand need no product, zeros of a result none either."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nearpeak.theory.simplify.graph import Graph, Node, Stated
@@ -22,16 +23,13 @@ def left_of(node: Node) -> tuple[int, int] | None:
 
 def kept_of_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
     """Return for nodes that triangles alone use how many of how many elements of a plane these keep."""
-    users: dict[int, list[int]] = {}
-    for number in live:
-        for one in dict.fromkeys(graph[number].inputs):
-            users.setdefault(one, []).append(number)
-    found = {}
-    for number, own in users.items():
-        cut = left_of(graph[own[0]]) if len(own) == 1 and number not in roots else None
-        if cut is not None:
-            found[number] = cut
-    return found
+    cuts = {number: cut for number in live if (cut := left_of(graph.nodes[number])) is not None}
+    if not cuts:
+        return {}
+    users = Counter(one for number in live for one in set(graph.nodes[number].inputs))
+    kept = frozenset(roots)
+    of = {graph[number].inputs[0]: cut for number, cut in cuts.items()}
+    return {number: cut for number, cut in of.items() if users[number] == 1 and number not in kept}
 
 
 Filled = Mapping[frozenset[int], tuple[int, int]]

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from nearpeak.registry import Registry
-from nearpeak.theory.simplify.graph import Rule
+from nearpeak.theory.simplify.graph import KINDS, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,8 @@ class Rewrite:
 
     kinds: tuple[str, ...]
     """Kinds of node that it may replace."""
+    of: tuple[str, ...] = ()
+    """Kinds of the node's first input to which it applies; any when none is named."""
     rule: Rule | None
     """Gives the replacement; none for those that the search over orders of products applies."""
     text: str
@@ -37,12 +39,15 @@ REWRITES: Registry[Rewrite] = Registry(
 
 
 @cache
-def rules() -> dict[str, list[tuple[str, Rule]]]:
-    """Return names and rules by kind of node."""
-    found: dict[str, list[tuple[str, Rule]]] = {}
-    for name in REWRITES:
-        rule = REWRITES[name].rule
-        if rule is not None:
-            for kind in REWRITES[name].kinds:
-                found.setdefault(kind, []).append((name, rule))
-    return found
+def rules() -> dict[tuple[str, str], tuple[tuple[str, Rule], ...]]:
+    """Return names and rules by kind of node and kind of its first input, empty where it has none."""
+    named = [(REWRITES[name], name) for name in REWRITES]
+    return {
+        (kind, source): tuple(
+            (name, one.rule)
+            for one, name in named
+            if one.rule is not None and kind in one.kinds and (not one.of or source in one.of)
+        )
+        for kind in KINDS
+        for source in ("", *KINDS)
+    }

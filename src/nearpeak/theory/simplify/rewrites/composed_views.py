@@ -17,6 +17,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("constant", "view"),
     rule=_rule,
     text="transposes, reshapes and slices that follow one another are one",
     sound="always: views move elements and change none",

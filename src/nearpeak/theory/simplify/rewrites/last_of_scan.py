@@ -26,6 +26,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("call", "pointwise"),
     rule=_rule,
     text="the last element of a running sum is the sum",
     sound="always, in real arithmetic (A18)",

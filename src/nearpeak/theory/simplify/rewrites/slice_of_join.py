@@ -25,6 +25,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("join",),
     rule=_rule,
     text="a slice of a concatenation that lies in one part is a slice of that part",
     sound="always",

@@ -30,6 +30,7 @@ def _of_product(graph: Graph, node: Node, source: Node) -> int | None:
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("pointwise", "add", "product"),
     rule=_rule,
     text="a part of an element-wise result needs only that part of its operands",
     sound="always: each element depends on the operands' elements at its own position",

@@ -43,6 +43,7 @@ def _rows(graph: Graph, number: int, part: dict[int, tuple[int, int, int]]) -> i
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("call",),
     rule=_rule,
     text="a part of the rows of a normalisation, a softmax or an attention needs only those rows",
     sound="rows do not depend on one another: dimensions that are not normalised; queries without a causal mask",

@@ -38,6 +38,7 @@ def _hits(options: View, axis: int, begin: int, step: int, extent: int) -> Any:
 
 REWRITE = Rewrite(
     kinds=("view",),
+    of=("spread",),
     rule=_rule,
     text="windows that meet only a part of a tensor need only that part",
     sound="always: what no window meets is not used",
