@@ -237,6 +237,7 @@ def _facts(model: Published, cls: Any, config: Any) -> ModelFacts:
 
 
 def check_options(options: Options) -> None:
+    """Refuse counts that are no positive whole numbers, and options that the step has no use for."""
     for name in ("batch", "sequence", "kv"):
         value = getattr(options, name)
         if value is not None and not 1 <= value <= LARGEST_OPTION:
