@@ -18,7 +18,7 @@ LARGEST_ELEMENTS = 2**26
 """Distinct elements of one tensor beyond which nothing is said of any."""
 _MOST_ELEMENTS = 2**28
 """Distinct elements looked at in one capture: about a second."""
-_BLOCK_ELEMENTS = 2**19
+_BLOCK_ELEMENTS = 2**16
 _FACTORS = ("zero", "no_product")
 _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "amax", "max", "logsumexp", "argmax"),

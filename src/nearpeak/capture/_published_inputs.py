@@ -58,7 +58,7 @@ class ModelFacts:
     def setting(self, *names: str) -> Any:
         """Return the first of the settings that the configuration or a nested one states, else none."""
         configs = [self.config, *(getattr(self.config, nested, None) for nested in _NESTED)]
-        found = (getattr(config, name, None) for name in names for config in configs if config is not None)
+        found = (_stated(config, name) for name in names for config in configs if config is not None)
         return next((value for value in found if value is not None), None)
 
     @property
@@ -70,6 +70,14 @@ class ModelFacts:
     def is_encoder_decoder(self) -> bool:
         """Whether an encoder feeds a decoder that makes tokens."""
         return bool(getattr(self.config, "is_encoder_decoder", False)) and "decoder_input_ids" in self.parameters
+
+
+def _stated(config: Any, name: str) -> Any:
+    """Return a setting, none where there is none; one that differs between layers raises, and stands in the whole."""
+    try:
+        return getattr(config, name, None)
+    except Exception:  # transformers' own error, of a class that older releases lack
+        return vars(config).get(name)
 
 
 def input_sizes(facts: ModelFacts, options: Options) -> tuple[dict[str, Any], tuple[str, ...]]:
