@@ -117,7 +117,7 @@ class Origins:
         if target.numel() * target.element_size() == storage.nbytes():
             self._found[storage._cdata] = (storage, changed)
         elif whole is not None:
-            self._found[storage._cdata] = (storage, Patched(whole, changed))
+            self._found[storage._cdata] = (storage, Patched.of(whole, changed))
 
     def _origin(self, tensor: Any) -> Origin | None:
         if tensor.layout is not self._strided:

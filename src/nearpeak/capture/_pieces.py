@@ -241,28 +241,23 @@ class Patched(NamedTuple):
     """The view as it was, on the storage as it was."""
     after: Result
     """The view as it is."""
+    shape: tuple[int, ...]
+    """Extents of the storage's content."""
+    strides: tuple[int, ...]
+    """Elements to step per dimension."""
+    bytes: int
+    """Size of the storage."""
+    mixed: int
+    """Steps to what data decide; 0 when all of it is known."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the storage's content."""
-        shape: tuple[int, ...] = self.before.origin.shape
-        return shape
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Elements to step per dimension."""
-        strides: tuple[int, ...] = self.before.origin.strides
-        return strides
-
-    @property
-    def mixed(self) -> int:
-        """Steps to what data decide; 0 when all of it is known."""
-        return max(self.after.mixed, int(self.before.origin.mixed))
-
-    @property
-    def bytes(self) -> int:
-        """Size of the storage."""
-        return int(self.before.origin.bytes)
+    @staticmethod
+    def of(before: Part, after: Result) -> "Patched":
+        """Return the storage after the write; what all writes before it say is kept, as they can be thousands."""
+        origin = before.origin
+        return Patched(
+            before, after, tuple(origin.shape), tuple(origin.strides), int(origin.bytes),
+            max(after.mixed, int(origin.mixed)),
+        )  # fmt: skip
 
     def block(self, starts: Sequence[int], sizes: Sequence[int], made: Made) -> Any:
         """Return a piece of the whole."""

@@ -73,7 +73,7 @@ def test_a_layout_that_fails_otherwise_is_not_built_upon():
     ],
 )
 def test_an_error_names_the_setting_to_change(name, error, wanted, monkeypatch):
-    monkeypatch.setattr(model_type, "_settings", lambda _name: {})
+    monkeypatch.setattr(model_type, "settings_of", lambda _name: {})
     _, config, _ = class_and_config(name)
     if name == "aya_vision":
         config.vision_config.num_attention_heads = 14
@@ -94,7 +94,7 @@ def test_what_was_changed_is_said():
 
 @pytest.mark.parametrize("name", ["hunyuan_v1_moe", "autoformer", "cohere_compass_text", "glm_image_text"])
 def test_a_type_is_captured_without_the_file_of_its_settings(name, monkeypatch):
-    monkeypatch.setattr(model_type, "_settings", lambda _name: {})
+    monkeypatch.setattr(model_type, "settings_of", lambda _name: {})
     workload = capture_model_type(name, layers=2, batch=2)
     assert not workload.uncovered_counts()
 
