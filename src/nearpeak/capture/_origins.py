@@ -92,7 +92,8 @@ class Origins:
         # What has one element says nothing about which pair is hidden.
         telling = any(o is not None and o.mixed < MOST_MIXED and t.numel() > 1
                       for t, o in zip(tensors, origins, strict=True))  # fmt: skip
-        return telling and bool(rule_of(packet))
+        ordered = not any(tensor.is_complex() for tensor in tensors)  # complex numbers lie between no two ends
+        return telling and ordered and bool(rule_of(packet))
 
     def _change(self, func: Any, plan: Plan, args: Any, kwargs: Any) -> None:
         """Follow a tensor that is changed in place, if all that it is changed by is known; forget it otherwise."""
