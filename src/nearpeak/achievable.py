@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from nearpeak.core.case import Case
+from nearpeak.core.step_prediction import StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
 @overload
 def predict(cases: Case, target: str | Target, *, calibration: Path | None = ...) -> "Prediction": ...
 @overload
+def predict(cases: Workload, target: str | Target, *, calibration: Path | None = ...) -> StepPrediction: ...
+@overload
 def predict(
     cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, *, calibration: Path | None = ...
 ) -> "PredictionTable": ...
 
 
 def predict(cases: Any, target: str | Target, *, calibration: Path | None = None) -> Any:
-    """Return the time that good software is expected to reach: a Prediction for a case, a PredictionTable for many.
+    """Return the time that good software is expected to reach.
 
     Args:
-        cases: a Case, several, a CaseTable, or columns as `case_table` takes them.
+        cases: a Case (gives a Prediction), a Workload (a StepPrediction: the sum of its calls), or several cases, a
+            CaseTable, or columns as `case_table` takes them (a PredictionTable).
         calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
 
     Raises:
@@ -47,7 +51,17 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
     if isinstance(cases, Case):
         return predict_case(cases, device, file=calibration)
     if isinstance(cases, Workload):
-        raise NotModelledError("predict: whole workloads cannot be predicted yet; give its cases")
+        return _predict_step(cases, device, calibration)
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, file=calibration)
+
+
+def _predict_step(workload: Workload, device: Target, calibration: Path | None) -> StepPrediction:
+    from nearpeak.predict.step import with_predictions
+    from nearpeak.theory.analysis import analysis_of
+
+    found = with_predictions(analysis_of(workload, [device]), [device], calibration).targets[0].prediction
+    if found is None:
+        raise NotModelledError(f"predict: {workload.name}: none of its calls can be predicted on {device.name}")
+    return found

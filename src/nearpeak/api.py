@@ -94,13 +94,14 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
 
 
 def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
-    """Return the least time of the workload and of its parts on each target, and what limits them.
+    """Return the least and the expected time of the workload and of its parts on each target, and what limits them.
 
     >>> from nearpeak.core.workload import Call
     >>> calls = (Call(case=case("gemm", m=8, n=8, k=8, dtype="bf16"), operator="gemm", phase="forward"),)
     >>> analyze(Workload(name="one", step="sweep", calls=calls), ["h100_sxm"]).covered_count
     1
     """
+    from nearpeak.predict.step import with_predictions
     from nearpeak.theory.analysis import analysis_of
 
     if not isinstance(workload, Workload):
@@ -108,7 +109,8 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     targets = [targets] if isinstance(targets, (str, Target)) else list(targets)
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
-    return analysis_of(workload, [_target(one) for one in targets], policy, version=version())
+    devices = [_target(one) for one in targets]
+    return with_predictions(analysis_of(workload, devices, policy, version=version()), devices)
 
 
 def provision(

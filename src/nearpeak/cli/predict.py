@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def predict(
     words: list[str] = typer.Argument(
-        None, metavar="OP AXIS=EXTENT…", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16"
+        None,
+        metavar="OP AXIS=EXTENT… | FILE.json",
+        help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16",
     ),
     target: list[str] = shared.TARGET,
     cases: Path | None = typer.Option(None, "--cases", help="Table of cases (.csv, .jsonl, .parquet), or - for stdin."),
@@ -32,12 +34,16 @@ def predict(
 
     A table has the columns op, dtype and the operator's axes; bound_s, predicted_s, low_s, high_s and limiter are
     added.
-    Products of matrices on GPUs can be predicted so far.
+    A saved workload ('nearpeak capture … -o FILE.json') gives the sum over its calls, and what is not in it; for a
+    model itself use 'nearpeak analyze'.
     """
     devices = shared.targets_of(target, edits)
     shared.check_writable(out)
     if words and (cases is not None or out is not None):
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
+    if len(words or ()) == 1 and words[0].endswith(".json"):
+        _predict_workload(words[0], devices, calibration, json=json)
+        return
     if words:
         _predict_case(words, devices, calibration, json=json)
         return
@@ -58,6 +64,18 @@ def predict(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(predict)
+
+
+def _predict_workload(path: str, devices: list["Target"], calibration: Path | None, *, json: bool) -> None:
+    """Print the expected time of a saved workload, or of a config.json's forward step."""
+    from nearpeak import api
+    from nearpeak.predict.step import with_predictions
+    from nearpeak.report import _expected as report
+    from nearpeak.theory.analysis import analysis_of
+
+    found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration)
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
 
 
 def _predict_case(words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool) -> None:

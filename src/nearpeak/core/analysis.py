@@ -7,11 +7,12 @@ from nearpeak.core.bound import Policy, Rewritten
 from nearpeak.core.case import Case
 from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof
+from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 
 SCHEMA_VERSION = 3
 # 1: first version; documented in docs/reference/report_json.md.
 # 2: proofs, bounds at the worst values, measurements below their bound.
-# 3: the family of each case's operator.
+# 3: the family of each case's operator, expected times.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class CaseTime:
     """Shortest run on this machine; none when not measured."""
     high_s: float | None = None
     """Bound for the values (indices, masks, routers) that cost most; none where values do not matter."""
+    prediction: CallPrediction | None = None
+    """What good software is expected to reach; none where no form answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +177,8 @@ class TargetAnalysis:
     """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
     rewrites: tuple[Rewritten, ...] = ()
     """What was rewritten, largest gain first."""
+    prediction: StepPrediction | None = None
+    """What good software is expected to reach, call by call; none where no call can be predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

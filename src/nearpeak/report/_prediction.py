@@ -5,14 +5,8 @@ import json
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
+from nearpeak.report._expected import DISTANCE
 from nearpeak.units import show
-
-_DISTANCE = (
-    "measured on this device",
-    "no data of this device: scalars of another device of its architecture",
-    "no data of this architecture: scalars of its maker's devices together",
-    "no data of this maker: scalars of another maker's devices together",
-)
 
 
 def to_json(case: Case, target: Target, found: Prediction) -> str:
@@ -44,7 +38,7 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
     ]
     for term in sorted(found.terms, key=lambda one: -abs(one.time_s)):
         lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
-    lines.append(f"  {_DISTANCE[found.distance_count]}")
+    lines.append(f"  {DISTANCE[found.distance_count]}")
     lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
     loose = [one.name for one in used.coefficients if not one.identified]
     if loose:

@@ -16,6 +16,7 @@ from nearpeak.core.analysis import Analysis, TargetAnalysis
 from nearpeak.core.bound import ASSUMPTIONS
 from nearpeak.core.family import FAMILIES
 from nearpeak.report import _bars as bars
+from nearpeak.report import _expected as expected
 from nearpeak.report import _roofline as roofline
 from nearpeak.report import _words as words
 from nearpeak.units import show
@@ -99,6 +100,9 @@ def _target_data(target: TargetAnalysis, limiters: list[str]) -> dict[str, Any]:
         "unfused_s": target.unfused_s,
         "bound_s": [_rounded(time.bound_s) for time in target.times],
         "limiter": [limiters.index(time.limiter) for time in target.times],
+        "expected_s": [time.prediction and _rounded(time.prediction.time_s) for time in target.times]
+        if target.prediction
+        else None,
         "measured_s": [time.measured_s and _rounded(time.measured_s) for time in target.times]
         if _is_measured(target)
         else None,
@@ -169,7 +173,13 @@ def _environment() -> Environment:
         breakable=breakable,
     )
     found.globals.update(
-        words=words, roofline=roofline, bars=bars, families=FAMILIES, limiters=words.LIMITERS, width=bars.width
+        words=words,
+        expected=expected,
+        roofline=roofline,
+        bars=bars,
+        families=FAMILIES,
+        limiters=words.LIMITERS,
+        width=bars.width,
     )
     return found
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nearpeak.core.analysis import Analysis, Share, TargetAnalysis
+from nearpeak.report import _expected as expected
 from nearpeak.report import _words as words
 from nearpeak.units import show
 
@@ -17,6 +18,7 @@ def render(analysis: Analysis) -> str:
     for target in analysis.targets[:1]:
         blocks += [
             f"### On {prose(target.title)}",
+            "\n".join(f"- {prose(line)}" for line in expected.lines_of(analysis, target)),
             _parts("operator", target.by_operator),
             _parts("module", target.by_module),
         ]
@@ -63,7 +65,16 @@ def _head(analysis: Analysis) -> Iterable[str]:
 
 
 def _targets(analysis: Analysis) -> str:
-    head = ("target", "bound", "one kernel per operator", "launch floor", "limiter", "memory", "largest batch")
+    head = (
+        "target",
+        "bound",
+        "one kernel per operator",
+        "launch floor",
+        "expected",
+        "limiter",
+        "memory",
+        "largest batch",
+    )
     return table(head, [_target_cells(analysis, target) for target in analysis.targets])
 
 
@@ -74,6 +85,7 @@ def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Sequence[str]:
         f"**{words.least(analysis, target.bound_s, 's')}**",
         words.least(analysis, target.chained_s, "s"),
         floor,
+        expected.total(target.prediction),
         words.limiter(target.limiter),
         *words.fit(analysis, target),
     )

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from nearpeak.core.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.core.bound import ASSUMPTIONS
+from nearpeak.report import _expected as expected
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
 from nearpeak.units import show
@@ -74,11 +75,11 @@ def _table() -> Table:
 def _targets(analysis: Analysis) -> Table:
     table = _table()
     table.add_column("target", overflow="fold", max_width=18)
-    for name in ("bound", "one kernel\nper op", "launch\nfloor"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=10)
+    for name in ("bound", "1 kernel\nper op", "launch\nfloor", "expected\nper op"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=9)
     table.add_column("limiter", no_wrap=True, overflow="ellipsis", max_width=7)
     table.add_column("fits", no_wrap=True)
-    table.add_column("largest\nbatch", justify="right", no_wrap=True)
+    table.add_column("most\nbatch", justify="right", no_wrap=True)
     for target in analysis.targets:
         table.add_row(*_target_cells(analysis, target))
     return table
@@ -94,6 +95,7 @@ def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Iterable[Text]:
     yield Text(words.least(analysis, target.bound_s, "s"), style="bold")
     yield Text(words.least(analysis, target.chained_s, "s"))
     yield Text(floor)
+    yield Text(expected.total(target.prediction))
     yield Text(words.clean(target.limiter), style=_COLOURS.get(target.limiter, ""))
     yield Text(*short)
     yield Text(largest)
@@ -119,6 +121,8 @@ def _first_target(console: Console, analysis: Analysis, target: TargetAnalysis) 
     console.print()
     console.print(Text.assemble(("On ", "bold"), (words.shortened(target.title, 40), "bold")))
     console.print(Text(f"sum over operators, inputs cold: {total}; {words.coverage(analysis)}"))
+    for line in expected.lines_of(analysis, target):
+        console.print(Text(line))
     _parts(console, "phase", target.by_phase)
     _parts(console, "operator", target.by_operator)
     _parts(console, "module", target.by_module)

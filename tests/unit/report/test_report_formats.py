@@ -88,7 +88,7 @@ def test_escape_sequences_and_direction_overrides_of_names_are_taken_out(name):
 
 def test_markdown_names_are_code_spans_that_cannot_break_a_table():
     rows = [line for line in render(ANALYSIS, "markdown").splitlines() if line.startswith("|")]
-    assert all(len(re.findall(r"(?<!\\)\|", row)) in (6, 8) for row in rows)
+    assert all(len(re.findall(r"(?<!\\)\|", row)) in (6, 9) for row in rows)
     assert "\n`model.layers" not in render(ANALYSIS, "markdown")
 
 

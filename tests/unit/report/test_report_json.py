@@ -21,6 +21,8 @@ TEXT = to_json(ANALYSIS)
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "report_json.md"
 RECORDS = (
     values.Analysis,
+    values.CallPrediction,
+    values.StepPrediction,
     values.CaseRow,
     values.TargetAnalysis,
     values.CaseTime,

@@ -43,6 +43,8 @@
   };
   const tipText = (row) => {
     const one = data.rows[row], at = target();
+    const expected = at.expected_s && at.expected_s[row];
+    if (expected) lines.push(`expected ${show(expected, "s")} a call`);
     const measured = at.measured_s && at.measured_s[row];
     const lines = [words(row), `${show(at.bound_s[row], "s")} a call × ${count(one[CALLS])} = ${show(total(row), "s")}, limited by ${limiterWords(row)}`,
       [one[PHASE], one[MODULE], one[SOURCE]].filter(Boolean).join(" · ")];
@@ -137,11 +139,14 @@
       return [CASE, COUNT, ...data.targets.map((one, place) => column(`t${place}`, one.title, (row) => total(row, one),
         { format: seconds, colour: (row) => `lim-${limiter(row, one)}`, title: (row) => `limited by ${limiterWords(row, one)}` })), ...PLACE];
     }
+    const expected = target().expected_s ? [
+      column("expected", "Expected", (row) => target().expected_s[row] || 0, { format: (value) => (value ? seconds(value) : "–") }),
+    ] : [];
     const measured = target().measured_s ? [
       column("measured", "Measured", (row) => target().measured_s[row] || 0, { format: (value) => (value ? seconds(value) : "–") }),
       column("attained", "Attained", attained, { format: (value) => (value ? `${percent(value)}${value > 1 ? " implausible" : ""}` : "–"), wrong: (value) => value > 1 }),
     ] : [];
-    return [CASE, column("bound", "Bound", (row) => target().bound_s[row], { format: seconds }), ...measured, COUNT,
+    return [CASE, column("bound", "Bound", (row) => target().bound_s[row], { format: seconds }), ...expected, ...measured, COUNT,
       column("total", "All calls", (row) => total(row), { format: seconds }),
       column("share", "Share", (row) => total(row) / (target().unfused_s || 1), { format: percent }),
       column("limiter", "Limiter", (row) => limiterWords(row), { colour: (row) => `lim-${limiter(row)}` }), ...WORK, ...PLACE];

@@ -1,0 +1,105 @@
+"""Predictions beside the bounds of an analysis: call by call, and their sum with what stands between."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
+from nearpeak.core.case import Case
+from nearpeak.core.prediction import Prediction
+from nearpeak.core.step_prediction import CallPrediction, StepPrediction
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
+from nearpeak.predict._form import Form
+from nearpeak.predict.prediction import BOUND, form_of, predict_case
+
+_OF_REGIME = {"launch": "launch", "dram": "bandwidth", "l2": "bandwidth", "tensor": "library"}
+_OF_TERM = {"wave_tail": "wave tail", "clock": "power", BOUND: "bound"}
+"""Cause by term, where the regime of the term does not tell it."""
+
+
+def with_predictions(analysis: Analysis, targets: Sequence[Target], file: Path | None = None) -> Analysis:
+    """Return `analysis` with predictions beside the bounds; calls that no form answers for keep none.
+
+    Args:
+        targets: those of the analysis, in its order.
+        file: coefficients of the user's own.
+    """
+    new = [_predicted(analysis.rows, one, device, file) for one, device in zip(analysis.targets, targets, strict=True)]
+    return dataclasses.replace(analysis, targets=tuple(new))
+
+
+def _predicted(rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, file: Path | None) -> TargetAnalysis:
+    """Return the analysis of one target with its predictions."""
+    known: dict[Case, Prediction | str] = {}
+    for row in rows:
+        if row.case not in known:
+            try:
+                known[row.case] = predict_case(row.case, target, file=file)
+            except NotModelledError as error:
+                known[row.case] = str(error)
+    each = [_beside(row, time, known[row.case]) for row, time in zip(rows, found.times, strict=True)]
+    times = tuple(time for time, _ in each)
+    reasons = [(row, text) for row, (_, text) in zip(rows, each, strict=True) if text]
+    distance = max((one.distance_count for one in known.values() if isinstance(one, Prediction)), default=0)
+    return dataclasses.replace(found, times=times, prediction=_sum(rows, times, reasons, distance))
+
+
+def _beside(row: CaseRow, time: CaseTime, found: Prediction | str) -> tuple[CaseTime, str]:
+    """Return the time of a row with its prediction, and why there is none."""
+    if isinstance(found, str):
+        return time, found
+    form = form_of(row.case.op, row.case.phase)
+    call = CallPrediction(
+        time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s)
+    )
+    return dataclasses.replace(time, prediction=call), ""
+
+
+def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]:
+    """Return the time beyond the bound by cause; it adds up to the predicted time less `bound_s`.
+
+    The bound is taken off the largest part, whose rest stands for its resource below the documented rate.
+    """
+    parts = dict(found.waterfall_s)
+    parts[found.limiter] -= bound_s
+    gap: dict[str, float] = {}
+    for name, time_s in parts.items():
+        cause = _OF_TERM.get(name) or _OF_REGIME.get(form.regimes.get(name, ""), "library")
+        gap[cause] = gap.get(cause, 0.0) + time_s
+    return gap
+
+
+def _sum(
+    rows: Sequence[CaseRow], times: Sequence[CaseTime], reasons: Sequence[tuple[CaseRow, str]], distance: int
+) -> StepPrediction | None:
+    """Return the sum over calls; none where no call is predicted."""
+    pairs = list(_predicted_calls(rows, times))
+    if not pairs:
+        return None
+    gap: dict[str, float] = {}
+    for row, _, call in pairs:
+        for cause, time_s in call.gap_s.items():
+            gap[cause] = gap.get(cause, 0.0) + time_s * row.call_count
+    missing = {id(row) for row, _ in reasons}
+    left: dict[str, int] = {}
+    for row, text in reasons:
+        left[text] = left.get(text, 0) + row.call_count
+    return StepPrediction(
+        time_s=sum(call.time_s * row.call_count for row, _, call in pairs),
+        low_s=sum(call.low_s * row.call_count for row, _, call in pairs),
+        high_s=sum(call.high_s * row.call_count for row, _, call in pairs),
+        bound_s=sum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,
+        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left, distance_count=distance,
+        unpredicted_bound_s=sum(
+            time.bound_s * row.call_count for row, time in zip(rows, times, strict=True) if id(row) in missing
+        ),
+    )  # fmt: skip
+
+
+def _predicted_calls(
+    rows: Sequence[CaseRow], times: Sequence[CaseTime]
+) -> Iterator[tuple[CaseRow, CaseTime, CallPrediction]]:
+    for row, time in zip(rows, times, strict=True):
+        if time.prediction is not None:
+            yield row, time, time.prediction
