@@ -164,14 +164,16 @@ def _said(part: Part, says: str) -> Any:
 
 
 def _blocks(shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Return starts and sizes of pieces of a tensor: some rows of one plane each."""
-    rows = shape[-2] if len(shape) > 1 else 1
-    step = max(1, _BLOCK_ELEMENTS // max(1, shape[-1]))
-    for outer in product(*(range(extent) for extent in shape[:-2])):
-        for first in range(0, rows, step):
-            own = [(first, min(step, rows - first))] if len(shape) > 1 else []
-            places = [*((at, 1) for at in outer), *own, (0, shape[-1])]
-            yield [start for start, _ in places], [size for _, size in places]
+    """Return starts and sizes of pieces of a tensor, of no more than _BLOCK_ELEMENTS where one row allows it."""
+    axis, inner = len(shape) - 1, 1
+    while axis > 0 and inner * shape[axis] <= _BLOCK_ELEMENTS:
+        inner *= shape[axis]
+        axis -= 1
+    step = max(1, _BLOCK_ELEMENTS // inner)
+    for outer in product(*(range(extent) for extent in shape[:axis])):
+        for first in range(0, shape[axis], step):
+            starts = [*outer, first, *[0] * (len(shape) - axis - 1)]
+            yield starts, [*[1] * axis, min(step, shape[axis] - first), *shape[axis + 1 :]]
 
 
 def _hidden(block: Any) -> Any:

@@ -7,6 +7,8 @@ from nearpeak.capture._spans import Span, anything, has_span, span_of
 
 WHOLE_BYTES = 2**25
 """Largest tensor that is made whole, where an operator cannot be computed piece by piece."""
+SPANNED_BYTES = 2**22
+"""Likewise where data decide some of it, so that two ends and what they are made of are held."""
 
 _PIECEWISE = frozenset({
     "_to_copy", "clone", "masked_fill", "masked_fill_", "where", "floor_divide", "rsub", "copy_", "fill_", "zero_",
@@ -291,7 +293,7 @@ def _whole(origin: Origin, made: Made) -> Any:
     found = made.get(id(origin))
     if found is None:
         shape = origin.shape
-        if origin.bytes > WHOLE_BYTES:
+        if origin.bytes > (SPANNED_BYTES if origin.mixed else WHOLE_BYTES):
             raise TooLargeError
         values = (
             origin.block([0] * len(shape), shape, made) if isinstance(origin, (Filled, Data)) else origin.whole(made)
