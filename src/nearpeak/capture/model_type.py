@@ -68,6 +68,8 @@ def capture_model_type(
         return _captured(name, trial, known, **options)
 
     def changes(error: str, trial: Trial) -> Iterator[Trial]:
+        if "config" not in known:  # the configuration itself could not be made
+            return iter(())
         return repairs(error, trial, known["config"], known.get("parameters", ()))
 
     return first_that_runs(run, changes)
