@@ -1,6 +1,5 @@
 """The public functions: capture, bound, analyze, and what they take."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.core.measurement import Measurement
     from nearpeak.core.provision import Provision
     from nearpeak.ops._table import CaseTable
     from nearpeak.theory.table import BoundTable
@@ -190,35 +188,6 @@ def capture(
     if axes or json_kind(str(source)) == "definition":
         return captured_definition(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
     return captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
-
-
-def measured(
-    analysis: Analysis,
-    runner: str = "torch_cpu",
-    budget_s: float = 0.3,
-    progress: Callable[[str], None] | None = None,
-) -> Analysis:
-    """Return `analysis` with each case's measured time beside its bound on the target that `runner` times.
-
-    Args:
-        budget_s: time to sample each case.
-        progress: told each case when it is done.
-    """
-    from nearpeak.analyze.plausibility import with_measurements
-    from nearpeak.measure.runners import RUNNERS
-
-    taker = RUNNERS[runner](budget_s=budget_s)
-    here = next((one for one in analysis.targets if one.target == taker.target), None)
-    if here is None:
-        raise SpecError(f"--measure: {runner} times the target {taker.target!r}; add --target {taker.target}")
-    taken: dict[Case, Measurement] = {}
-    for row in analysis.rows:
-        if row.case not in taken:
-            taken[row.case] = taker.measure(row.case)
-            if progress:
-                progress(row.label)
-    new = with_measurements(analysis.rows, here, taken)
-    return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
 
 
 def _check_count(name: str, value: Any) -> None:

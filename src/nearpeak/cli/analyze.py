@@ -95,12 +95,12 @@ def _measured(analysis: "Analysis", runner: str) -> "Analysis":
     from rich.console import Console
     from rich.progress import Progress
 
-    from nearpeak import api
+    from nearpeak.measuring import measured
 
     cases = len({row.case for row in analysis.rows})
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("measuring on this CPU", total=cases)
-        return api.measured(analysis, runner, progress=lambda _label: bar.advance(task))
+        return measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 
 def _rendered(analysis: "Analysis", name: str) -> str:

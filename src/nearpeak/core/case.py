@@ -1,10 +1,13 @@
 """A test case: one operator with its axes, number formats and attributes, identified by a digest."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 from nearpeak.canon import digest
 
+Test = TypeVar("Test", bound=Callable[..., Any])
 SCHEMA_VERSION = 1
 # 1: op, phase, axes, dtypes, attributes; defaults written out.
 
@@ -40,6 +43,16 @@ class Case:
         'e4b84fdcd5e0'
         """
         return digest({"schema": SCHEMA_VERSION, **self.record()})
+
+    def __call__(self, test: Test) -> Test:
+        """Return `test`, marked to run on this case: `@nearpeak.case(...)` above a test of `nearpeak_measure`.
+
+        >>> one = Case(op="fill", phase="forward", axes=(), dtypes=())
+        >>> one(lambda: None).nearpeak_cases == (one,)
+        True
+        """
+        test.nearpeak_cases = (self, *getattr(test, "nearpeak_cases", ()))  # type: ignore[attr-defined]  # read by pytest
+        return test
 
     def record(self) -> dict[str, object]:
         """Return the case as plain data, as stored and as printed in JSON lines."""

@@ -1,10 +1,145 @@
-"""A measurement: every sample of one case on one target, and who took it; and what a runner must be able to do."""
+"""A measurement: every sample of one case, how, where and by what it was taken; what a runner must be able to do."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Protocol
 
+from nearpeak.canon import digest
 from nearpeak.core.case import Case
+from nearpeak.core.estimate import Estimate, estimate_of
 from nearpeak.errors import MeasureError
+
+
+class Outcome(StrEnum):
+    """How the measurement of one case ended; every requested case gets one."""
+
+    CONVERGED = "converged"
+    """The interval of the median is as narrow as was asked."""
+    BUDGET = "budget"
+    """Time was up first; the interval says how well the median is known."""
+    THROTTLED = "throttled"
+    """The clock fell, or was not the one that was asked for."""
+    SUSPECT_FAST = "suspect_fast"
+    """The timers contradict each other: work may have run where they do not look."""
+    BELOW_BOUND = "below_bound"
+    """Faster than its bound: kept out of rankings until the cause is known."""
+    INCORRECT = "incorrect"
+    """The result is wrong, so that it has no time."""
+    UNSUPPORTED = "unsupported"
+    """The runner says that it cannot run the case, and why."""
+    FAILED = "failed"
+    """Running the case raised an error."""
+    CRASH = "crash"
+    """Running the case ended its process."""
+    TIMEOUT = "timeout"
+    """Running the case did not end within its limit."""
+    OOM = "oom"
+    """Running the case took more memory than it may."""
+    INFRA = "infra"
+    """The device was not to be had or was lost: not the fault of the case."""
+
+
+TIMED = frozenset({Outcome.CONVERGED, Outcome.BUDGET})
+"""Outcomes whose samples may be compared and ranked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long and how to sample one case."""
+
+    budget_s: float = 0.3
+    """Time for samples, warm-up and the emptying of caches: CPU time on a host, wall time on a device."""
+    limit_s: float = 120.0
+    """Wall time after which the case is given up, everything included."""
+    least_count: int = 5
+    """Samples taken even when the budget is spent before."""
+    precision_ratio: float = 0.005
+    """Half-width of the median's 95 % interval over the median at which sampling stops."""
+    cache: str = "cold"
+    """`cold`: inputs come from memory at every call; `hot`: as the call before left them."""
+    thread_count: int = 1
+    """Threads that the case may use."""
+    memory_bytes: int = 8 << 30
+    """Memory that the process of the case may add; ignored where a device driver maps more addresses than that."""
+    flush_bytes: int = 96 * 2**20
+    """Bytes read between cold calls on a CPU."""
+    validate: bool = True
+    """Whether results are checked before they are timed, where a contract for them is at hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How samples were taken: two measurements that differ here are never compared silently."""
+
+    timer: str
+    """What reads the time: `perf_counter`, `cuda_events`, …."""
+    mode: str
+    """What is timed: `host`, `device` or `graph`."""
+    cache: str
+    """`cold` or `hot`."""
+    flush: str
+    """How caches were emptied: `read_sweep`, `rotate` or `none`."""
+    process: str
+    """Whose child ran it: `forked` from a warmed parent, `fresh`, or `caller` where nothing was isolated."""
+    thread_count: int
+    """Threads that the case could use."""
+    clock_policy: str
+    """`free`, `locked@…`, or `unknown` where the machine does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What was true of machine and software."""
+
+    device: str
+    """Device as its driver names it."""
+    device_uuid: str = ""
+    """Identity of the unit; empty where it has none."""
+    driver: str = ""
+    """Version of the device's driver."""
+    runtime: str = ""
+    """Version of the device's runtime, e.g. CUDA 12.8."""
+    system: str = ""
+    """Operating system and its version."""
+    python: str = ""
+    """Version of the interpreter."""
+    packages: tuple[tuple[str, str], ...] = ()
+    """Versions of the packages that took part."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Governor, power limit, persistence and the like, as found."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of all of it, 16 hexadecimal characters.
+
+        >>> Environment(device="a").digest == Environment(device="b").digest
+        False
+        """
+        return digest(self.record())[:16]
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self) | {"packages": dict(self.packages), "settings": dict(self.settings)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """A part of the case or model that did not run where it was meant to: one line of the ledger."""
+
+    node: str
+    """Node, operator or function."""
+    ran_on: str
+    """What ran it instead."""
+    reason: str
+    """Why."""
+    flop: int = 0
+    """Its arithmetic."""
+    flop_ratio: float | None = None
+    """Its share of all arithmetic; none where that is unknown."""
+    time_ratio: float | None = None
+    """Its share of the measured time; none where that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,13 +151,37 @@ class Measurement:
     target: str
     """Where it ran."""
     runner: str
-    """What ran it."""
+    """What ran it, with its argument."""
     samples_s: tuple[float, ...]
-    """Wall time of each run; empty when it could not run."""
+    """Time of one call, sample by sample in order: on the device where it has a clock, else wall time."""
+    cpu_samples_s: tuple[float, ...] = ()
+    """Thread-CPU time of one call beside each sample, or that of the process where there are several threads."""
+    host_samples_s: tuple[float, ...] = ()
+    """Wall time beside each sample where `samples_s` is the device's."""
+    warmup_s: tuple[float, ...] = ()
+    """Samples before the times settled."""
+    call_count: int = 1
+    """Calls per sample, over which its time is divided."""
     timer_s: float = 0.0
     """Resolution of the timer."""
+    outcome: Outcome = Outcome.BUDGET
+    """How it ended."""
     note: str = ""
-    """Why there are no samples."""
+    """Why there are no samples, or what is to be known of them."""
+    method: Method | None = None
+    """How samples were taken; none for recorded ones that do not say."""
+    environment: Environment | None = None
+    """Machine and software."""
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Time of `build` and `plan`, once each, apart from the runs."""
+    clock_probes_s: tuple[float, ...] = ()
+    """Time of one fixed piece of work on the same core before and after the samples."""
+    algorithm: str = ""
+    """What the runner chose, as it calls it."""
+    ledger: tuple[Fallback, ...] = ()
+    """What did not run where it was meant to."""
+    validation: Any = None
+    """What the contract on results found; none where it was not asked."""
 
     @property
     def best_s(self) -> float:
@@ -31,9 +190,71 @@ class Measurement:
         Raises:
             MeasureError: there are none.
         """
-        if not self.samples_s:
-            raise MeasureError(f"{self.case.label()} on {self.target}: no samples: {self.note}")
-        return min(self.samples_s)
+        return min(self._some(self.samples_s))
+
+    @property
+    def cpu_best_s(self) -> float:
+        """Shortest CPU time of one call: of all figures the one that other load on the machine changes least.
+
+        Load can only lengthen it: by caches that another process has filled, by a core that is shared.
+
+        Raises:
+            MeasureError: there are none.
+        """
+        return min(self._some(self.cpu_samples_s))
+
+    def estimate(self) -> Estimate:
+        """Return median and interval of the time of one call.
+
+        Raises:
+            MeasureError: there are no samples.
+        """
+        return estimate_of(self._some(self.samples_s))
+
+    def _some(self, samples_s: tuple[float, ...]) -> tuple[float, ...]:
+        if not samples_s:
+            raise MeasureError(f"{self.case.label()} on {self.target}: no samples: {self.note or self.outcome}")
+        return samples_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerAbilities:
+    """What a runner can do, declared so that it can be asked before anything runs."""
+
+    devices: tuple[str, ...]
+    """Kinds of device: `cpu`, `cuda`, `recorded`."""
+    phases: tuple[str, ...] = ("forward", "backward")
+    """Phases of an operator."""
+    dtypes: frozenset[str] | None = None
+    """Number formats; none means whatever its framework has."""
+    ops: frozenset[str] | None = None
+    """Operators; none means all."""
+    needs: tuple[str, ...] = ()
+    """Packages without which it is refused."""
+    preload: tuple[str, ...] = ()
+    """Modules that take long to import: a warmed process imports them before it forks."""
+    argument: str = ""
+    """What stands after the colon of `name:argument`; empty when nothing may."""
+    modes: tuple[str, ...] = ("cold", "hot")
+    """Cache states that it can time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A case that is ready to run."""
+
+    runs: tuple[Callable[[], object], ...]
+    """One call of the case for each independent set of inputs; no allocation of its own, no waiting."""
+    outputs: Callable[[object], Mapping[str, Any]]
+    """From what a run returned: outputs by name as NumPy arrays; formats that NumPy lacks are widened to float32."""
+    algorithm: str = ""
+    """What was chosen, as the runner calls it."""
+    ledger: tuple[Fallback, ...] = ()
+    """What does not run where it was meant to."""
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Time of `build` and `plan`."""
+    close: Callable[[], None] | None = None
+    """Frees what it holds."""
 
 
 class Runner(Protocol):
@@ -41,7 +262,62 @@ class Runner(Protocol):
 
     name: str
     target: str
+    abilities: RunnerAbilities
 
     def measure(self, case: Case) -> Measurement:
         """Return the measurement of `case`; a case that cannot run becomes one without samples."""
         ...
+
+
+class Backend(Protocol):
+    """Something that can run a case and leaves the timing to nearpeak; most runners are one."""
+
+    name: str
+    target: str
+    abilities: RunnerAbilities
+
+    def refusal(self, case: Case) -> str:
+        """Return why `case` cannot run here; empty when it can."""
+        ...
+
+    def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
+        """Return `case` ready to run on each of the sets of `inputs`, NumPy arrays by name."""
+        ...
+
+    def timer(self) -> "Timer":
+        """Return the clock of the device."""
+        ...
+
+    def environment(self) -> Environment:
+        """Return machine and software."""
+        ...
+
+
+class Timer(Protocol):
+    """A clock that can time calls."""
+
+    name: str
+    mode: str
+    resolution_s: float
+
+    def read(self, run: Callable[[], object], call_count: int) -> "Reading":
+        """Return the times of `call_count` calls in a row."""
+        ...
+
+    def flush(self) -> None:
+        """Empty the caches, outside what is timed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Times of some calls in a row, all of them together."""
+
+    time_s: float
+    """The device's time, or wall time where it has no clock."""
+    cpu_s: float
+    """CPU time of the calling thread, or of the process."""
+    host_s: float
+    """Wall time from the first call until the last is done."""
+    result: Any = None
+    """What the last call returned."""

@@ -3,19 +3,45 @@
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from nearpeak.core.measurement import Runner
+from nearpeak.core.measurement import Runner, Timing
+from nearpeak.errors import SpecError
+from nearpeak.measure.taking import TimedRunner
 from nearpeak.registry import Registry
 
-__all__ = ["RUNNERS"]
+__all__ = ["RUNNERS", "runner_of"]
 
 
-def _load(name: str) -> Callable[..., Runner]:
-    runner: Callable[..., Runner] = importlib.import_module(f"nearpeak.measure.runners.{name}").RUNNER
+def _load(name: str) -> Callable[..., Any]:
+    runner: Callable[..., Any] = importlib.import_module(f"nearpeak.measure.runners.{name}").RUNNER
     return runner
 
 
-RUNNERS: Registry[Callable[..., Runner]] = Registry(
+RUNNERS: Registry[Callable[..., Any]] = Registry(
     kind="runner", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.runners"
 )
-"""All runners by name; each is called with `budget_s`, the seconds to sample one case."""
+"""All runners by name; each is called with its argument, the words after the colon, and a Timing."""
+
+
+def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> Runner:
+    """Return the runner that `name` or `name:argument` states.
+
+    Args:
+        process: how this process came to be, as `Method.process` says it.
+
+    Raises:
+        SpecError: it needs an argument, or takes none.
+
+    >>> runner_of("null").name
+    'null'
+    """
+    name, colon, argument = text.partition(":")
+    made = RUNNERS[name]
+    wanted = made.abilities.argument if hasattr(made, "abilities") else argument
+    if wanted and not argument:
+        raise SpecError(f"runner {name}: needs an argument; write {name}:{wanted}")
+    if colon and not wanted:
+        raise SpecError(f"runner {name}: takes no argument, got {argument!r}; write {name}")
+    runner: Any = made(argument, timing)
+    return TimedRunner(runner, timing, argument=argument, process=process) if hasattr(runner, "prepare") else runner

@@ -1,0 +1,129 @@
+"""Runs over many cases: kill -9 at random moments, cases that end badly, and what the harness adds to the samples."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks._figures import ROOT, Figure
+from benchmarks._signals import small_cases
+from nearpeak.core.measurement import Timing
+from nearpeak.errors import NearpeakError
+from nearpeak.measure.results import read_results
+from nearpeak.measuring import measure as measure_cases
+
+FIGURES = (
+    "kills_with_a_loss",
+    "kills_cases_repeated",
+    "bad_cases_without_a_row",
+    "overhead_per_case",
+    "overhead_cpu_per_case",
+)
+KILLS, CASES, BAD = 200, 1000, 20
+QUICK = Timing(
+    budget_s=0.005, least_count=2, flush_bytes=0, cache="hot", validate=False, limit_s=10.0, memory_bytes=1 << 29
+)
+_RUN = """
+import sys
+sys.path[:0] = [{root!r}]
+from pathlib import Path
+from benchmarks._signals import small_cases
+from benchmarks.suite_run import QUICK
+from nearpeak.measuring import measure
+ran = open({ran!r}, "ab", buffering=0)
+for found in measure(small_cases({count}), "callable:benchmarks._signals:softmax", QUICK, out=Path({out!r})):
+    ran.write((found.case.digest + "\\n").encode())
+"""
+
+
+def measure() -> Iterator[Figure]:
+    """Yield what 200 kills lost and repeated, bad cases without a row, and the overhead per case."""
+    lost, repeated = kills(KILLS, seed=0)
+    yield Figure(name="kills_with_a_loss", value=lost, unit=f"of {KILLS} kills", bar="0", passed=lost == 0, seed=0)
+    yield Figure(
+        name="kills_cases_repeated",
+        value=repeated,
+        unit="cases a kill at most",
+        bar="<= 1",
+        passed=repeated <= 1,
+        seed=0,
+    )
+    missing = bad_cases(BAD)
+    yield Figure(name="bad_cases_without_a_row", value=missing, unit=f"of {BAD} cases", bar="0", passed=missing == 0)
+    for name, added_s in zip(("overhead_per_case", "overhead_cpu_per_case"), overhead_s(CASES), strict=True):
+        yield Figure(name=name, value=1e3 * added_s, unit="ms", bar="<= 25 ms a case", passed=added_s <= 0.025)
+
+
+def kills(count: int, seed: int) -> tuple[int, int]:
+    """Return how many of `count` kills lost, doubled or damaged a result, and how often a case ran again at most.
+
+    A run is killed at a random moment and started again on the same file, which is begun anew when it is complete.
+    What was yielded was on disk before, so that it must be found again, once.
+    """
+    draw, lost, repeated = random.Random(seed), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        out, ran = Path(folder) / "results.jsonl", Path(folder) / "ran"
+        for _ in range(count):
+            bad, again = _killed(out, ran, draw.uniform(0.3, 4.0))
+            lost, repeated = lost + bad, max(repeated, again)
+            if out.exists() and len(read_results(out)) >= 400:
+                out.unlink()
+                ran.unlink()
+    return lost, repeated
+
+
+def _killed(out: Path, ran: Path, after_s: float) -> tuple[bool, int]:
+    """Return whether a kill after some seconds lost a result, and how often a stored case ran again."""
+    code = _RUN.format(root=str(ROOT), ran=str(ran), out=str(out), count=400)
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=ROOT)
+    try:
+        process.wait(timeout=after_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    told = Counter(ran.read_text(encoding="utf-8").splitlines()) if ran.exists() else Counter()
+    try:
+        kept = Counter(one.case.digest for one in read_results(out)) if out.exists() else Counter()
+    except NearpeakError:
+        return True, 0
+    again = max(told.values(), default=1) - 1
+    return bool(set(told) - set(kept)) or max(kept.values(), default=1) > 1, again
+
+
+def bad_cases(count: int) -> int:
+    """Return how many of `count` cases, four fifths of which end badly, have no row that says how they ended."""
+    wanted = ("budget", "crash", "timeout", "oom", "crash")
+    found = [one.outcome.value for one in measure_cases(small_cases(count), "callable:benchmarks._signals:bad", QUICK)]
+    right = [{"converged": "budget"}.get(one, one) == wanted[number % 5] for number, one in enumerate(found)]
+    return count - sum(right)
+
+
+def overhead_s(count: int) -> tuple[float, float]:
+    """Return wall and CPU time per case that are neither samples nor warm-up, for `count` small cases stored in a file.
+
+    Beside other load the wall time counts every wait for the processor; the CPU time does not.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out, runner = Path(folder) / "results.jsonl", "callable:benchmarks._signals:softmax"
+        list(measure_cases(small_cases(20), runner, QUICK))  # the warmed process is started once, whatever the count
+        start_s, start_cpu_s, sampled_s, sampled_cpu_s = time.perf_counter(), _cpu_s(), 0.0, 0.0
+        for one in measure_cases(small_cases(count), runner, QUICK, out=out):
+            share = 1 + len(one.warmup_s) / len(one.samples_s)
+            sampled_s += (sum(one.samples_s) + sum(one.warmup_s)) * one.call_count
+            sampled_cpu_s += share * sum(one.cpu_samples_s) * one.call_count
+        wall_s, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
+        return (wall_s - sampled_s) / count, (cpu_s - sampled_cpu_s) / count
+
+
+def _cpu_s() -> float:
+    """Return the CPU time of this process, its children and theirs that have ended."""
+    children = Path("/proc/self/task").glob("*/children")
+    pids = ["self", *" ".join(file.read_text(encoding="utf-8") for file in children).split()]
+    stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split() for pid in pids]
+    return sum(int(stat[place]) for stat in stats for place in range(11, 15)) / os.sysconf("SC_CLK_TCK")

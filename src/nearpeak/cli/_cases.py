@@ -1,0 +1,77 @@
+"""Cases as commands take them: words, a table of cases, or a saved workload."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.cli._words import case_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.case import Case
+
+TABLES = (".csv", ".jsonl", ".parquet")
+
+
+def cases_of(words: list[str], command: str) -> "list[Case]":
+    """Return the cases of OP AXIS=EXTENT…, or of a file: a table, JSON lines, a saved workload, a result file.
+
+    Raises:
+        SpecError: the words are neither, or the file holds no cases.
+    """
+    if not words:
+        raise SpecError(f"{command}: no case; e.g. nearpeak {command} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+    path = Path(words[0])
+    if path.suffix not in (*TABLES, ".json"):
+        return [case_of(words, command)]
+    if len(words) > 1:
+        raise SpecError(
+            f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"
+        )
+    if not path.is_file():
+        raise SpecError(f"{path}: not found")
+    found = _workload(path) if path.suffix == ".json" else _table(path)
+    if not found:
+        raise SpecError(f"{path}: holds no cases")
+    return list(dict.fromkeys(found))
+
+
+def _workload(path: Path) -> "list[Case]":
+    from nearpeak.api import capture
+
+    return [call.case for call in capture(path).calls if call.case is not None]
+
+
+def _table(path: Path) -> "list[Case]":
+    from nearpeak.capture.table_file import read_columns
+
+    if path.suffix == ".jsonl" and (found := _lines(path)):
+        return found
+    columns = read_columns(path)
+    if "op" not in columns:
+        raise SpecError(f"{path}: has no column op; a table of cases has op, dtype and the operator's axes")
+    plain: dict[str, Any] = {name: (c.tolist() if hasattr(c, "tolist") else list(c)) for name, c in columns.items()}
+    rows = zip(*plain.values(), strict=True)
+    return [_case(dict(zip(plain, row, strict=True)), f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _lines(path: Path) -> "list[Case]":
+    """Return the cases of JSON lines whose objects hold them as `case`: results, suites."""
+    from nearpeak.capture.table_file import parse_jsonl
+
+    records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))
+    return [_case(one["case"], f"{path}: a line") for one in records if isinstance(one.get("case"), dict)]
+
+
+def _case(row: dict[str, Any], where: str) -> "Case":
+    """Return the case of a row; columns that its operator does not have are provenance and left out."""
+    from nearpeak.ops import OPS
+
+    try:
+        operator = OPS[str(row["op"])]
+        phase = str(row.get("phase") or "forward")
+        operator.rule(phase)
+        known = operator.signatures[phase].names()
+        given = {name: value for name, value in row.items() if name in known and value is not None and value != ""}
+        return operator.case(phase, **given)
+    except (SpecError, KeyError) as error:
+        raise SpecError(f"{where}: {error}") from None

@@ -1,0 +1,118 @@
+"""`nearpeak compare`: two runners or software stacks on one case, in turns of fresh processes, with a verdict."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._cases import cases_of
+from nearpeak.cli.measure import CACHE_HOT, CASES, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.paired import PairedComparison
+
+PYTHON_A = typer.Option(None, "--python-a", help="Interpreter of the baseline: another software stack.")
+PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate.")
+
+
+def compare(
+    baseline: str = typer.Argument(metavar="A", help="Runner of the baseline, e.g. torch_cpu or callable:old:gemm."),
+    candidate: str = typer.Argument(metavar="B", help="Runner of the candidate."),
+    cases: list[str] = CASES,
+    tolerance: str = typer.Option("2%", "--tolerance", help="Change up to which the two count as the same."),
+    budget: str = typer.Option("60 s", "--budget", help="Time for each case."),
+    limit: str = LIMIT,
+    cache: str = CACHE_HOT,
+    threads: int = THREADS,
+    memory: str = MEMORY,
+    no_check: bool = NO_CHECK,
+    python_a: Path | None = PYTHON_A,
+    python_b: Path | None = PYTHON_B,
+    json: bool = shared.JSON,
+) -> None:
+    """Say whether B is faster than A, slower, or the same within the tolerance.
+
+    Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
+    slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 0 otherwise.
+    """
+    from nearpeak import measuring
+    from nearpeak.measure.turns import Arm
+
+    arms = [
+        Arm(runner=runner, python=str(python or sys.executable))
+        for runner, python in ((baseline, python_a), (candidate, python_b))
+    ]
+    timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
+    within, spent_s = ratio_of(tolerance, "--tolerance"), seconds_of(budget, "--budget")
+    found = []
+    for case in cases_of(cases, "compare"):
+        one = measuring.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
+        found.append(one)
+        text = _json_line(one) if json or not shared.on_terminal() else _words(one)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    raise typer.Exit(_exit_code(found))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(compare)
+
+
+def ratio_of(text: str, option: str) -> float:
+    """Return the share that an option states in per cent.
+
+    >>> ratio_of("2%", "--tolerance")
+    0.02
+    """
+    digits = text.removesuffix("%").strip()
+    try:
+        found = float(digits) / 100 if text.endswith("%") else 0.0
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1:
+        raise SpecError(f"{option} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
+    return found
+
+
+def _exit_code(found: "list[PairedComparison]") -> int:
+    outcomes = {one.outcome for one in found}
+    verdicts = {one.judgement.verdict for one in found if one.judgement is not None}
+    if "infra" in outcomes:
+        return 3
+    if "incorrect" in outcomes:
+        return 12
+    if "regression" in verdicts:
+        return 10
+    return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
+
+
+def _json_line(one: "PairedComparison") -> str:
+    return jsonlib.dumps(asdict(one) | {"case": one.case.record()})
+
+
+def _words(one: "PairedComparison") -> str:
+    """Return the comparison of one case in a few lines for people."""
+    from nearpeak.analyze.paired import rounds_needed
+    from nearpeak.ops import label_of
+
+    if one.judgement is None:
+        return f"{label_of(one.case)}: {one.outcome}: {one.note}"
+    found = one.judgement
+    low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
+    lines = [
+        f"{label_of(one.case)}: {found.verdict}",
+        f"  {one.candidate} against {one.baseline}: {centre} {one.clock} time ({low} to {high}; {found.round_count}"
+        f" rounds; tolerance {found.tolerance_ratio:.1%}, detectable {found.detectable_ratio:.1%})",
+    ]
+    if found.verdict == "inconclusive":
+        lines.append(
+            f"  a change of the tolerance needs about {rounds_needed(one.rounds, found.tolerance_ratio)} rounds"
+        )
+    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in one.differences]
+    return "\n".join(lines)

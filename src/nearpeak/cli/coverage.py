@@ -1,0 +1,58 @@
+"""`nearpeak coverage`: which parts of a model a runner converts, why not the others, and what the pieces cost."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli.measure import LIMIT, MEMORY, timing_of
+
+if TYPE_CHECKING:
+    from nearpeak.core.conversion import Conversion
+
+
+def coverage(
+    model: Path = typer.Argument(help="ONNX file for onnxruntime, problem file for torch_compile."),
+    runner: str = typer.Option(..., "--runner", help="onnxruntime or torch_compile."),
+    limit: str = LIMIT,
+    memory: str = MEMORY,
+    json: bool = shared.JSON,
+) -> None:
+    """Show which nodes of a model a runner converts, why not the others, and what it costs that they are apart.
+
+    The model runs in a process of its own.
+    """
+    from nearpeak import measuring
+
+    timing = timing_of("1 s", limit, "hot", 1, memory, check=False)
+    with shared.progress("converting"):
+        found = measuring.coverage(model, runner, timing)
+    plain = json or not shared.on_terminal()
+    text = jsonlib.dumps(asdict(found) | {"flop_ratio": found.flop_ratio}) if plain else _words(found)
+    sys.stdout.write(f"{text}\n")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(coverage)
+
+
+def _words(found: "Conversion") -> str:
+    from nearpeak.units import show
+
+    share = "" if found.flop_ratio is None else f", {found.flop_ratio:.1%} of the arithmetic"
+    lines = [f"{found.model} on {found.runner}: {found.converted_count} of {found.node_count} nodes{share}"]
+    lines.append(f"  pieces: {found.fragment_count}; tensors across borders: {found.boundary_count}")
+    if found.boundary_bytes:
+        cost = "" if found.boundary_s is None else f", {show(found.boundary_s, 's')} to copy them once"
+        lines.append(f"  {show(found.boundary_bytes, 'B')} across borders{cost}")
+    times = (("as converted", found.converted_s), ("without conversion", found.unconverted_s))
+    lines += [f"  {what}: {show(time_s, 's')}" for what, time_s in times if time_s is not None]
+    for row in found.ledger:
+        weight = "" if not row.flop_ratio else f" ({row.flop_ratio:.1%} of the arithmetic)"
+        lines.append(f"  {row.node} → {row.ran_on}{weight}: {row.reason}")
+    return "\n".join(lines)

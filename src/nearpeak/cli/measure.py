@@ -1,0 +1,154 @@
+"""`nearpeak measure`: cases run on this machine, each in a process of its own, every sample kept."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._cases import cases_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.measurement import Measurement, Timing
+    from nearpeak.core.target import Target
+
+CASES = typer.Argument(None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a table, or a saved workload.")
+BUDGET = typer.Option("300 ms", "--budget", help="Time to sample each case, e.g. '300 ms'.")
+LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is given up.")
+CACHE = typer.Option(
+    "cold", "--cache", help="cold: inputs come from memory at every call; hot: as the last call left them."
+)
+CACHE_HOT = typer.Option("hot", "--cache", help="hot: as the last call left inputs; cold: they come from memory.")
+THREADS = typer.Option(1, "--threads", min=1, help="Threads that a case may use.")
+MEMORY = typer.Option("8 GB", "--memory", help="Memory that the process of a case may take, e.g. '4 GB'.")
+NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking them.")
+
+
+def measure(
+    cases: list[str] = CASES,
+    runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
+    out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
+    export: list[Path] = typer.Option([], "--export", help="Also write .parquet, or .json as pytest-benchmark does."),
+    budget: str = BUDGET,
+    limit: str = LIMIT,
+    cache: str = CACHE,
+    threads: int = THREADS,
+    memory: str = MEMORY,
+    fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
+    no_check: bool = NO_CHECK,
+    json: bool = shared.JSON,
+) -> None:
+    """Run cases and show what each call took, beside its bound where this machine's roofs are known.
+
+    A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Exit code 12 when a
+    result is wrong, 3 when the device was not to be had.
+    """
+    from nearpeak import measuring
+
+    wanted, timing = cases_of(cases, "measure"), timing_of(budget, limit, cache, threads, memory, check=not no_check)
+    _check_files(out, export)
+    device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
+    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh):
+        found.append(one)
+        sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
+        sys.stdout.flush()
+    if out is not None:
+        from nearpeak.measure.results import read_results
+
+        sys.stderr.write(f"{out}: {len(found)} new results\n")
+        found = list(read_results(out))
+    for path in export:
+        _export(path, found)
+    raise typer.Exit(exit_code(found))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(measure)
+
+
+def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *, check: bool) -> "Timing":
+    """Return the timing that the options state."""
+    from nearpeak.core.measurement import Timing
+
+    if cache not in ("cold", "hot"):
+        raise SpecError(f"--cache {cache!r}: is neither cold nor hot")
+    return Timing(
+        budget_s=seconds_of(budget, "--budget"), limit_s=seconds_of(limit, "--limit"), cache=cache,
+        thread_count=threads, memory_bytes=shared.bytes_of(memory), validate=check,
+    )  # fmt: skip
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds that an option states, with or without a space before the unit.
+
+    >>> seconds_of("300ms", "--budget"), seconds_of("2 s", "--budget")
+    (0.3, 2.0)
+    """
+    from nearpeak.units import parse
+
+    digits = text.rstrip("smunµ ")
+    try:
+        found = parse(f"{digits.strip()} {text[len(digits) :].strip()}", "s")
+    except SpecError as error:
+        raise SpecError(f"{option}: {error}") from None
+    if found <= 0:
+        raise SpecError(f"{option} {text!r}: must be more than 0")
+    return found
+
+
+def exit_code(found: "list[Measurement]") -> int:
+    """Return the documented exit code of some measurements."""
+    from nearpeak.core.measurement import Outcome
+
+    outcomes = {one.outcome for one in found}
+    return 3 if Outcome.INFRA in outcomes else 12 if Outcome.INCORRECT in outcomes else 0
+
+
+def _check_files(out: Path | None, export: list[Path]) -> None:
+    for path in filter(None, (out, *export)):
+        shared.check_writable(path)
+    if out is not None and out.suffix != ".jsonl":
+        raise SpecError(f"--out {out}: results are JSON lines; name it .jsonl")
+    for path in export:
+        if path.suffix not in (".parquet", ".json"):
+            raise SpecError(f"--export {path}: is neither .parquet nor .json")
+
+
+def _json_line(one: "Measurement") -> str:
+    from nearpeak.measure.record import environment_record, measurement_record
+
+    record = measurement_record(one, "")
+    record.pop("key")
+    record["environment"] = environment_record(one.environment) if one.environment else None
+    return jsonlib.dumps(record)
+
+
+def _row(one: "Measurement", device: "Target | None") -> str:
+    """Return a measurement in one line for people."""
+    from nearpeak.measuring import bound_s
+    from nearpeak.ops import label_of
+    from nearpeak.units import show
+
+    label = label_of(one.case)
+    if not one.samples_s:
+        return f"{label}: {one.outcome.value}: {one.note}"
+    found = one.estimate()
+    text = f"{label}: {show(found.centre_s, 's')} ± {found.half_width_ratio:.1%}"
+    text += f" ({one.outcome.value}, {found.sample_count} samples)"
+    if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
+        text += f", CPU {show(one.cpu_best_s, 's')}"
+    least_s = bound_s(one.case, device)
+    if least_s is not None:
+        text += f", bound {show(least_s, 's')} ({least_s / found.centre_s:.0%} attained)"
+    return text + (f"; {one.note}" if one.note else "")
+
+
+def _export(path: Path, found: "list[Measurement]") -> None:
+    from nearpeak.measure.export import write_parquet, write_pytest_benchmark
+
+    (write_parquet if path.suffix == ".parquet" else write_pytest_benchmark)(path, found)
+    sys.stderr.write(f"wrote {path}\n")

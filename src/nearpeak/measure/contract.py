@@ -1,0 +1,61 @@
+"""The one place where the contract on results is called, where this installation has it: before anything is timed."""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Backend
+from nearpeak.measure.inputs import size_bytes
+from nearpeak.ops import work_of
+
+LARGEST_BYTES = 64 * 2**20
+"""Tensors of a case beyond which its results are not checked where it is timed: a smaller case of the kind is."""
+LARGEST_FLOP = 10**9
+"""Arithmetic beyond which they are not: the check takes many rounds in float64."""
+
+
+@cache
+def contract() -> Callable[..., Any] | None:
+    """Return `validate(case, implementation, seed=…)`, whose record has `status` and `failed`; none without it."""
+    if importlib.util.find_spec("nearpeak.measure.validation") is None:
+        return None
+    found: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.measure.validation"), "validate", None)
+    return found
+
+
+def checked(case: Case, backend: Backend) -> Any:
+    """Return the record of the contract on what `backend` computes; none where it was not checked."""
+    validate = contract()
+    if validate is None or size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
+        return None
+    implementation = implementation_of(backend, case)
+    return None if implementation is None else validate(case, implementation, seed=0)
+
+
+def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:
+    """Return how `backend` computes `case`: (inputs by name, **arguments) → outputs by name.
+
+    A backend says so itself with `implementation(case)`, on tensors; the forward pass of any other one is what it
+    prepares, on arrays, so that what is checked is what is timed.
+    """
+    own = getattr(backend, "implementation", None)
+    if own is not None:
+        found: Callable[..., Mapping[str, Any]] | None = own(case)
+        return found
+    if case.phase != "forward":
+        return None
+
+    def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
+        prepared = backend.prepare(case, (arrays,))
+        try:
+            return prepared.outputs(prepared.runs[0]())
+        finally:
+            if prepared.close is not None:
+                prepared.close()
+
+    call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
+    call.__qualname__ = backend.name
+    return call

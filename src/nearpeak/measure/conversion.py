@@ -1,0 +1,332 @@
+"""Which nodes of an ONNX model ONNX Runtime takes, in which pieces, and what the borders between them cost."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.conversion import Conversion
+from nearpeak.core.measurement import Fallback
+from nearpeak.errors import SpecError
+from nearpeak.measure._onnx_session import assignments, runtime_or_refusal, session_of
+
+REPEATS = 5
+"""Runs of which the shortest counts."""
+
+
+_FEEDS: Mapping[str, Any] = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
+}  # fmt: skip
+"""Formats of inputs with which a whole model can be run, as ONNX Runtime calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """One node of the graph."""
+
+    key: str
+    """Its name, or type and position among those of its type."""
+    kind: str
+    """Operator type, with its domain where that is not the standard's."""
+    proto: Any
+    """What the file says."""
+
+
+def onnx_conversion(path: Path, flop: Mapping[str, int]) -> Conversion:
+    """Return what ONNX Runtime takes of the model at `path`; executed in this process.
+
+    Args:
+        flop: arithmetic of each node by key, where a rule knows it.
+
+    Raises:
+        MissingExtraError: ONNX Runtime is absent.
+    """
+    import onnx
+
+    runtime = runtime_or_refusal("coverage --runner onnxruntime")
+    model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
+    nodes = _nodes(model)
+    session, whole_reason = _tried(runtime, path)
+    refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
+    if session is None and not refused:  # every node runs alone, and together they do not
+        refused = {node.key: whole_reason for node in nodes}
+    else:
+        refused |= {} if session is None else _elsewhere(session, nodes)
+    crossing = _crossing(model, nodes, refused)
+    timed_s = None if session is None else _whole_s(session)
+    total = sum(flop.values())
+    ledger = tuple(
+        Fallback(
+            node=f"{node.kind} {node.key}", ran_on="nothing", reason=refused[node.key], flop=flop.get(node.key, 0),
+            flop_ratio=flop[node.key] / total if total and node.key in flop else None,
+        )
+        for node in nodes if node.key in refused
+    )  # fmt: skip
+    return Conversion(
+        model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
+        fragment_count=_fragment_count(nodes, refused), boundary_count=len(crossing),
+        boundary_bytes=sum(crossing.values()), boundary_s=_copied_s(crossing.values()), converted_s=timed_s,
+        unconverted_s=None, ledger=ledger,
+    )  # fmt: skip
+
+
+def _nodes(model: Any) -> tuple[_Node, ...]:
+    counts: dict[str, int] = {}
+    found = []
+    for proto in model.graph.node:
+        position = counts[proto.op_type] = counts.get(proto.op_type, -1) + 1
+        kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
+        found.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
+    return tuple(found)
+
+
+def _tried(runtime: Any, model: bytes | Path) -> tuple[Any, str]:
+    """Return a session of the model, or none and why."""
+    try:
+        return session_of(runtime, model, 1), ""
+    except Exception as error:  # the runtime's classes of errors are made while it is imported
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        text = lines[0] if lines else type(error).__name__
+        return None, text.split("failed:", 1)[-1].strip()[:200]
+
+
+def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dict[str, str]:
+    """Return why each node has no kernel, by key: each is tried alone, once for nodes that are alike."""
+    known = {item.name: item for item in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    stored = {item.name: item for item in model.graph.initializer}
+    tried: dict[bytes, str] = {}
+    found = {}
+    for node in nodes:
+        alone = _alone(onnx, model, node.proto, (known, stored))
+        if alone not in tried:
+            tried[alone] = _tried(runtime, alone)[1]
+        if tried[alone]:
+            found[node.key] = tried[alone]
+    return found
+
+
+def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bytes:
+    """Return a model of one node whose tensors are called by position, so that equal nodes give equal bytes."""
+    known, stored = context
+    node = onnx.NodeProto()
+    node.CopyFrom(proto)
+    node.name = ""
+    names = {name: f"t{number}" for number, name in enumerate(dict.fromkeys((*proto.input, *proto.output))) if name}
+    inputs, initializers, outputs = [], [], []
+    for name in dict.fromkeys(name for name in proto.input if name):
+        if name in stored:
+            one = onnx.TensorProto()
+            one.CopyFrom(stored[name])
+            one.name = names[name]
+            initializers.append(one)
+        elif name in known:
+            inputs.append(_renamed(onnx, known[name], names[name]))
+    for name in (name for name in proto.output if name):
+        empty = onnx.ValueInfoProto(name=names[name])
+        outputs.append(_renamed(onnx, known[name], names[name]) if name in known else empty)
+    node.input[:] = [names.get(name, "") for name in proto.input]
+    node.output[:] = [names.get(name, "") for name in proto.output]
+    graph = onnx.helper.make_graph([node], "alone", inputs, outputs, initializers)
+    made = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    text: bytes = made.SerializeToString()
+    return text
+
+
+def _renamed(onnx: Any, item: Any, name: str) -> Any:
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(item)
+    copy.name = name
+    return copy
+
+
+def _elsewhere(session: Any, nodes: Sequence[_Node]) -> dict[str, str]:
+    """Return the nodes that the first provider left to another one, with that one's name."""
+    first = session.get_providers()[0]
+    placed = {name: provider for provider, _, name in assignments(session)}
+    return {
+        node.key: f"left to {placed[node.key]}" for node in nodes if placed.get(node.key, first) != first
+    }  # fmt: skip
+
+
+def _fragment_count(nodes: Sequence[_Node], refused: Mapping[str, str]) -> int:
+    """Return into how many pieces the converted nodes fall, no piece waiting for one that waits for it.
+
+    Nodes of one piece are connected and lie equally many borders below the inputs.
+    """
+    depth: dict[str, tuple[int, bool]] = {}
+    piece: dict[str, int] = {}
+    parents: list[int] = []
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            number = parents[number]
+        return number
+
+    for node in nodes:
+        own = node.key not in refused
+        sources = [name for name in node.proto.input if name in depth]
+        level = max((depth[name][0] + (depth[name][1] != own) for name in sources), default=0)
+        number = len(parents)
+        parents.append(number)
+        for name in sources:
+            if depth[name] == (level, own):
+                parents[root(piece[name])] = root(number)
+        for name in node.proto.output:
+            depth[name], piece[name] = (level, own), number
+    return len({root(number) for number, node in enumerate(nodes) if node.key not in refused})
+
+
+def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int]:
+    """Return the bytes of each tensor that one side makes and the other reads; 0 where the shape is not known."""
+    sizes = {item.name: _bytes(item) for item in (*model.graph.value_info, *model.graph.output)}
+    makers = {name: node.key in refused for node in nodes for name in node.proto.output}
+    return {
+        name: sizes.get(name, 0)
+        for node in nodes for name in node.proto.input
+        if name in makers and makers[name] != (node.key in refused)
+    }  # fmt: skip
+
+
+def _bytes(item: Any) -> int:
+    import onnx
+
+    kind = item.type.tensor_type
+    extents = [int(dimension.dim_value) for dimension in kind.shape.dim]
+    if not kind.elem_type or not kind.HasField("shape") or 0 in extents:
+        return 0
+    element = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)).itemsize
+    return math.prod(extents) * int(element)
+
+
+def _whole_s(session: Any) -> float | None:
+    """Return the time of one run of the whole model; none where an input's shape or format is left open."""
+    feeds: dict[str, Any] = {}
+    for one in session.get_inputs():
+        extents = [extent if isinstance(extent, int) else 1 for extent in one.shape]
+        kind = _FEEDS.get(one.type)
+        if kind is None:
+            return None
+        feeds[one.name] = np.ones(extents, kind)
+    try:
+        return _best_s(lambda: session.run(None, feeds))
+    except Exception:  # open extents that do not go together
+        return None
+
+
+def _copied_s(sizes: Any) -> float:
+    """Return the time of copying arrays of these sizes once each."""
+    pairs = [(np.ones(size, np.uint8), np.zeros(size, np.uint8)) for size in sizes]
+
+    def copied() -> None:
+        for source, target in pairs:
+            np.copyto(target, source)
+
+    return _best_s(copied) if pairs else 0.0
+
+
+def _best_s(run: Any) -> float:
+    best_s = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        best_s = min(best_s, time.perf_counter() - start)
+    return best_s
+
+
+def torch_conversion(path: Path) -> Conversion:
+    """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
+
+    The arithmetic of products is counted, by PyTorch's own counter, in all graphs together and in a run without them;
+    the rest ran outside of them.
+
+    Raises:
+        SpecError: the file lacks a part of the convention.
+    """
+    import torch
+    import torch._dynamo
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, inputs = problem_of(path)
+    seen: dict[str, float] = {"flop": 0.0, "inside_s": 0.0, "graphs": 0.0}
+    with torch.no_grad():
+        with FlopCounterMode(display=False) as whole:
+            model(*inputs)
+        unconverted_s = _best_s(lambda: model(*inputs))
+    total = whole.get_total_flops()
+
+    def backend(graph: Any, _: Any) -> Any:
+        seen["graphs"] += 1
+
+        def run(*arguments: Any) -> Any:
+            with FlopCounterMode(display=False) as inside:
+                start = time.thread_time()
+                result = graph(*arguments)
+                seen["inside_s"] += time.thread_time() - start
+            seen["flop"] += inside.get_total_flops()
+            return result
+
+        return run
+
+    with torch.no_grad():
+        explained = torch._dynamo.explain(model)(*inputs)
+        torch._dynamo.reset()
+        taken = torch.compile(model, backend=backend, dynamic=False)
+        taken(*inputs)
+        seen |= {"flop": 0.0, "inside_s": 0.0}
+        start = time.thread_time()
+        taken(*inputs)
+        all_s = time.thread_time() - start
+        torch._dynamo.reset()
+        compiled = torch.compile(model, dynamic=False)
+        compiled(*inputs)
+        converted_s = _best_s(lambda: compiled(*inputs))
+    shares = (1 - seen["flop"] / total if total else None, 1 - seen["inside_s"] / all_s)
+    node_count = int(explained.op_count) + len(explained.break_reasons)
+    return Conversion(
+        model=path.name, runner="torch_compile", node_count=node_count, converted_count=int(explained.op_count),
+        fragment_count=int(explained.graph_count), boundary_count=int(explained.graph_break_count), boundary_bytes=0,
+        boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s,
+        ledger=tuple(_breaks(explained, total, seen, shares)),
+    )  # fmt: skip
+
+
+def _breaks(
+    explained: Any, total: int, seen: Mapping[str, float], shares: tuple[float | None, float]
+) -> list[Fallback]:
+    """Return one row for each graph break, and first one for everything that ran between the graphs."""
+    if not explained.break_reasons:
+        return []
+    between = Fallback(
+        node="everything between the graphs", ran_on="python", reason=f"{len(explained.break_reasons)} graph breaks",
+        flop=max(0, total - int(seen["flop"])), flop_ratio=None if shares[0] is None else max(0.0, shares[0]),
+        time_ratio=max(0.0, shares[1]),
+    )  # fmt: skip
+    rows = []
+    for one in explained.break_reasons:
+        frame = one.user_stack[-1] if one.user_stack else None
+        place = f"{Path(frame.filename).name}:{frame.lineno}" if frame else "unknown line"
+        lines = [line.strip() for line in str(one.reason).splitlines() if line.strip()]
+        rows.append(Fallback(node=place, ran_on="python", reason=lines[0][:200] if lines else "", flop_ratio=0.0))
+    return [between, *rows]
+
+
+def problem_of(path: Path) -> tuple[Any, tuple[Any, ...]]:
+    """Return the model of a problem file, in evaluation mode, and its inputs."""
+    import importlib.util
+
+    specification = importlib.util.spec_from_file_location("nearpeak_problem", path)
+    if specification is None or specification.loader is None:
+        raise SpecError(f"{path}: no Python file")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    for part in ("Model", "get_inputs"):
+        if not hasattr(module, part):
+            raise SpecError(f"{path}: it has no {part}; a problem file defines class Model and get_inputs()")
+    arguments: Any = getattr(module, "get_init_inputs", list)()
+    model = module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
+    return model.eval(), tuple(module.get_inputs())

@@ -1,0 +1,165 @@
+"""The measurement of one case in a process of its own: whatever the case does, a row comes back."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nearpeak import errors
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Backend, Measurement, Outcome, RunnerAbilities, Timing
+from nearpeak.errors import MeasureError, NearpeakError
+from nearpeak.isolation import Ending, call_isolated
+from nearpeak.measure.lock import device_lock
+
+_DEVICES_WITHOUT_LIMIT = ("cuda",)
+"""Kinds of device whose driver maps more addresses than there is memory."""
+_GRACE_S = 5.0
+"""Seconds beyond the limit of a case for the process around it."""
+
+
+def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
+    """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
+    ending = call_isolated(
+        "nearpeak.measure.isolated:take",
+        {"case": case, "runner": runner, "timing": timing, "process": "forked"},
+        timeout_s=timing.limit_s,
+        memory_bytes=memory_bytes(runner, timing),
+        preload=(*_abilities(runner).preload, "nearpeak.measure.warm_up:warm_up"),
+        variables=thread_variables(timing.thread_count),
+    )
+    return told(ending, case, runner, timing)
+
+
+def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
+    """Return the measurement of `case` taken in this process, with the device locked while samples are taken."""
+    from nearpeak.measure.runners import runner_of
+    from nearpeak.measure.taking import TimedRunner
+
+    found = runner_of(runner, timing, process)
+    return found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
+
+
+def lock_of(backend: Backend) -> AbstractContextManager[None]:
+    """Return the lock of the device that `backend` runs on."""
+    return device_lock(backend.environment())
+
+
+def thread_variables(thread_count: int) -> Mapping[str, str]:
+    """Return the environment variables by which libraries are told how many threads to start.
+
+    >>> thread_variables(1)["OMP_NUM_THREADS"]
+    '1'
+    """
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+    return dict.fromkeys(names, str(thread_count))
+
+
+def process_variables(thread_count: int) -> Mapping[str, str]:
+    """Return the environment of a fresh process: this one's, its module path, and how many threads to start."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, **thread_variables(thread_count), "PYTHONPATH": path}
+
+
+def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
+    """Return the measurement that a process gave, or the row that says how it ended instead.
+
+    Raises:
+        NearpeakError: what the process raised on purpose: a missing package, an unknown runner.
+    """
+    if ending.verdict == "result":
+        found: Measurement = ending.value
+        return found
+    if ending.verdict == "error":
+        kind, message = ending.value
+        raise getattr(errors, kind, MeasureError)(message)
+    outcome, note = _ending(ending, timing)
+    from nearpeak.measure.runners import RUNNERS
+
+    target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    return Measurement(case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note)
+
+
+def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
+    if ending.verdict == "timeout":
+        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s"
+    if ending.verdict == "raised":
+        kind, message = ending.value
+        return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
+    said = ending.output.strip().splitlines()
+    last = f"; it said last: {said[-1][:200]}" if said else ""
+    if not ending.signal_name:
+        return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
+    if ending.signal_name == "SIGKILL" or "bad_alloc" in ending.output:
+        return Outcome.OOM, f"{ending.signal_name}: it was killed for the memory that it took{last}"
+    return Outcome.CRASH, f"{ending.signal_name}: it crashed its process{last}"
+
+
+def memory_bytes(runner: str, timing: Timing) -> int | None:
+    """Return the memory that a process of `runner` may add; none where its driver maps more than there is."""
+    return None if set(_abilities(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
+
+
+def _abilities(runner: str) -> RunnerAbilities:
+    from nearpeak.measure.runners import RUNNERS
+
+    found: RunnerAbilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
+    return found
+
+
+def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.executable) -> Measurement:
+    """Return the measurement of `case` by a new process, started and ended for it alone.
+
+    Args:
+        python: interpreter, which may be that of another software stack.
+
+    Raises:
+        NearpeakError: the process refused: a missing package, an unknown runner.
+    """
+    from nearpeak.measure.record import environment_of, measurement_of
+
+    request: dict[str, Any] = {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
+    request["memory_bytes"] = memory_bytes(runner, timing)
+    ended = _launched([python, "-P", "-m", "nearpeak.measure.launch"], json.dumps(request) + "\n", timing)
+    if ended is None:
+        return told(Ending(verdict="timeout", value=None), case, runner, timing)
+    code, output, errors_said = ended
+    answer: Any = _answer(output)
+    if answer is None:
+        return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
+    if "error" in answer:
+        raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
+    environment = environment_of(answer["environment"]) if answer["environment"] else None
+    known = {environment.digest: environment} if environment else {}
+    return measurement_of(answer["measurement"], known, "launch")
+
+
+def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:
+    """Return exit code, output and errors of a process, none when it did not end in time; its children end with it."""
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        env=process_variables(timing.thread_count), start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, said = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return process.returncode, output, said
+
+
+def _answer(text: str) -> Any:
+    """Return the last line of what a launch printed, if that is its answer: the case may print as well."""
+    for line in reversed(text.splitlines()):
+        if line.startswith('{"nearpeak_turn":'):
+            return json.loads(line)
+    return None

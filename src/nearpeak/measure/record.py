@@ -1,0 +1,92 @@
+"""Measurements as plain data and back; the samples in full, everything else derivable from them left out."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.canon import digest
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
+from nearpeak.errors import SpecError
+from nearpeak.ops import OPS
+
+SCHEMA_VERSION = 1
+# 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
+_SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
+_PLAIN = ("target", "runner", "call_count", "timer_s", "note", "algorithm")
+
+
+def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
+    """Return the identity under which a result is stored once: what ran, what ran it, and how it was asked to be timed.
+
+    >>> key_of(Case(op="fill", phase="forward", axes=(), dtypes=()), "null", {"cache": "hot"})[:8]
+    'ca3fc65c'
+    """
+    return digest({"case": case.digest, "runner": runner, "method": dict(method)})[:32]
+
+
+def environment_record(environment: Environment) -> dict[str, Any]:
+    """Return the line that says what machine and software were."""
+    return {"kind": "environment", "schema": SCHEMA_VERSION, "digest": environment.digest, **environment.record()}
+
+
+def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
+    """Return the line of one measurement."""
+    one = measurement
+    record: dict[str, Any] = {
+        "kind": "measurement", "schema": SCHEMA_VERSION, "key": key, "case": one.case.record(),
+        "case_digest": one.case.digest, "outcome": one.outcome.value,
+        "environment": one.environment.digest if one.environment else None,
+    }  # fmt: skip
+    record |= {name: getattr(one, name) for name in _PLAIN}
+    record |= {name: list(getattr(one, name)) for name in _SAMPLES}
+    record["method"] = dataclasses.asdict(one.method) if one.method else None
+    record["phases_s"] = dict(one.phases_s)
+    record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
+    record["validation"] = _plain(one.validation)
+    return record
+
+
+def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environment], where: str) -> Measurement:
+    """Return the measurement of a line.
+
+    Raises:
+        SpecError: the line is of another schema, or its case is not the one whose digest it states.
+    """
+    if record.get("schema") != SCHEMA_VERSION:
+        raise SpecError(f"{where}: schema {record.get('schema')!r}; this version reads {SCHEMA_VERSION}")
+    try:
+        arguments = dict(record["case"])
+        case = OPS[arguments.pop("op")].case(arguments.pop("phase"), **arguments)
+        if case.digest != record["case_digest"]:
+            raise SpecError(f"{where}: its case is not the one that its digest states; was it edited?")
+        method = Method(**record["method"]) if record["method"] else None
+        plain: dict[str, Any] = {name: record[name] for name in _PLAIN}
+        plain |= {name: tuple(record[name]) for name in _SAMPLES}
+        return Measurement(
+            case=case, outcome=Outcome(record["outcome"]), method=method,
+            environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
+            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"], **plain,
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"{where}: no measurement: {type(error).__name__} {error}") from None
+
+
+def environment_of(record: Mapping[str, Any]) -> Environment:
+    """Return the environment of a line."""
+    names = {field.name for field in dataclasses.fields(Environment)}
+    known = {name: value for name, value in record.items() if name in names}
+    known |= {name: tuple(record.get(name, {}).items()) for name in ("packages", "settings")}
+    return Environment(**known)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Case):
+        return value.digest
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value

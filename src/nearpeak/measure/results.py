@@ -1,0 +1,127 @@
+"""Result files: one line per measurement, on disk before the next case starts, read again to go on after a stop."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nearpeak.canon import canonical_json
+from nearpeak.core.measurement import Environment, Measurement
+from nearpeak.errors import SpecError
+from nearpeak.measure.record import environment_of, environment_record, measurement_of, measurement_record
+
+
+class ResultFile:
+    """A result file that this process alone writes."""
+
+    def __init__(self, file: int, path: Path) -> None:
+        """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
+        self.path, self._file = path, file
+        text = _whole(file)
+        kept = text.rfind(b"\n") + 1
+        if kept < len(text):
+            os.ftruncate(file, kept)
+        os.lseek(file, 0, os.SEEK_END)
+        self._environments, found = _parsed(text[:kept].decode("utf-8", "replace"), str(path))
+        self.keys = set(found)
+
+    def append(self, measurement: Measurement, key: str) -> None:
+        """Write one measurement; when this returns, it is on disk.
+
+        Raises:
+            SpecError: the file already holds it.
+        """
+        if key in self.keys:
+            raise SpecError(f"{self.path}: already holds {measurement.case.label()} by {measurement.runner}")
+        lines = []
+        environment = measurement.environment
+        if environment is not None and environment.digest not in self._environments:
+            lines.append(canonical_json(environment_record(environment)))
+            self._environments[environment.digest] = environment
+        lines.append(canonical_json(measurement_record(measurement, key)))
+        _write_all(self._file, ("\n".join(lines) + "\n").encode())
+        os.fsync(self._file)
+        self.keys.add(key)
+
+
+@contextmanager
+def result_file(path: Path) -> Iterator[ResultFile]:
+    """Hold `path`, which is made when it does not exist, as a result file.
+
+    Raises:
+        SpecError: another process writes it, or it is no result file.
+    """
+    new = not path.exists()
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpecError(f"{path}: another measurement writes it; name another file") from None
+        if new:
+            _sync_folder(path.resolve().parent)
+        yield ResultFile(file, path)
+    finally:
+        os.close(file)
+
+
+def read_results(path: Path) -> tuple[Measurement, ...]:
+    """Return the measurements of a result file, in order; a last line that is still being written is left out.
+
+    Raises:
+        SpecError: it is no result file.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(_parsed(text[: text.rfind("\n") + 1], str(path))[1].values())
+
+
+def _parsed(text: str, name: str) -> tuple[dict[str, Environment], dict[str, Measurement]]:
+    environments: dict[str, Environment] = {}
+    found: dict[str, Measurement] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{name}:{number}"
+        record = _object(line, where)
+        if record["kind"] == "environment":
+            environments[record["digest"]] = environment_of(record)
+        elif record["key"] in found:
+            raise SpecError(f"{where}: the same result stands twice; remove one")
+        else:
+            found[record["key"]] = measurement_of(record, environments, where)
+    return environments, found
+
+
+def _object(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise SpecError(f"{where}: not JSON: {error}") from None
+    wanted = {"environment": "digest", "measurement": "key"}
+    if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
+        raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")
+    if record["kind"] not in wanted:
+        raise SpecError(f"{where}: kind {record['kind']!r} is not known; there are {', '.join(wanted)}")
+    return record
+
+
+def _whole(file: int) -> bytes:
+    parts = []
+    while part := os.read(file, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name last as well as its content."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

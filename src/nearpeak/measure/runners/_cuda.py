@@ -1,0 +1,182 @@
+"""What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Environment, Reading
+from nearpeak.errors import MeasureError
+from nearpeak.measure.environment import cpu_environment, versions
+from nearpeak.measure.inputs import size_bytes
+from nearpeak.measure.runners._torch import Call, torch_or_refusal
+
+EVENT_RESOLUTION_S = 0.5e-6
+"""Resolution of the time between two events: about half a microsecond (CUDA Runtime API, cudaEventElapsedTime)."""
+MEMORY_SHARE_RATIO = 0.8
+"""Share of the free memory that a case's tensors may take."""
+MOST_SETS = 64
+"""Sets of inputs that are rotated at most; with more the flush takes over."""
+FLUSH_CACHES = 2
+"""Times the last cache that is read, or that the sets take together."""
+SPIN_CYCLES = 200_000
+"""Clock cycles for which the device spins before a batch, so that its launches queue up behind: about 0.1 ms."""
+
+
+_FORMS = {"sxm", "pcie", "nvl", "16gb", "32gb", "40gb", "80gb", "144gb"}
+
+
+def cuda_or_refusal(name: str) -> Any:
+    """Return PyTorch with a usable GPU.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    torch = torch_or_refusal(f"runner {name}")
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "PyTorch sees none" if built else f"PyTorch {torch.__version__} is built without GPU support"
+        raise MeasureError(f"runner {name}: needs a GPU; {why}")
+    return torch
+
+
+class EventTimer:
+    """Time between two events of the current stream, and beside it the host's until all streams are done."""
+
+    mode = "device"
+    resolution_s = EVENT_RESOLUTION_S
+
+    def __init__(self, torch: Any, *, cold: bool, graph: bool = False) -> None:
+        """Keep how caches are emptied: by inputs in turn, and by reading more than the last cache holds."""
+        self._torch, self._cold = torch, cold
+        self.name = "hip_events" if torch.version.hip else "cuda_events"
+        self.mode = "graph" if graph else "device"
+        self.flush_policy = "read_sweep"
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        cached = int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or 64 * 2**20
+        self._swept_bytes = FLUSH_CACHES * cached
+        self._swept = torch.rand(self._swept_bytes // 4, device="cuda") if cold else None
+        self._sink = torch.empty((), device="cuda")
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs together exceed the last cache; one where that is not asked."""
+        if not self._cold:
+            return 1
+        return max(1, min(MOST_SETS, -(-self._swept_bytes // max(1, size_bytes(case)))))
+
+    def clock_policy(self) -> str:
+        """Return the policy of the device's clock as its driver says it."""
+        return clock_policy(self._torch)
+
+    def read(self, run: Callable[[], object], call_count: int) -> Reading:
+        """Return the device's time of `call_count` calls in a row.
+
+        The device spins meanwhile the launches are queued, so that a gap before the first kernel is not timed.
+        """
+        torch = self._torch
+        torch.cuda.synchronize()
+        cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
+        if hasattr(torch.cuda, "_sleep"):
+            torch.cuda._sleep(SPIN_CYCLES)
+        self._start.record()
+        result = None
+        for _ in range(call_count):
+            result = run()
+        self._end.record()
+        torch.cuda.synchronize()  # of every stream: work beside the recorded one must not go unseen
+        end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
+        return Reading(
+            time_s=self._start.elapsed_time(self._end) / 1e3, cpu_s=(cpu_end - cpu_start) / 1e9,
+            host_s=(end - start) / 1e9, result=result,
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        """Read more than the last cache holds; written lines would be written back while the case is timed."""
+        if self._swept is not None:
+            self._torch.amax(self._swept, out=self._sink)
+
+
+def from_host(call: Call) -> Call:
+    """Return `call` on tensors of the host: they go to the GPU and results come back, and gradients the same way."""
+
+    def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        found = call({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
+        return {name: tensor.cpu() for name, tensor in found.items()}
+
+    return moved
+
+
+def refusal(torch: Any, case: Case) -> str:
+    """Return that the tensors of `case` do not fit; empty when they do."""
+    free_bytes, _ = torch.cuda.mem_get_info()
+    if size_bytes(case) <= MEMORY_SHARE_RATIO * free_bytes:
+        return ""
+    return f"its tensors take {size_bytes(case) / 2**30:.1f} GiB of {free_bytes / 2**30:.1f} GiB that are free"
+
+
+def target_name() -> str:
+    """Return the device file of the first GPU, or `gpu` where none is known by its name."""
+    try:
+        import torch
+
+        name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
+    except (ImportError, RuntimeError):
+        name = ""
+    return known_target(name)
+
+
+def known_target(name: str) -> str:
+    """Return the device file of a GPU by the name that its driver gives; `gpu` where there is none.
+
+    >>> known_target("NVIDIA H200"), known_target("NVIDIA A100-SXM4-80GB"), known_target("Tesla T4"), known_target("")
+    ('h200_sxm', 'a100_sxm_80gb', 't4', 'gpu')
+    """
+    from nearpeak.targets import TARGETS
+
+    words = set(re.sub(r"sxm\d", "sxm", re.sub(r"[^a-z0-9]+", " ", name.lower())).split())
+    parts = {one: set(one.split("_")) for one in TARGETS}
+    found = [one for one in parts if parts[one] - _FORMS <= words]
+    # Of several forms of one device, the one that the name says; the name of a module in a socket does not say it.
+    found.sort(key=lambda one: (-len(parts[one] & words), len(parts[one] - words), "sxm" not in parts[one]))
+    return found[0] if found else "gpu"
+
+
+def environment(torch: Any) -> Environment:
+    """Return the first GPU with its driver, and the software of this process."""
+    host, name = cpu_environment("torch", "numpy"), torch.cuda.get_device_name(0)
+    properties = torch.cuda.get_device_properties(0)
+    runtime = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    said = driver_facts()
+    return Environment(
+        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=said.get("driver_version", ""),
+        runtime=runtime, system=host.system, python=host.python, packages=host.packages + versions("triton"),
+        settings=(("host", host.device), *sorted(item for item in said.items() if item[0] != "driver_version")),
+    )  # fmt: skip
+
+
+@cache
+def driver_facts() -> Mapping[str, str]:
+    """Return what the driver says that does not change while a case runs; empty where it has no such program."""
+    import shutil
+    import subprocess
+
+    fields = ("driver_version", "power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current",
+              "clocks.applications.graphics", "clocks.max.graphics", "vbios_version")  # fmt: skip
+    if shutil.which("nvidia-smi") is None:
+        return {}
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "--id=0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    values = [value.strip() for value in done.stdout.splitlines()[0].split(",")] if done.stdout.strip() else []
+    return dict(zip(fields, values, strict=False)) if done.returncode == 0 else {}
+
+
+def clock_policy(torch: Any) -> str:
+    """Return `locked@… MHz` where the applications clock is set below the highest, `free` otherwise."""
+    del torch
+    said = driver_facts()
+    chosen, highest = said.get("clocks.applications.graphics", ""), said.get("clocks.max.graphics", "")
+    if not chosen.isdigit() or not highest.isdigit():
+        return "unknown"
+    return "free" if chosen == highest else f"applications@{chosen} MHz"

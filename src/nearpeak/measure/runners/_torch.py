@@ -1,0 +1,99 @@
+"""What the PyTorch runners share: tensors of a case on a device, its call, and the gradient alone."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Prepared
+from nearpeak.errors import MissingExtraError
+from nearpeak.measure.inputs import forward_arguments
+from nearpeak.ops import OPS
+from nearpeak.ops._torch_names import torch_dtype
+
+Call = Callable[..., dict[str, Any]]
+
+
+def torch_or_refusal(what: str) -> Any:
+    """Return PyTorch, or say which extra installs it."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(f"{what} needs PyTorch; install nearpeak[torch]") from None
+    return torch
+
+
+def tensors_of(torch: Any, case: Case, arrays: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Return the inputs of `case` as tensors on `device`, narrowed to their formats."""
+    specs = OPS[case.op].inputs(**forward_arguments(case))
+    return {
+        name: torch.from_numpy(np.asarray(arrays[name])).to(device).to(torch_dtype(torch, spec.dtype))
+        for name, spec in specs.items()
+    }
+
+
+def prepared(
+    torch: Any,
+    case: Case,
+    inputs: tuple[Mapping[str, Any], ...],
+    device: str,
+    wrap: Callable[[Call], Call] | None = None,
+) -> Prepared:
+    """Return `case` ready to run through its operator's PyTorch call.
+
+    Args:
+        wrap: turns the call into the one that is timed, e.g. by compiling it; none leaves it as it is.
+    """
+    arguments = forward_arguments(case)
+    call: Call = OPS[case.op].torch_call if wrap is None else wrap(OPS[case.op].torch_call)
+    start = time.perf_counter()
+    sets = [tensors_of(torch, case, arrays, device) for arrays in inputs]
+    build_s = time.perf_counter() - start
+    make = _forward if case.phase == "forward" else _backward
+    runs = tuple(make(torch, call, tensors, arguments) for tensors in sets)
+    return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s={"build": build_s})
+
+
+def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:
+    def run() -> object:
+        with torch.no_grad():
+            return call(tensors, **arguments)
+
+    return run
+
+
+def _backward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:
+    """Return a call of the gradient alone: the forward pass runs once, outside the clock.
+
+    The gradient from above is random: one that is the same everywhere hides wrong scales and transpositions.
+    """
+    names = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    leaves = [tensors[name].requires_grad_() for name in names]
+    outputs = [output for output in call(tensors, **arguments).values() if output.requires_grad]
+    generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
+    upstream = [_random_like(torch, output, generator) for output in outputs]
+
+    def run() -> object:
+        grads = torch.autograd.grad(outputs, leaves, upstream, retain_graph=True, allow_unused=True)
+        return {f"grad_{name}": grad for name, grad in zip(names, grads, strict=True) if grad is not None}
+
+    return run
+
+
+def _random_like(torch: Any, output: Any, generator: Any) -> Any:
+    wide = torch.float64 if output.dtype == torch.float64 else torch.float32
+    return torch.randn(output.shape, generator=generator, device=output.device, dtype=wide).to(output.dtype)
+
+
+def as_arrays(torch: Any, result: Any) -> dict[str, Any]:
+    """Return named tensors as NumPy arrays; floats that NumPy lacks are widened to float32."""
+    known = (torch.float64, torch.float32, torch.float16)
+    return {
+        name: (tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor)
+        .detach()
+        .cpu()
+        .numpy()
+        for name, tensor in result.items()
+    }

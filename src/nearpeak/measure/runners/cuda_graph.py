@@ -1,0 +1,70 @@
+"""Runs cases on the first GPU as replays of a captured graph: launches cost nothing."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.measure.runners import _cuda
+from nearpeak.measure.runners._torch import prepared
+
+_WARM_CALLS = 3
+"""Calls on a side stream before capture, as PyTorch asks for (torch.cuda.graphs)."""
+
+
+class CudaGraph:
+    """The operator's PyTorch call captured once per set of inputs and replayed."""
+
+    name = "cuda_graph"
+    target = "gpu"
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Refuse without a GPU."""
+        del argument
+        self._torch, self._timing = _cuda.cuda_or_refusal(self.name), timing
+        self.target = _cuda.target_name()
+
+    def refusal(self, case: Case) -> str:
+        """Return that the tensors do not fit; empty when they do."""
+        return _cuda.refusal(self._torch, case)
+
+    def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
+        """Return `case` captured, one graph for each set of inputs."""
+        ready = prepared(self._torch, case, inputs, "cuda")
+        start = time.perf_counter()
+        runs = tuple(self._captured(run) for run in ready.runs)
+        plan_s = time.perf_counter() - start
+        return Prepared(
+            runs=runs, outputs=ready.outputs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s}
+        )
+
+    def _captured(self, run: Callable[[], object]) -> Callable[[], object]:
+        torch = self._torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_CALLS):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = run()
+
+        def replay() -> object:
+            graph.replay()
+            return result
+
+        return replay
+
+    def timer(self) -> Timer:
+        """Return the device's clock."""
+        return _cuda.EventTimer(self._torch, cold=self._timing.cache == "cold", graph=True)
+
+    def environment(self) -> Environment:
+        """Return the GPU, its driver and PyTorch."""
+        return _cuda.environment(self._torch)
+
+
+RUNNER = CudaGraph

@@ -1,0 +1,77 @@
+"""Runs a Triton kernel of the user's, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.errors import MissingExtraError
+from nearpeak.measure.environment import cpu_environment
+from nearpeak.measure.inputs import too_large
+from nearpeak.measure.runners import _cuda
+from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
+from nearpeak.measure.runners.callable import function_of
+from nearpeak.measure.timers import HostTimer
+from nearpeak.targets import CPU
+
+INTERPRET = "TRITON_INTERPRET"
+"""Variable by which Triton runs kernels in Python; it is read when a kernel is decorated."""
+
+
+class TritonKernel:
+    """`function(tensors, **arguments)` that launches kernels: outputs by name, or the only output."""
+
+    name = "triton"
+    target = CPU
+    abilities = RunnerAbilities(
+        devices=("cpu", "cuda"), needs=("torch", "triton"), preload=("torch",), argument="module:function"
+    )
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Choose the GPU where there is one, else the interpreter, and import the function."""
+        self._torch, self._timing = torch_or_refusal("Triton"), timing
+        if importlib.util.find_spec("triton") is None:
+            raise MissingExtraError("runner triton: needs Triton; install triton")
+        self._device = "cuda" if self._torch.cuda.is_available() else "cpu"
+        self.target = _cuda.target_name() if self._device == "cuda" else CPU
+        if self._device == "cpu":
+            os.environ[INTERPRET] = "1"
+        self._function, self._argument = function_of(argument), argument
+
+    def refusal(self, case: Case) -> str:
+        """Return why the case cannot run; the interpreter keeps bf16 as bare bits and computes nonsense with them."""
+        if self._device == "cuda":
+            return _cuda.refusal(self._torch, case)
+        if "bf16" in dict(case.dtypes).values():
+            return "Triton's interpreter does not compute in bf16; give fp32 or fp16, or a GPU"
+        return too_large(case)
+
+    def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
+        """Return `case` ready to run."""
+        ready = prepared(self._torch, case, inputs, self._device, lambda _: self._named)
+        how = "compiled" if self._device == "cuda" else "interpreted: its times say nothing of a GPU"
+        return Prepared(runs=ready.runs, outputs=ready.outputs, algorithm=how, phases_s=ready.phases_s)
+
+    def implementation(self, case: Case) -> Call:
+        """Return the function on tensors of the host."""
+        del case
+        return _cuda.from_host(self._named) if self._device == "cuda" else self._named
+
+    def _named(self, tensors: Any, **arguments: Any) -> dict[str, Any]:
+        result = self._function(tensors, **arguments)
+        return result if isinstance(result, dict) else {"y": result}
+
+    def timer(self) -> Timer:
+        """Return the clock of the device."""
+        if self._device == "cuda":
+            return _cuda.EventTimer(self._torch, cold=self._timing.cache == "cold")
+        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.flush_bytes)
+
+    def environment(self) -> Environment:
+        """Return device and software."""
+        return _cuda.environment(self._torch) if self._device == "cuda" else cpu_environment("triton", "torch", "numpy")
+
+
+RUNNER = TritonKernel

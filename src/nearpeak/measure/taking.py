@@ -1,0 +1,152 @@
+"""The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Backend, Measurement, Method, Outcome, Prepared, Timer, Timing
+from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
+from nearpeak.measure.contract import checked
+from nearpeak.measure.inputs import drawn
+from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
+from nearpeak.measure.timing import Sampled, sample
+
+_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
+Lock = Callable[[Backend], AbstractContextManager[object]]
+Use = Callable[[Case, Prepared, Timer, Any], Measurement]
+
+
+class TimedRunner:
+    """A runner that can run cases, with nearpeak's clock beside it."""
+
+    def __init__(self, backend: Backend, timing: Timing, *, argument: str = "", process: str = "caller") -> None:
+        """Keep what runs and how it is timed.
+
+        Args:
+            process: how this process came to be, as `Method.process` says it.
+        """
+        self.name = f"{backend.name}:{argument}" if argument else backend.name
+        self.target, self.abilities = backend.target, backend.abilities
+        self._backend, self._timing, self._process = backend, timing, process
+
+    def measure(self, case: Case, lock: Lock | None = None) -> Measurement:
+        """Return the measurement of `case`; whatever goes wrong becomes its outcome.
+
+        Args:
+            lock: held while samples are taken, so that nothing else runs on the device.
+        """
+        return self.with_ready(case, self._timed, lock)
+
+    def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
+        """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
+        reason = unable(self._backend, case) or self._backend.refusal(case)
+        if reason:
+            return self._without_samples(case, Outcome.UNSUPPORTED, reason)
+        try:
+            return self._used(case, use, lock or (lambda _: nullcontext()))
+        except MissingExtraError:
+            raise
+        except NotModelledError as error:
+            return self._without_samples(case, Outcome.UNSUPPORTED, _line(error))
+        except MemoryError as error:
+            return self._without_samples(case, Outcome.OOM, _line(error))
+        except Exception as error:
+            return self._without_samples(case, _outcome_of(error), _line(error))
+
+    def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
+        timer = self._backend.timer()
+        inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
+        prepared = self._backend.prepare(case, inputs)
+        try:
+            record = checked(case, self._backend) if self._timing.validate else None
+            if record is not None and record.failed:
+                found = self._without_samples(case, Outcome.INCORRECT, f"{record.status}: {', '.join(record.failed)}")
+                return dataclasses.replace(found, validation=record)
+            with lock(self._backend):
+                return use(case, prepared, timer, record)
+        finally:
+            if prepared.close is not None:
+                prepared.close()
+
+    def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+        throttle_count, before_s = cpu_throttle_count(), clock_probe_s()
+        sampled = sample(prepared, timer, self._timing)
+        after_s = clock_probe_s()
+        outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
+        bare = self.row(case, prepared, timer, record)
+        return dataclasses.replace(
+            bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
+            host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
+            outcome=outcome, note=note, clock_probes_s=(before_s, after_s),
+        )  # fmt: skip
+
+    def row(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+        """Return the measurement of a prepared case, without its samples."""
+        return Measurement(
+            case=case, target=self.target, runner=self.name, samples_s=(), timer_s=timer.resolution_s,
+            method=self._method(timer), environment=self._backend.environment(), phases_s=prepared.phases_s,
+            algorithm=prepared.algorithm, ledger=prepared.ledger, validation=record,
+        )  # fmt: skip
+
+    def _method(self, timer: Timer) -> Method:
+        timing = self._timing
+        flush = getattr(timer, "flush_policy", "read_sweep") if timing.cache == "cold" else "none"
+        policy = getattr(timer, "clock_policy", cpu_clock_policy)()
+        return Method(
+            timer=timer.name, mode=timer.mode, cache=timing.cache, flush=flush, process=self._process,
+            thread_count=timing.thread_count, clock_policy=policy,
+        )  # fmt: skip
+
+    def _without_samples(self, case: Case, outcome: Outcome, note: str) -> Measurement:
+        return Measurement(
+            case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
+            environment=self._backend.environment(),
+        )  # fmt: skip
+
+
+def unable(backend: Backend, case: Case) -> str:
+    """Return why the declared abilities of `backend` exclude `case`; empty when they do not."""
+    able = backend.abilities
+    if case.phase not in able.phases:
+        return f"{backend.name} has no {case.phase} phase; it has {', '.join(able.phases)}"
+    if able.ops is not None and case.op not in able.ops:
+        return f"{backend.name} does not run {case.op}"
+    if able.dtypes is not None:
+        lacking = sorted({dtype for _, dtype in case.dtypes} - able.dtypes)
+        if lacking:
+            return f"{backend.name} has no {', '.join(lacking)}"
+    return ""
+
+
+def _judged(
+    sampled: Sampled, timer: Timer, before_s: float, after_s: float, throttle_count: int
+) -> tuple[Outcome, str]:
+    """Return the outcome of samples that were taken, and what is to be known of them."""
+    if min(sampled.samples_s) <= 0:
+        return Outcome.SUSPECT_FAST, "a sample took no time by the timer's clock"
+    if sampled.host_samples_s and any(
+        device_s > host_s * 1.05 + timer.resolution_s
+        for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
+    ):
+        return Outcome.SUSPECT_FAST, "the device's time is longer than the host's; a timer is wrong"
+    if throttle_count > 0:
+        return Outcome.THROTTLED, f"the processor throttled {throttle_count} times"
+    if throttled(before_s, after_s):
+        return Outcome.THROTTLED, f"the clock fell to {before_s / after_s:.0%} between start and end"
+    return sampled.outcome, ""
+
+
+def _outcome_of(error: Exception) -> Outcome:
+    if isinstance(error, MeasureError):
+        return Outcome.INFRA
+    return Outcome.OOM if any(sign in str(error) for sign in _NO_MEMORY) else Outcome.FAILED
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0][:300] if lines else ""
+    if isinstance(error, NearpeakError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

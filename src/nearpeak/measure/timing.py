@@ -1,0 +1,162 @@
+"""Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+from nearpeak.core.estimate import estimate_of, median_ranks, quantile
+from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
+
+WINDOW_COUNT = 5
+"""Samples of each of the two windows whose agreement ends the warm-up."""
+WARM_UP_RATIO = 0.5
+"""Share of the budget that warm-up may take on top of it."""
+BATCH_RESOLUTIONS = 1000
+"""Resolutions of the timer that a batch of calls lasts at least."""
+BATCH_S = 1e-4
+"""Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
+CHECK_EVERY = 5
+"""Samples between two looks at the interval."""
+MOST_COUNT = 5000
+"""Samples after which a budget is spent, whatever the clock says."""
+Runs = Iterator[Callable[[], object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Samples of one case."""
+
+    samples_s: tuple[float, ...]
+    """Time of one call in each sample."""
+    cpu_samples_s: tuple[float, ...]
+    """Its CPU time."""
+    host_samples_s: tuple[float, ...]
+    """Its time on the host."""
+    warmup_s: tuple[float, ...]
+    """Samples before the times settled."""
+    call_count: int
+    """Calls per sample."""
+    outcome: Outcome
+    """Whether the median is known as well as was asked."""
+    result: Any
+    """What a call of a sample returned, to be checked."""
+
+
+def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
+    """Return the samples of `prepared`.
+
+    Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
+    a host with one thread the CPU time decides both, as wall time beside other load never settles. The search for
+    reference cycles is off meanwhile.
+    """
+    runs = cycle(prepared.runs)
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in prepared.runs:  # one call at least of each set: first touches, caches of algorithms
+            timer.read(next(runs), 1)
+        call_count = batch_of(timer, runs, timing)
+        return _sampled(timer, runs, timing, call_count)
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
+    """Return how many calls make a batch: one where caches are emptied before each, else as many as the timer needs."""
+    if timing.cache == "cold":
+        return 1
+    wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
+    while True:
+        took_s = min(timer.read(next(runs), count).time_s for _ in range(3))
+        if took_s >= wanted_s or count >= 1 << 20:
+            return count
+        count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
+
+
+def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampled:
+    """Take samples until the times have settled, and from there until one of the reasons to stop."""
+    readings: list[Reading] = []
+    kept_from: int | None = None
+    # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
+    clock = time.process_time if timer.mode == "host" else time.monotonic
+    begun_s, begun_wall_s = clock(), time.monotonic()
+    while True:
+        if timing.cache == "cold":
+            timer.flush()
+        readings.append(timer.read(next(runs), call_count))
+        spent_s, wall_s, count = clock() - begun_s, time.monotonic() - begun_wall_s, len(readings)
+        if kept_from is None:
+            if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
+                kept_from = count - 2 * WINDOW_COUNT
+            elif count > 1 and (spent_s >= WARM_UP_RATIO * timing.budget_s or wall_s > timing.limit_s / 4):
+                kept_from = 1 if wall_s > timing.limit_s / 4 else count
+            continue
+        outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
+        if outcome is not None:
+            return _summed(readings, kept_from, timer, call_count, outcome)
+
+
+def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
+    """Return why sampling ends; none when it goes on."""
+    (spent_s, wall_s), count = spent, len(kept)
+    if count and wall_s >= timing.limit_s / 2:
+        return Outcome.BUDGET
+    if count < timing.least_count:
+        return None
+    if count % CHECK_EVERY == 0 and converged(_watched(kept, timer, timing), timing.precision_ratio):
+        return Outcome.CONVERGED
+    return Outcome.BUDGET if spent_s >= timing.budget_s or count >= MOST_COUNT else None
+
+
+def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_count: int, outcome: Outcome) -> Sampled:
+    kept = readings[kept_from:]
+    return Sampled(
+        samples_s=tuple(one.time_s / call_count for one in kept),
+        cpu_samples_s=tuple(one.cpu_s / call_count for one in kept),
+        host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
+        warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
+        call_count=call_count, outcome=outcome, result=kept[-1].result,
+    )  # fmt: skip
+
+
+def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Sequence[float]:
+    """Return the times that decide when to stop: CPU time where a single thread of the host does the work."""
+    if timer.mode == "host" and timing.thread_count == 1 and all(one.cpu_s > 0 for one in readings):
+        return [one.cpu_s for one in readings]
+    return [one.time_s for one in readings]
+
+
+def settled(samples_s: Sequence[float]) -> bool:
+    """Say whether the last two windows agree, so that warm-up is over.
+
+    The second window's first sample is no outlier beyond the third quartile plus 1.5 interquartile ranges of the
+    first, the mean moved by -50 % to +10 %, both quartiles by at most 5 %.
+
+    >>> settled([9.0, 5.0] + [1.0] * 10), settled([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    (True, False)
+    """
+    if len(samples_s) < 2 * WINDOW_COUNT:
+        return False
+    before, after = (sorted(samples_s[end - WINDOW_COUNT : end or None]) for end in (-WINDOW_COUNT, 0))
+    low, high = quantile(before, 0.25), quantile(before, 0.75)
+    if samples_s[-WINDOW_COUNT] > high + 1.5 * (high - low) + 1e-12 * high:
+        return False
+    if not -0.5 <= sum(after) / sum(before) - 1 <= 0.1:
+        return False
+    return all(abs(quantile(after, q) / quantile(before, q) - 1) <= 0.05 for q in (0.25, 0.75))
+
+
+def converged(samples_s: Sequence[float], precision_ratio: float) -> bool:
+    """Say whether the median's interval is narrow enough; with so few samples that it ends at the extremes it is not.
+
+    >>> converged([1.0] * 12, 0.005), converged([1.0] * 4, 0.005), converged([1.0, 1.1] * 10, 0.005)
+    (True, False, False)
+    """
+    low, high = median_ranks(len(samples_s))
+    if low == 0 or high == len(samples_s) - 1:
+        return False
+    return estimate_of(samples_s).half_width_ratio <= precision_ratio

@@ -1,0 +1,226 @@
+"""Two processes that take turns on one device: each turn some calls, A B B A and B A A B, so that drift cancels."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import select
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
+
+from nearpeak import errors
+from nearpeak.core.case import Case
+from nearpeak.core.estimate import quantile
+from nearpeak.core.measurement import Environment, Measurement, Prepared, Timer, Timing
+from nearpeak.core.paired import Round
+from nearpeak.errors import MeasureError, SpecError
+from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
+from nearpeak.measure.record import environment_of, environment_record
+from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.taking import TimedRunner
+from nearpeak.measure.timing import batch_of
+
+TURN_S = 0.02
+"""Length of a turn: short beside the minutes in which a machine's load changes, long beside a change of process."""
+FOURS = 12
+"""Fours of turns in a round."""
+LEAST_COUNT = 3
+"""Samples of a turn."""
+MARK = '{"nearpeak_turn":1,'
+"""Begins each answer, so that it is found among what a case prints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One side of a comparison."""
+
+    runner: str
+    """`name` or `name:argument`."""
+    python: str = sys.executable
+    """Interpreter, which may be that of another software stack."""
+
+
+class Unready(Exception):  # noqa: N818  # no error but an answer: the comparison says it
+    """One of the two cannot run the case."""
+
+    def __init__(self, outcome: str, note: str) -> None:
+        """Keep how it ended and why."""
+        super().__init__(note)
+        self.outcome, self.note = outcome, note
+
+
+def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tuple[Round, "Side", "Side"]]:
+    """Yield rounds without end, each by a new pair of processes; the first pair checks its results.
+
+    Raises:
+        Unready: one of the two cannot run the case.
+    """
+    for arm in arms:
+        made = RUNNERS[arm.runner.partition(":")[0]]
+        if not hasattr(made, "prepare"):
+            raise SpecError(f"compare: runner {arm.runner} only says times; a comparison needs something that runs")
+    number = 0
+    while True:
+        with contextlib.ExitStack() as both:
+            sides = [both.enter_context(_side(case, arm, timing, holds=arm is arms[0])) for arm in arms]
+            for side in sides:
+                side.begin()
+            yield _round(sides[0], sides[1], number), sides[0], sides[1]
+        timing = dataclasses.replace(timing, validate=False)
+        number += 1
+
+
+def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
+    """Return one round; who begins alternates from four to four and from round to round."""
+    fours, taken = [], ([], [])  # type: tuple[list[float], tuple[list[float], list[float]]]
+    sides = (baseline, candidate)
+    for four in range(FOURS):
+        order = (0, 1, 1, 0) if (four + number) % 2 == 0 else (1, 0, 0, 1)
+        times = [sides[one].turn_s() for one in order]
+        for one, time_s in zip(order, times, strict=True):
+            taken[one].append(time_s)
+        fours.append(log_ratio(order, times))
+    return Round(four_log_ratio=tuple(fours), baseline_s=tuple(taken[0]), candidate_s=tuple(taken[1]))
+
+
+def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
+    """Return the mean logarithm of the candidate's turns (1) minus that of the baseline's (0).
+
+    A time that grows steadily by any factor per turn cancels.
+
+    >>> abs(log_ratio((0, 1, 1, 0), [1.0, 1.1, 1.21, 1.331])) < 1e-12
+    True
+    """
+    logs = [math.log(one) for one in times_s]
+    mean = {arm: statistics.fmean(x for one, x in zip(order, logs, strict=True) if one == arm) for arm in (0, 1)}
+    return mean[1] - mean[0]
+
+
+class Side:
+    """One of the two processes."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", arm: Arm, timing: Timing) -> None:
+        """Keep the process; it has been told its case."""
+        self._process, self._arm, self._timing = process, arm, timing
+        self._pipe, self._read = process.stdout.fileno() if process.stdout else -1, b""
+        self.clock, self.environment = "", Environment(device="")
+
+    def begin(self) -> None:
+        """Wait until the case is ready.
+
+        Raises:
+            Unready: it cannot run.
+        """
+        answer = self._answer()
+        if "error" in answer:
+            raise getattr(errors, answer["error"], MeasureError)(answer["message"])
+        if "outcome" in answer:
+            raise Unready(answer["outcome"], f"{self._arm.runner}: {answer['note']}")
+        self.clock, self.environment = answer["clock"], environment_of(answer["environment"])
+
+    def turn_s(self) -> float:
+        """Return the time of one call in a turn: the first quartile, as interference only ever adds."""
+        self._write('{"turn": 1}')
+        return float(self._answer()["time_s"])
+
+    def end(self) -> None:
+        """End the process."""
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # one that has ended has no answer either
+            self._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]  # it is a pipe
+            self._process.stdin.flush()  # type: ignore[union-attr]
+
+    def _answer(self) -> Mapping[str, Any]:
+        deadline_s = time.monotonic() + self._timing.limit_s
+        while True:
+            line, mark, rest = self._read.partition(b"\n")
+            if mark:
+                self._read = rest
+                if line.startswith(MARK.encode()):
+                    found: Mapping[str, Any] = json.loads(line)
+                    return found
+                continue
+            if not select.select([self._pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                raise Unready("timeout", f"{self._arm.runner}: it did not answer within {self._timing.limit_s:g} s")
+            part = os.read(self._pipe, 1 << 16)
+            if not part:
+                raise Unready("crash", f"{self._arm.runner}: its process ended with exit code {self._process.wait()}")
+            self._read += part
+
+
+@contextlib.contextmanager
+def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side]:
+    """Start the process of one arm and tell it its case.
+
+    Args:
+        holds: whether it holds the device while the two take turns.
+    """
+    request = {
+        "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing), "turns": True,
+        "memory_bytes": memory_bytes(arm.runner, timing), "holds": holds,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [arm.python, "-P", "-m", "nearpeak.measure.launch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env=process_variables(timing.thread_count),
+    )  # fmt: skip
+    side = Side(process, arm, timing)
+    try:
+        side._write(json.dumps(request))
+        yield side
+    finally:
+        side.end()
+
+
+def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:
+    """Get `case` ready, say so, and take a turn for each line that comes in, until they end."""
+    found = runner_of(runner, timing, "fresh")
+    assert isinstance(found, TimedRunner)  # refused before the process was started
+
+    def use(case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+        row = found.row(case, prepared, timer, record)
+        _turns(prepared, timer, timing, row.environment or Environment(device=""))
+        return row
+
+    row = found.with_ready(case, use, lock_of if holds else None)
+    if row.method is None:
+        say({"outcome": row.outcome.value, "note": row.note})
+
+
+def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment) -> None:
+    runs = cycle(prepared.runs)
+    for _ in range(2 * len(prepared.runs)):
+        timer.read(next(runs), 1)
+    call_count = batch_of(timer, runs, timing)
+    clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
+    say({"clock": clock, "environment": environment_record(environment)})
+    for _ in sys.stdin:
+        timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
+        times_s: list[float] = []
+        end_s = time.monotonic() + TURN_S
+        while len(times_s) < LEAST_COUNT or time.monotonic() < end_s:
+            if timing.cache == "cold":
+                timer.flush()
+            reading = timer.read(next(runs), call_count)
+            times_s.append((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count)
+        say({"time_s": quantile(sorted(times_s), 0.25)})
+
+
+def say(answer: Mapping[str, Any]) -> None:
+    """Write one answer as a line of its own."""
+    sys.stdout.write("\n" + MARK + json.dumps(answer)[1:] + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,27 @@
+"""What a warmed process does before it forks a child per case: imports and buffers, never a case."""
+
+import sys
+
+from nearpeak.core.measurement import Timing
+from nearpeak.measure.contract import contract
+from nearpeak.measure.environment import cpu_environment, versions
+from nearpeak.measure.runners import RUNNERS
+from nearpeak.measure.timers import swept
+from nearpeak.ops import OPS
+
+
+def warm_up() -> None:
+    """Import runners and operators, fill the buffer that empties caches; PyTorch keeps to one thread.
+
+    A pool of threads would not survive the fork: the child starts its own where the case may use more.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    for name in RUNNERS:
+        RUNNERS[name]
+    for name in OPS:
+        OPS[name]
+    contract()
+    swept(Timing().flush_bytes)
+    versions("torch", "numpy", "onnxruntime", "onnx", "triton")
+    cpu_environment()

@@ -1,0 +1,210 @@
+"""The public functions that run cases: measurements beside their bounds, each case in a process of its own."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nearpeak import errors
+from nearpeak.core.analysis import Analysis
+from nearpeak.core.case import Case
+from nearpeak.core.conversion import Conversion
+from nearpeak.core.measurement import TIMED, Environment, Measurement, Outcome, Timing
+from nearpeak.core.paired import INCONCLUSIVE, PairedComparison
+from nearpeak.errors import MeasureError, NearpeakError, SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.target import Target
+    from nearpeak.measure.turns import Arm
+
+
+def measure(
+    cases: Case | Iterable[Case], runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
+    fresh: bool = False,
+) -> Iterator[Measurement]:  # fmt: skip
+    """Yield the measurement of each case: its samples, or the outcome that says why there are none.
+
+    A case that crashes, hangs or takes too much memory becomes an outcome like any other, and the run goes on. With
+    `out` each measurement is on disk before it is yielded, and what the file holds already does not run again.
+
+    Args:
+        runner: `name` or `name:argument` ('nearpeak show runners' lists all).
+        fresh: start a process per case instead of forking a warmed one.
+
+    >>> from nearpeak.ops import case
+    >>> [one.outcome.value for one in measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null")]
+    ['converged']
+    """
+    from nearpeak.measure.session import run_cases
+
+    wanted = [cases] if isinstance(cases, Case) else list(cases)
+    if not wanted:
+        raise SpecError("measure: no cases are given; give at least one")
+    device = _target_of(runner)
+    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=lambda one: _beside_bound(one, device))
+
+
+def measured(
+    analysis: Analysis,
+    runner: str = "torch_cpu",
+    budget_s: float = 0.3,
+    progress: Callable[[str], None] | None = None,
+) -> Analysis:
+    """Return `analysis` with each case's measured time beside its bound on the target that `runner` times.
+
+    Args:
+        budget_s: time to sample each case.
+        progress: told each case when it is done.
+    """
+    from nearpeak.analyze.plausibility import with_measurements
+    from nearpeak.measure.runners import RUNNERS
+    from nearpeak.measure.session import run_cases
+
+    target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    here = next((one for one in analysis.targets if one.target == target), None)
+    if here is None:
+        raise SpecError(f"--measure: {runner} times the target {target!r}; add --target {target}")
+    labels = {row.case: row.label for row in analysis.rows}
+    taken: dict[Case, Measurement] = {}
+    for found in run_cases(labels, runner, Timing(budget_s=budget_s)):
+        taken[found.case] = found
+        if progress:
+            progress(labels[found.case])
+    new = with_measurements(analysis.rows, here, taken)
+    return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def _target_of(runner: str) -> "Target | None":
+    """Return the device that the runner times, none where no figures of it are known."""
+    from nearpeak.measure.runners import RUNNERS
+    from nearpeak.targets import target_of
+
+    name = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    try:
+        return target_of(name)
+    except NearpeakError:
+        return None
+
+
+def bound_s(case: Case, device: "Target | None") -> float | None:
+    """Return the bound of `case` on `device`; none where there is no figure or rule for it."""
+    from nearpeak.theory.case_bound import case_bound
+
+    if device is None:
+        return None
+    try:
+        return case_bound(case, device).time_s
+    except NearpeakError:
+        return None
+
+
+def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
+    """Return `found` as below its bound where it is: a rule, a figure of the device or a timer is wrong."""
+    least_s = bound_s(found.case, device) if found.outcome in TIMED and found.method else None
+    if least_s is None or found.best_s + found.timer_s >= least_s:
+        return found
+    note = f"its best sample of {found.best_s:.4g} s is below the bound of {least_s:.4g} s on {found.target}"
+    return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=note)
+
+
+def compare(
+    case: Case, baseline: "Arm", candidate: "Arm", timing: Timing = Timing(cache="hot"), *,
+    tolerance_ratio: float = 0.02, budget_s: float = 60.0,
+) -> PairedComparison:  # fmt: skip
+    """Return how the candidate's time stands to the baseline's on `case`.
+
+    Each round starts both as fresh processes, which take turns of some milliseconds on the device; a verdict is given
+    after 5, 10 or 20 rounds, or with what there is when the budget is spent.
+
+    Args:
+        tolerance_ratio: change up to which the two count as the same.
+    """
+    from nearpeak.analyze.paired import LOOKS, judged
+    from nearpeak.measure.turns import Unready, rounds_of
+
+    begun_s, rounds, names = time.monotonic(), [], (baseline.runner, candidate.runner)
+    clock, judgement = "", None
+    differences: tuple[tuple[str, str, str], ...] = ()
+    try:
+        for one, left, right in rounds_of(case, (baseline, candidate), timing):
+            rounds.append(one)
+            clock, differences = left.clock, environment_differences(left.environment, right.environment)
+            late = time.monotonic() - begun_s >= budget_s and len(rounds) > 1
+            if late or len(rounds) in LOOKS:
+                judgement = judged(rounds, tolerance_ratio)
+                if late or judgement.verdict != INCONCLUSIVE or len(rounds) == LOOKS[-1]:
+                    break
+    except Unready as error:
+        return PairedComparison(
+            case=case, baseline=names[0], candidate=names[1], clock=clock, rounds=tuple(rounds), judgement=None,
+            outcome=error.outcome, note=error.note,
+        )  # fmt: skip
+    return PairedComparison(
+        case=case, baseline=names[0], candidate=names[1], clock=clock, rounds=tuple(rounds), judgement=judgement,
+        outcome="compared", differences=differences,
+    )  # fmt: skip
+
+
+def environment_differences(left: Environment, right: Environment) -> tuple[tuple[str, str, str], ...]:
+    """Return where two environments differ: what, on the left, on the right.
+
+    >>> environment_differences(Environment(device="a", driver="1"), Environment(device="a", driver="2"))
+    (('driver', '1', '2'),)
+    """
+    flat = []
+    for one in (left, right):
+        record = one.record()
+        inner = {f"{kind}.{name}": text for kind in ("packages", "settings") for name, text in record.pop(kind).items()}
+        flat.append(record | inner)
+    names = sorted({*flat[0], *flat[1]})
+    return tuple(
+        (n, str(flat[0].get(n, "")), str(flat[1].get(n, ""))) for n in names if flat[0].get(n) != flat[1].get(n)
+    )
+
+
+def coverage(model: Path, runner: str, timing: Timing = Timing()) -> Conversion:
+    """Return which nodes of `model` the runner converts, why not the others, and what the pieces cost.
+
+    The model runs in a process of its own.
+
+    Args:
+        model: an ONNX file for `onnxruntime`, a problem file for `torch_compile`.
+
+    Raises:
+        MeasureError: it crashed its process, or did not end in time.
+    """
+    from nearpeak.isolation import call_isolated
+
+    kinds = {"onnxruntime": ".onnx", "torch_compile": ".py"}
+    if runner not in kinds:
+        raise SpecError(f"coverage: runner {runner!r} converts no models; choose {' or '.join(kinds)}")
+    if model.suffix != kinds[runner]:
+        raise SpecError(f"{model}: {runner} converts {kinds[runner]} files")
+    if not model.is_file():
+        raise SpecError(f"{model}: not found")
+    path = model.resolve()
+    if runner == "onnxruntime":
+        function, arguments = "onnx_conversion", {"path": path, "flop": _node_flop(path)}
+    else:
+        function, arguments = "torch_conversion", {"path": path}
+    ending = call_isolated(
+        f"nearpeak.measure.conversion:{function}", arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes
+    )
+    if ending.verdict == "result":
+        found: Conversion = ending.value
+        return found
+    if ending.verdict == "error":
+        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1])
+    why = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
+    said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
+    raise MeasureError(f"{model}: {said}")
+
+
+def _node_flop(path: Path) -> dict[str, int]:
+    """Return the arithmetic of each node that a rule covers."""
+    from nearpeak.api import capture
+    from nearpeak.ops import work_of
+
+    calls = [call for call in capture(path).calls if call.case is not None]
+    return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}

@@ -1,0 +1,66 @@
+"""Two runners in turns of fresh processes, end to end."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import nearpeak
+from nearpeak.core.measurement import Timing
+from nearpeak.errors import SpecError
+from nearpeak.measure.turns import Arm
+from nearpeak.measuring import compare
+
+CASE = nearpeak.case("softmax", rows=64, columns=256, dtype="fp32")
+TIMING = Timing(cache="hot", validate=False, flush_bytes=0, limit_s=60.0)
+
+
+@pytest.fixture(autouse=True)
+def _own_kernels(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def arm(kernel):
+    return Arm(runner=f"callable:kernels:{kernel}")
+
+
+@pytest.mark.slow
+def test_twice_the_work_is_a_regression_and_half_of_it_an_improvement():
+    slower = compare(CASE, arm("softmax"), arm("twice"), TIMING, budget_s=240.0)
+    assert slower.outcome == "compared"
+    assert slower.judgement.verdict == "regression"
+    assert 1.5 < slower.judgement.time_ratio < 2.6
+    assert len(slower.rounds) >= 5
+    assert slower.clock == "cpu"
+    assert slower.differences == ()
+    faster = compare(CASE, arm("twice"), arm("softmax"), TIMING, budget_s=240.0)
+    assert faster.judgement.verdict == "improvement"
+
+
+@pytest.mark.parametrize(("kernel", "outcome"), [("segfault", "crash"), ("leave", "crash"), ("fail", "failed")])
+def test_one_that_cannot_run_is_named_instead_of_judged(kernel, outcome):
+    found = compare(CASE, arm("softmax"), arm(kernel), TIMING)
+    assert (found.outcome, found.judgement) == (outcome, None)
+    assert f"callable:kernels:{kernel}" in found.note
+
+
+def test_recorded_times_are_no_side_of_a_comparison():
+    with pytest.raises(SpecError, match="needs something that runs"):
+        compare(CASE, arm("softmax"), Arm(runner="null"), TIMING)
+
+
+def test_what_is_not_there_is_refused_by_name():
+    with pytest.raises(SpecError, match="absent"):
+        compare(CASE, arm("softmax"), arm("absent"), TIMING)
+
+
+def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):
+    from nearpeak.cli import main
+
+    words = ["compare", "callable:kernels:softmax", "callable:kernels:fail", "softmax", "rows=4", "columns=8"]
+    monkeypatch.setattr(sys, "argv", ["nearpeak", *words, "dtype=fp32", "--no-check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 11
+    assert json.loads(capsys.readouterr().out)["outcome"] == "failed"

@@ -1,0 +1,79 @@
+"""What of a model a runner converts: nodes, reasons, pieces, borders."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from nearpeak.errors import SpecError
+from nearpeak.measuring import coverage
+
+onnx = pytest.importorskip("onnx")
+BYTES = 64 * 256 * 4
+
+
+def model(path, kinds):
+    """A chain of nodes on [64, 256]; a dot in a kind puts it into a domain that no runtime knows."""
+    helper, nodes, last = onnx.helper, [], "x"
+    for number, kind in enumerate(kinds):
+        domain, _, name = kind.rpartition(".")
+        operands = [last, "w"] if name == "MatMul" else [last]
+        nodes.append(helper.make_node(name, operands, [f"t{number}"], name=f"n{number}", domain=domain))
+        last = f"t{number}"
+    shape = [64, 256]
+    infos = [helper.make_tensor_value_info(f"t{number}", 1, shape) for number in range(len(kinds))]
+    weight = onnx.numpy_helper.from_array(np.full((256, 256), 0.01, np.float32), "w")
+    x = helper.make_tensor_value_info("x", 1, shape)
+    graph = helper.make_graph(nodes, "chain", [x], [infos[-1]], [weight], value_info=infos[:-1])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), str(path))
+    return path
+
+
+@pytest.mark.parametrize(("kinds", "converted", "pieces", "borders"), [
+    (("MatMul", "Erf", "MatMul", "Softmax"), 4, 1, 0),
+    (("MatMul", "mine.Foo", "MatMul", "Softmax"), 3, 2, 2),
+    (("mine.Foo", "MatMul", "Erf"), 2, 1, 1),
+    (("mine.Foo", "MatMul", "mine.Foo", "Erf", "mine.Bar"), 2, 2, 4),
+    (("mine.Foo",), 0, 0, 0),
+])  # fmt: skip
+def test_nodes_without_a_kernel_are_named_and_cut_the_model_in_pieces(tmp_path, kinds, converted, pieces, borders):
+    pytest.importorskip("onnxruntime")
+    found = coverage(model(tmp_path / "m.onnx", kinds), "onnxruntime")
+    assert (found.node_count, found.converted_count, found.fragment_count) == (len(kinds), converted, pieces)
+    assert (found.boundary_count, found.boundary_bytes) == (borders, borders * BYTES)
+    assert [row.node for row in found.ledger] == [
+        f"{kind} n{number}" for number, kind in enumerate(kinds) if "." in kind
+    ]
+    assert all("not a registered function" in row.reason for row in found.ledger)
+    assert (found.converted_s is None) == bool(found.ledger)
+
+
+@pytest.mark.slow
+def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        y = x @ x\n"
+        "        if y.sum().item() > 0:\n            y = y + 1\n        return y @ x\n"
+        "def get_inputs():\n    return [torch.rand(16, 16)]\n"
+    )
+    command = [sys.executable, "-m", "nearpeak", "coverage", str(path), "--runner", "torch_compile", "--limit", "400s"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert found["fragment_count"] == 2
+    assert found["flop_ratio"] == 1.0
+    assert [row["node"] for row in found["ledger"]] == ["everything between the graphs", "broken.py:5"]
+    assert 0 <= found["ledger"][0]["time_ratio"] < 1
+
+
+@pytest.mark.parametrize(("name", "runner", "message"), [
+    ("a.onnx", "torch_compile", "converts .py files"),
+    ("a.py", "onnxruntime", "converts .onnx files"),
+    ("a.onnx", "torch_cpu", "choose onnxruntime or torch_compile"),
+    ("a.onnx", "onnxruntime", "not found"),
+])  # fmt: skip
+def test_what_cannot_be_converted_is_refused_by_name(tmp_path, name, runner, message):
+    with pytest.raises(SpecError, match=message):
+        coverage(tmp_path / name, runner)

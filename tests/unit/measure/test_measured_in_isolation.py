@@ -1,0 +1,102 @@
+"""Cases in processes of their own: whatever a case does becomes a row, and the run goes on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import nearpeak
+from nearpeak.core.measurement import Outcome, Timing
+from nearpeak.errors import SpecError
+from nearpeak.measure.lock import device_lock
+from nearpeak.measure.results import read_results
+from nearpeak.measure.session import run_cases
+from nearpeak.measuring import measure
+
+CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
+TIMING = Timing(budget_s=0.01, limit_s=10.0, memory_bytes=1 << 29, flush_bytes=0, cache="hot", validate=False)
+
+
+@pytest.fixture(autouse=True)
+def _own_kernels(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(("kernel", "outcome", "note"), [
+    ("segfault", Outcome.CRASH, "SIGSEGV"),
+    ("hang", Outcome.TIMEOUT, "within 3 s"),
+    ("exhaust", Outcome.OOM, ""),
+    ("leave", Outcome.CRASH, "exit code 3"),
+    ("fail", Outcome.FAILED, "ValueError: no such kernel"),
+])  # fmt: skip
+def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, note, fresh):
+    timing = Timing(**{**_fields(TIMING), "limit_s": 3.0}) if kernel == "hang" else TIMING
+    (row,) = run_cases([CASE], f"callable:kernels:{kernel}", timing, fresh=fresh)
+    assert row.outcome is outcome, row.note
+    assert note in row.note
+    assert row.samples_s == ()
+    (after,) = run_cases([CASE], "callable:kernels:softmax", TIMING, fresh=fresh)
+    assert after.outcome in (Outcome.CONVERGED, Outcome.BUDGET)
+    assert after.method.process == ("fresh" if fresh else "forked")
+
+
+def _fields(timing):
+    return {name: getattr(timing, name) for name in timing.__dataclass_fields__}
+
+
+def test_results_are_kept_and_only_what_is_missing_runs_again(tmp_path):
+    out = tmp_path / "results.jsonl"
+    cases = [nearpeak.case("softmax", rows=rows, columns=16, dtype="fp32") for rows in (1, 2, 3)]
+    assert len(list(measure(cases[:2], "callable:kernels:softmax", TIMING, out=out))) == 2
+    whole = out.read_bytes()
+    out.write_bytes(whole + b'{"kind":"measurement","key":"cut off')
+    new = list(measure(cases, "callable:kernels:softmax", TIMING, out=out))
+    assert [one.case for one in new] == [cases[2]]
+    assert out.read_bytes().startswith(whole)
+    found = read_results(out)
+    assert [one.case for one in found] == cases
+    assert found[2] == new[0]
+
+
+def test_two_runs_do_not_write_one_file(tmp_path):
+    out = tmp_path / "results.jsonl"
+    running = measure([CASE, nearpeak.case("softmax", rows=9, columns=16, dtype="fp32")], "null", TIMING, out=out)
+    next(running)
+    with pytest.raises(SpecError, match="another measurement writes it"):
+        list(measure(CASE, "null", TIMING, out=out))
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    out = tmp_path / "results.jsonl"
+    out.write_text('{"op": "gemm"}\n')
+    with pytest.raises(SpecError, match=r"results.jsonl:1: no line of a result file"):
+        list(measure(CASE, "null", TIMING, out=out))
+    assert out.read_text() == '{"op": "gemm"}\n'
+
+
+def test_samples_wait_for_the_device(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    from nearpeak.measure.environment import cpu_environment
+
+    environment = cpu_environment("numpy")
+    with (
+        device_lock(environment),
+        pytest.raises(nearpeak.NearpeakError, match="held by another"),
+        device_lock(environment, wait_s=0.05),
+    ):
+        pass
+    with device_lock(environment, wait_s=0.0):
+        assert os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(("runner", "error", "message"), [
+    ("torch_cpu:fast", SpecError, "takes no argument"),
+    ("callable", SpecError, "needs an argument"),
+    ("callable:kernels", SpecError, "is not module:function"),
+    ("callable:kernels:absent", SpecError, "absent"),
+    ("nul", SpecError, "did you mean null"),
+])  # fmt: skip
+def test_a_runner_that_cannot_be_had_is_refused_by_name(runner, error, message):
+    with pytest.raises(error, match=message):
+        list(measure(CASE, runner, TIMING))

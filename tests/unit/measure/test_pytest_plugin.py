@@ -1,0 +1,67 @@
+"""The pytest plug-in, in a pytest of its own: right and fast passes, wrong and slow fails."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+HEAD = "import numpy as np, pytest, torch, nearpeak\nquick = dict(budget_s=0.01, cache='hot')\n"
+MARK = "@nearpeak.case('softmax', rows=4, columns=8, dtype='fp32')\n"
+
+
+def said_by_pytest(folder, text):
+    """What pytest says about a test file."""
+    (folder / "test_kernels.py").write_text(HEAD + text)
+    source = str(Path(__file__).parents[3] / "src")
+    command = [sys.executable, "-m", "pytest", "-p", "nearpeak.pytest_plugin", "-p", "no:cacheprovider", "-q", "-rA"]
+    environment = {**os.environ, "PYTHONPATH": source}
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_test_runs_once_per_case_and_sees_its_times(tmp_path):
+    text = (
+        MARK
+        + MARK.replace("rows=4", "rows=6")
+        + (
+            "def test_softmax(nearpeak_measure):\n"
+            "    found = nearpeak_measure(lambda t, **_: {'y': torch.softmax(t['x'], -1)}, **quick)\n"
+            "    assert found.time_s > 0 and found.ratio('t4') > 0\n"
+        )
+    )
+    said = said_by_pytest(tmp_path, text)
+    assert "2 passed" in said, said
+    assert re.search(r"test_softmax\[softmax-rows=6-columns=8-fp32\]", said)
+
+
+def test_a_function_that_raises_fails_with_its_error(tmp_path):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    def wrong(t, **_): raise ValueError('no kernel')\n"
+        "    nearpeak_measure(wrong, **quick)\n"
+    ))  # fmt: skip
+    assert "1 failed" in said, said
+    assert "ValueError: no kernel" in said
+
+
+def test_a_test_without_a_case_says_what_is_missing(tmp_path):
+    said = said_by_pytest(tmp_path, "def test_softmax(nearpeak_measure):\n    nearpeak_measure(lambda t: t, **quick)\n")
+    assert "decorate the test with @nearpeak.case" in said
+
+
+def test_an_attained_ratio_is_the_bound_over_the_median(tmp_path):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    found = nearpeak_measure(lambda t, **_: {'y': torch.softmax(t['x'], -1)}, **quick)\n"
+        "    bound = nearpeak.bound(found.measurement.case, 't4').time_s\n"
+        "    assert found.ratio('t4') == bound / found.time_s\n"
+        "    assert found.ratio('t4') >= 1.0, 'too slow'\n"
+    ))  # fmt: skip
+    assert "too slow" in said, said

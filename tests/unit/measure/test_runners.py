@@ -1,0 +1,164 @@
+"""Every runner: what it declares is so, what it computes agrees with the reference, what it cannot do it says."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.core.measurement import Outcome, RunnerAbilities, Timing
+from nearpeak.errors import MeasureError, MissingExtraError, SpecError
+from nearpeak.measure.inputs import drawn
+from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.runners._cuda import known_target
+
+torch = pytest.importorskip("torch")
+TIMING = Timing(budget_s=0.0, flush_bytes=0, cache="hot", validate=False)
+SOFTMAX = nearpeak.case("softmax", rows=8, columns=33, dtype="fp32")
+GEMM = nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp32")
+PROGRAM = Path(__file__).parent / "program.py"
+
+
+@pytest.fixture(autouse=True)
+def _own_kernels(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def outputs_of(runner, case):
+    """What a runner computes on the case's own inputs."""
+    backend = runner_of(runner, TIMING)._backend
+    inputs = drawn(case)
+    prepared = backend.prepare(case, inputs)
+    try:
+        backend.timer().read(prepared.runs[0], 1)
+        return prepared.outputs(prepared.runs[0]())
+    finally:
+        if prepared.close:
+            prepared.close()
+
+
+def test_every_runner_declares_its_abilities():
+    for name in RUNNERS:
+        assert isinstance(RUNNERS[name].abilities, RunnerAbilities), name
+        assert RUNNERS[name].name == name
+
+
+@pytest.mark.parametrize("case", [SOFTMAX, GEMM], ids=lambda case: case.op)
+@pytest.mark.parametrize("runner", ["torch_cpu", "onnxruntime", f"process:{sys.executable} {PROGRAM}"])
+def test_runners_agree_with_the_reference(runner, case):
+    if runner == "onnxruntime":
+        pytest.importorskip("onnxruntime")
+    wanted, got = outputs_of("numpy", case), outputs_of(runner, case)
+    assert got.keys() == wanted.keys()
+    for name in wanted:
+        np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_is_that_of_the_reference_for_the_same_upstream():
+    case = nearpeak.case("softmax", "backward", rows=4, columns=9, dtype="fp64")
+    got = outputs_of("torch_cpu", case)["grad_x"]
+    assert got.shape == (4, 9)
+    np.testing.assert_allclose(got.sum(axis=-1), 0.0, atol=1e-12)  # a row of softmax adds up to 1 whatever its input
+    assert np.abs(got).max() > 0
+    reference = runner_of("numpy", TIMING).measure(case)
+    assert reference.samples_s
+
+
+@pytest.mark.parametrize(("runner", "case", "note"), [
+    ("onnxruntime", nearpeak.case("softmax", "backward", rows=4, columns=8, dtype="fp32"), "no backward phase"),
+    ("onnxruntime", nearpeak.case("cast", elements=8, dtype="fp32", out_dtype="fp8_e4m3"), "has no fp8_e4m3"),
+    (f"process:{sys.executable} {PROGRAM}", nearpeak.case("layer_norm", rows=4, hidden=8, dtype="fp32"), "only"),
+])  # fmt: skip
+def test_what_a_runner_cannot_do_is_a_row_with_its_reason(runner, case, note):
+    if runner == "onnxruntime":
+        pytest.importorskip("onnxruntime")
+    found = runner_of(runner, TIMING).measure(case)
+    assert found.outcome is Outcome.UNSUPPORTED
+    assert note in found.note
+
+
+def test_a_program_s_own_times_are_kept_beside_the_host_s():
+    found = runner_of(f"process:{sys.executable} {PROGRAM}", TIMING).measure(GEMM)
+    assert found.method.timer == "program"
+    assert all(host >= own > 0 for own, host in zip(found.samples_s, found.host_samples_s, strict=True))
+    assert found.algorithm == "numpy"
+
+
+@pytest.mark.parametrize(("mode", "message"), [
+    ("error", "out of luck"), ("words", "not JSON"), ("leave", "exit code 7"), ("timeless", "no time_s"),
+])  # fmt: skip
+def test_a_program_that_breaks_the_protocol_is_named(mode, message):
+    found = runner_of(f"process:{sys.executable} {PROGRAM} {mode}", TIMING).measure(GEMM)
+    assert found.outcome in (Outcome.FAILED, Outcome.INFRA)
+    assert message in found.note
+
+
+@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph"])
+def test_a_gpu_runner_is_refused_by_name_where_there_is_no_gpu(runner):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(MeasureError, match=f"runner {runner}: needs a GPU"):
+        runner_of(runner, TIMING)
+
+
+def test_recorded_samples_are_said_again(tmp_path):
+    from nearpeak.measuring import measure
+
+    out = tmp_path / "results.jsonl"
+    (taken,) = measure(SOFTMAX, "callable:kernels:softmax", TIMING, out=out)
+    again = runner_of(f"replay:{out}").measure(SOFTMAX)
+    assert again == taken
+    assert runner_of(f"replay:{out}").measure(GEMM).outcome is Outcome.UNSUPPORTED
+    with pytest.raises(SpecError, match="not found"):
+        runner_of(f"replay:{tmp_path / 'absent.jsonl'}")
+
+
+@pytest.mark.slow
+def test_a_compiled_call_agrees_and_says_how_long_it_took_to_build():
+    found = runner_of("torch_compile", Timing(budget_s=0.0, flush_bytes=0, cache="hot", validate=False)).measure(
+        SOFTMAX
+    )
+    assert found.samples_s
+    assert found.phases_s["build"] > 0
+    assert found.ledger == ()
+
+
+def test_a_triton_kernel_runs_in_the_interpreter(monkeypatch):
+    pytest.importorskip("triton")
+    runner = runner_of("triton:triton_kernels:add", TIMING)
+    case = nearpeak.case("elementwise", function="add", elements=1000, b=1000, dtype="fp32")
+    got, wanted = outputs_of("triton:triton_kernels:add", case), outputs_of("numpy", case)
+    np.testing.assert_allclose(next(iter(got.values())), next(iter(wanted.values())), rtol=1e-6)
+    bf16 = nearpeak.case("elementwise", function="add", elements=1000, dtype="bf16")
+    if not torch.cuda.is_available():
+        assert "bf16" in runner.measure(bf16).note
+
+
+def test_without_triton_its_runner_is_refused(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="install triton"):
+        runner_of("triton:kernels:softmax", TIMING)
+
+
+@pytest.mark.parametrize(("name", "target"), [
+    ("NVIDIA H100 80GB HBM3", "h100_sxm"), ("NVIDIA H100 PCIe", "h100_pcie"), ("NVIDIA GeForce RTX 4090", "rtx_4090"),
+    ("AMD Instinct MI300X", "mi300x"), ("Tesla V100-SXM2-32GB", "v100_sxm_32gb"), ("Some New Card", "gpu"),
+])  # fmt: skip
+def test_a_gpu_is_known_by_the_name_that_its_driver_gives(name, target):
+    assert known_target(name) == target
+
+
+def test_results_are_written_for_other_tools(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    from nearpeak.measure.export import write_parquet, write_pytest_benchmark
+
+    found = [runner_of("callable:kernels:softmax", TIMING).measure(SOFTMAX), runner_of("null").measure(GEMM)]
+    write_parquet(tmp_path / "a.parquet", found)
+    rows = duckdb.sql(f"SELECT op, samples_s, outcome FROM '{tmp_path / 'a.parquet'}'").fetchall()
+    assert [(op, tuple(samples)) for op, samples, _ in rows] == [(one.case.op, one.samples_s) for one in found]
+    write_pytest_benchmark(tmp_path / "a.json", found)
+    written = json.loads((tmp_path / "a.json").read_text())["benchmarks"]
+    assert written[0]["stats"]["data"] == list(found[0].samples_s)
+    assert written[1]["stats"]["median"] == 1e-3
