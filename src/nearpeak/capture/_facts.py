@@ -16,8 +16,8 @@ from nearpeak.core.workload import Known, Pattern
 
 LARGEST_ELEMENTS = 2**26
 """Distinct elements of one tensor beyond which nothing is said of any."""
-_MOST_ELEMENTS = 2**28
-"""Distinct elements looked at in one capture: about a second."""
+_MOST_ELEMENTS = 2**27
+"""Distinct elements looked at in one capture: two or three seconds."""
 _BLOCK_ELEMENTS = 2**16
 _FACTORS = ("zero", "no_product")
 _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
