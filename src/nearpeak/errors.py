@@ -39,3 +39,9 @@ class MeasureError(NearpeakError):
 
 class ImplausibleError(NearpeakError):
     """A measurement below its bound: a rule, a target figure or a timer is wrong."""
+
+
+class IncorrectError(MeasureError):
+    """An implementation whose results the contract refuses."""
+
+    exit_code = 12

@@ -21,16 +21,45 @@ Arrays = Mapping[str, Any]
 """Named NumPy arrays or torch tensors."""
 
 
+CONTRACTS = ("contraction", "reduction", "pointwise", "normalisation", "sampling", "decomposition", "exact")
+"""Kinds of numerics contracts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numerics:
     """How close an implementation must come to the float64 reference."""
 
     kind: str
-    """`contraction`, `reduction`, `pointwise`, `normalisation` or `exact`."""
+    """`contraction`, `reduction`, `pointwise`, `normalisation` (any chain), `sampling` (positions are rounded too),
+    `decomposition` (stable by norm, not element by element) or `exact`."""
     reduction: str = ""
     """Axes whose product is the length of the longest sum, e.g. `k`; empty when nothing is summed."""
     ulp_count: float = 4.0
     """Permitted error in units of the output's last place, beyond what the sum's length explains."""
+    steps_count: int = 0
+    """Intermediate results that an implementation may store in the operator's own format instead of fp32."""
+    least_format: str = ""
+    """Narrowest format of floats for which there is a contract, where there is none for narrower ones."""
+    alignment_bytes: int = 16
+    """What the first element of each tensor must be a multiple of."""
+    below: Mapping[str, str] = field(default_factory=dict)
+    """Integer inputs whose values stay below an axis, or below a number: indices, targets, offsets."""
+    positive: tuple[str, ...] = ()
+    """Inputs that are positive by their meaning: scales, running variances, states of optimizers; with a choice before
+    a colon where it is so for that choice only, as `igamma:a`."""
+    special: str = "propagate"
+    """What NaN and infinities in the inputs do: `propagate` as in the reference, `unspecified`, or the inputs of which
+    the former holds."""
+    unspecified: tuple[str, ...] = ()
+    """Choices, as values of attributes, for which NaN and infinities are left open."""
+    rounds: tuple[str, ...] = ()
+    """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
+    `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts)."""
+    forward_only: tuple[str, ...] = ()
+    """Choices under which the gradient's reference does not hold, by name."""
+    gates: str = ""
+    """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
+    way, or the choice under which they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,9 @@ OPERATOR = Operator(
     forward=adamw,
     family="optimizer",
     source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
-    numerics=Numerics(kind="normalisation"),
+    numerics=Numerics(
+        kind="normalisation", positive=("square", "largest"), special="parameter moment", rounds=("tiny",)
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -188,7 +188,9 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2",
-    numerics=Numerics(kind="normalisation", reduction="batch spatial"),
+    numerics=Numerics(
+        kind="normalisation", reduction="batch spatial", positive=("running_var",), steps_count=2, rounds=("small",)
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -123,7 +123,7 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     source="definition; |a - b|² = |a|² + |b|² - 2ab",
-    numerics=Numerics(kind="normalisation", reduction="k"),
+    numerics=Numerics(kind="normalisation", reduction="k", special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -63,7 +63,7 @@ OPERATOR = Operator(
     forward=cross,
     family="pointwise",
     source="definition",
-    numerics=Numerics(kind="normalisation"),
+    numerics=Numerics(kind="normalisation", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -132,7 +132,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1",
-    numerics=Numerics(kind="normalisation", reduction="time"),
+    numerics=Numerics(kind="normalisation", reduction="time", special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

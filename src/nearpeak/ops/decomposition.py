@@ -250,7 +250,7 @@ OPERATOR = Operator(
     family="product",
     degree_count=2,
     source="definition; Golub and Van Loan 2013, Matrix Computations, fourth edition, chapters 5, 7 and 8",
-    numerics=Numerics(kind="normalisation", reduction="m n", ulp_count=256.0),
+    numerics=Numerics(kind="decomposition", reduction="m n", ulp_count=256.0, special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -117,7 +117,7 @@ OPERATOR = Operator(
     degree_count=2,
     source="Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464; Kimi Team 2025, arXiv:2510.26692; least mixture "
     "of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens key_dim"),
+    numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=partial(inputs, strengths=True),
     reference=reference,
     backward_reference=backward_reference,

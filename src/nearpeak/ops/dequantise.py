@@ -135,7 +135,7 @@ OPERATOR = Operator(
     forward=dequantise,
     family="pointwise",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="pointwise"),
+    numerics=Numerics(kind="pointwise", positive=("scale",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -205,7 +205,7 @@ OPERATOR = Operator(
     family="pointwise",
     backward=_backward,
     source="Jacob et al. 2017, arXiv:1712.05877, section 3; Esser et al. 2019, arXiv:1902.08153, section 2",
-    numerics=Numerics(kind="pointwise"),
+    numerics=Numerics(kind="pointwise", below={"zero": "5"}, positive=("scale",), special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

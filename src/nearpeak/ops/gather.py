@@ -139,7 +139,7 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", below={"index": "table_rows"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

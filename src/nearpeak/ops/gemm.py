@@ -101,8 +101,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     b = b if len(b) == batch else b.repeat_interleave(batch // len(b), 0)
     if batch == 1 and arguments["bias"] and tensors["bias"].dim() < 3:
         return {"y": torch.addmm(tensors["bias"], a[0], b[0])[None]}
-    y = torch.mm(a[0], b[0])[None] if batch == 1 else torch.bmm(a, b)
-    return {"y": y + tensors["bias"] if arguments["bias"] else y}
+    if arguments["bias"]:
+        return {"y": torch.baddbmm(tensors["bias"], a, b)}
+    return {"y": torch.mm(a[0], b[0])[None] if batch == 1 else torch.bmm(a, b)}
 
 
 def _from_aten(site: AtenSite) -> Match:

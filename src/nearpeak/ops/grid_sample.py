@@ -187,7 +187,9 @@ OPERATOR = Operator(
     backward=_backward,
     source="Jaderberg et al. 2015, arXiv:1506.02025, section 3.3",
     data_axes={"touched": ("d*h*w",)},
-    numerics=Numerics(kind="normalisation", reduction="h w d", ulp_count=64.0),
+    numerics=Numerics(
+        kind="sampling", reduction="h w d", ulp_count=64.0, special="unspecified", steps_count=2, least_format="fp32"
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -266,7 +266,7 @@ OPERATOR = Operator(
     backward=_backward,
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
     data_axes={"touched_groups": ("m", "groups")},
-    numerics=Numerics(kind="contraction", reduction="k"),
+    numerics=Numerics(kind="contraction", reduction="k", below={"offsets": "m"}, positive=("a_scale", "b_scale")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

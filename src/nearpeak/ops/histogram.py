@@ -89,7 +89,9 @@ OPERATOR = Operator(
     forward=histogram,
     family="reduction",
     source="definition",
-    numerics=Numerics(kind="normalisation", reduction="elements"),
+    numerics=Numerics(
+        kind="normalisation", reduction="elements", below={"x": "bins"}, steps_count=2, least_format="fp32"
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

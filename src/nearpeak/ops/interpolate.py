@@ -203,7 +203,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them",
-    numerics=Numerics(kind="normalisation", reduction="d h w"),
+    numerics=Numerics(kind="sampling", reduction="d h w", special="unspecified", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -65,7 +65,7 @@ OPERATOR = Operator(
     forward=kfac_inverse,
     family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, section 6; LAPACK Working Note 41, appendix C",
-    numerics=Numerics(kind="normalisation", reduction="dim dim"),
+    numerics=Numerics(kind="decomposition", reduction="dim dim", special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

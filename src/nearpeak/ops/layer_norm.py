@@ -118,7 +118,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Ba et al. 2016, arXiv:1607.06450, eq. 3",
-    numerics=Numerics(kind="normalisation", reduction="hidden"),
+    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",)),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

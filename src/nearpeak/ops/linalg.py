@@ -258,7 +258,7 @@ OPERATOR = Operator(
     family="product",
     degree_count=3,
     source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
-    numerics=Numerics(kind="normalisation", reduction="n n", ulp_count=16.0),
+    numerics=Numerics(kind="decomposition", reduction="n n", ulp_count=16.0, special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

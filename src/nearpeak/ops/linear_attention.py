@@ -94,7 +94,7 @@ OPERATOR = Operator(
     degree_count=2,
     source="Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, "
     "arXiv:2312.06635; least mixture of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens key_dim"),
+    numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=inputs,
     reference=reference,
     backward_reference=backward_reference,

@@ -70,7 +70,7 @@ OPERATOR = Operator(
     forward=multinomial,
     family="pointwise",
     source="definition",
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", special="unspecified"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

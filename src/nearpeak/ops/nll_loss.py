@@ -94,7 +94,7 @@ OPERATOR = Operator(
     backward=_backward,
     source="definition",
     assumptions=("A20",),
-    numerics=Numerics(kind="reduction", reduction="rows"),
+    numerics=Numerics(kind="reduction", reduction="rows", below={"target": "classes"}, steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

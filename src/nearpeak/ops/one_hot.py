@@ -66,7 +66,7 @@ OPERATOR = Operator(
     forward=one_hot,
     family="movement",
     source="definition, as ONNX states it",
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", below={"index": "classes"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -136,7 +136,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="definitions, as PyTorch states them",
-    numerics=Numerics(kind="normalisation", reduction="elements"),
+    numerics=Numerics(kind="normalisation", reduction="elements", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -73,7 +73,7 @@ OPERATOR = Operator(
     forward=pq_search,
     family="product",
     source="Jégou, Douze and Schmid 2011, doi:10.1109/TPAMI.2010.57",
-    numerics=Numerics(kind="normalisation", reduction="dim"),
+    numerics=Numerics(kind="normalisation", reduction="dim", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -221,7 +221,7 @@ OPERATOR = Operator(
     forward=quantise,
     family="pointwise",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", below={"zero": "9"}, positive=("scale", "history")),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

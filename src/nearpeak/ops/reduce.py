@@ -218,7 +218,7 @@ OPERATOR = Operator(
     forward=reduce,
     family="reduction",
     source="definitions",
-    numerics=Numerics(kind="normalisation", reduction="reduced"),
+    numerics=Numerics(kind="normalisation", reduction="reduced", steps_count=1, rounds=("large", "ties")),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -119,7 +119,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4",
-    numerics=Numerics(kind="normalisation", reduction="hidden"),
+    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",)),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

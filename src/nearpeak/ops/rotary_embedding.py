@@ -178,7 +178,7 @@ OPERATOR = Operator(
     family="attention",
     backward=rotary_embedding,
     source="Su et al. 2021, arXiv:2104.09864, eq. 34",
-    numerics=Numerics(kind="normalisation"),
+    numerics=Numerics(kind="normalisation", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

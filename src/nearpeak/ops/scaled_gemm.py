@@ -271,7 +271,7 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="contraction", reduction="k"),
+    numerics=Numerics(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

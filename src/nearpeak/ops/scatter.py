@@ -218,7 +218,7 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(kind="reduction"),
+    numerics=Numerics(kind="reduction", below={"index": "table_rows"}, steps_count=2),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

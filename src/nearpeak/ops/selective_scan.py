@@ -173,7 +173,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     source="Gu and Dao 2023, arXiv:2312.00752",
-    numerics=Numerics(kind="normalisation", reduction="tokens state"),
+    numerics=Numerics(kind="normalisation", reduction="tokens state", steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -113,7 +113,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 2",
-    numerics=Numerics(kind="normalisation", reduction="columns"),
+    numerics=Numerics(kind="normalisation", reduction="columns", steps_count=2, rounds=("large",), gates="log"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

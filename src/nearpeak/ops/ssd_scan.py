@@ -167,7 +167,7 @@ OPERATOR = Operator(
     backward=_backward,
     degree_count=2,
     source="Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens state"),
+    numerics=Numerics(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -110,7 +110,9 @@ OPERATOR = Operator(
     forward=vector_search,
     family="product",
     source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
-    numerics=Numerics(kind="normalisation", reduction="dim"),
+    numerics=Numerics(
+        kind="normalisation", reduction="dim", below={"list_of": "lists"}, steps_count=2, special="unspecified"
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

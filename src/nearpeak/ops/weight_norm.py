@@ -88,7 +88,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Salimans and Kingma 2016, arXiv:1602.07868, eq. 2 and 3",
-    numerics=Numerics(kind="normalisation", reduction="columns"),
+    numerics=Numerics(kind="normalisation", reduction="columns", gates="always"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -134,7 +134,9 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     source="Peng et al. 2023, arXiv:2305.13048, section 3",
-    numerics=Numerics(kind="normalisation", reduction="tokens"),
+    numerics=Numerics(
+        kind="normalisation", reduction="tokens", steps_count=2, gates="always", forward_only=("begun", "ended")
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -1,0 +1,161 @@
+"""Mutants killed and legitimate variants accepted by the validation contract, over every operator in two formats.
+
+`python -m benchmarks.mutants [operator …]` prints every mutant that is equivalent, with its reason, and every miss.
+"""
+
+import multiprocessing
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import torch
+from tests.golden.directed import directed
+
+from benchmarks._figures import Figure
+from nearpeak.core.case import Case
+from nearpeak.errors import NearpeakError
+from nearpeak.measure.validation import refuse_narrow, validate
+from nearpeak.measure.validation._oracle import declared_formats
+from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.measure.validation.mutants.variants import variants_of
+from nearpeak.ops import OPS, label_of
+
+FIGURES = ("mutants_killed", "mutants_equivalent", "variants_accepted", "mutant_operators")
+SEED = 1
+FORMATS = ("fp32", "bf16", "fp64")
+"""Tried in this order; an operator counts in the first two that PyTorch computes and the contract covers."""
+LARGER = {
+    # Sums long enough for an accumulator of few bits to show.
+    "gemm": {"m": 8, "n": 12, "k": 256},
+    "conv": {"batch": 1, "in_channels": 64, "out_channels": 4, "h": 5, "w": 6, "kh": 3, "kw": 3, "ph": 1, "pw": 1},
+    "conv_transpose": {"batch": 1, "in_channels": 64, "out_channels": 4, "h": 4, "w": 5, "kh": 2, "kw": 2},
+    "grouped_gemm": {"m": 12, "n": 8, "k": 128, "groups": 3},
+    "scaled_gemm": {"m": 3, "n": 5, "k": 128},
+    "kfac_factor": {"tokens": 128, "dim": 5},
+    "kfac_precondition": {"rows": 6, "columns": 128},
+    "trilinear": {"batch": 3, "out": 4, "left": 5, "right": 96},
+    # Few elements leave room for luck: no edge is crossed, no other row is drawn.
+    "histogram": {"elements": 400, "bins": 8},
+    "isin": {"elements": 60, "tests": 40},
+    "multinomial": {"rows": 40, "categories": 9, "samples": 2},
+}
+"""Cases of their own, beside the first directed one."""
+BY_LUCK = ("histogram", "isin", "multinomial")
+"""Operators whose directed cases are too small for every mutant to differ."""
+CHOICES = {
+    "reduce": "function", "scan": "function", "segment_reduce": "function", "pointwise_loss": "function",
+    "decomposition": "function", "linalg": "function", "optimizer": "rule", "recurrent": "cell", "fft": "kind",
+    "embedding_bag": "mode", "collective": "kind", "softmax": "log", "cross_entropy": "reduction",
+    "nll_loss": "reduction", "rotary_embedding": "layout",
+}  # fmt: skip
+"""Operators that are several: their directed cases with another value of this choice count too."""
+
+
+def cases(op: str) -> Iterator[Case]:
+    """Give the cases of an operator: the first directed one, its other choices and larger ones, in two formats."""
+    formats = formats_of(op)
+    for line in _lines(op):
+        for dtype in [line["dtype"]] if "dtype" in line else formats:
+            yield OPS[op].case("forward", **{**line, "dtype": dtype})
+
+
+def formats_of(op: str) -> tuple[str, ...]:
+    """Return the two formats in which an operator is judged."""
+    return tuple(dtype for dtype in FORMATS if _computes(op, dtype))[:2]
+
+
+def _computes(op: str, dtype: str) -> bool:
+    case = OPS[op].case("forward", **{**_axes(directed(op)[0]), "dtype": dtype})
+    try:
+        refuse_narrow(case)
+        return bool(declared_formats(case))
+    except (NearpeakError, NotImplementedError, RuntimeError):
+        return False
+
+
+def _axes(line: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in line.items() if name[0] != "_"}
+
+
+def _lines(op: str) -> Iterator[dict[str, object]]:
+    """Give arguments; those that state a format are judged in that one, and the first two formats so stated count."""
+    lines = directed(op)
+    choice = "dtype" if "dtype" in lines[0] else CHOICES.get(op, "")
+    seen = set()
+    for line in () if op in BY_LUCK else lines if choice else lines[:1]:
+        if line.get(choice) not in seen and ("dtype" not in line or choice == "dtype"):
+            seen.add(line.get(choice))
+            yield _axes(line)
+    if op in LARGER:
+        yield LARGER[op]
+
+
+def measure() -> Iterator[Figure]:
+    """Yield how many mutants are killed and variants accepted, each against all that apply."""
+    yield from _figures(list(OPS), say=False)
+
+
+def _figures(names: list[str], *, say: bool) -> Iterator[Figure]:
+    total: Counter[str] = Counter()
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+        for counts, said in pool.imap_unordered(judged, names):
+            total += counts
+            for line in said:
+                if say or "SURVIVED" in line or "REFUSED" in line:
+                    print(line, flush=True)
+    applicable = total["killed"] + total["survived"]
+    yield _of(name="mutants_killed", value=total["killed"], of=applicable, what="mutants", least=400)
+    yield Figure(name="mutants_equivalent", value=total["equivalent"], unit="", bar="", passed=True, seed=SEED)
+    variants = total["accepted"] + total["refused"]
+    yield _of(name="variants_accepted", value=total["accepted"], of=variants, what="variants", least=150)
+    what = "operators in two formats"
+    yield _of(name="mutant_operators", value=total["two formats"], of=len(names), what=what, least=0)
+
+
+def judged(op: str) -> tuple[Counter[str], list[str]]:
+    """Return the counts of one operator, and a line for each mutant that passes and each variant that is refused."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    counts: Counter[str] = Counter()
+    said, formats = [], set()
+    for case in cases(op):
+        formats.add(dict(case.dtypes)["dtype"])
+        for name, outcome in judged_mutants(case):
+            kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"
+            counts[kind] += 1
+            said += [f"{label_of(case)}: {name}: {outcome}"] if kind != "killed" else []
+        for name, outcome in judged_variants(case):
+            counts["refused" if outcome else "accepted"] += 1
+            said += [f"{label_of(case)}: {name}: REFUSED: {outcome}"] if outcome else []
+    counts["two formats"] = len(formats) >= 2
+    return counts, said
+
+
+def _of(*, name: str, value: int, of: int, what: str, least: int) -> Figure:
+    bar = f"all, of at least {least}" if least else "all"
+    return Figure(name=name, value=value, unit=f"of {of:,} {what}", bar=bar, passed=value == of >= least, seed=SEED)
+
+
+def judged_mutants(case: Case, chosen: Callable[[str], bool] = bool) -> Iterator[tuple[str, str]]:
+    """Give each `chosen` mutant with the check that kills it, `equivalent` with the reason, or `SURVIVED`."""
+    for mutant in mutants_of(case):
+        if not chosen(mutant.name):
+            continue
+        check = killed_by(case, mutant.implementation(), seed=SEED)
+        reason = "" if check else reason_for_equivalence(case, mutant, seed=SEED)
+        yield mutant.name, check or (f"equivalent: {reason}" if reason else "SURVIVED")
+
+
+def judged_variants(case: Case) -> Iterator[tuple[str, str]]:
+    """Give each legitimate variant with why it was refused, empty where it was not."""
+    for variant in variants_of(case):
+        found = validate(case, variant, seed=SEED)
+        wrong = [result for result in found.results if result.failed and result.check != "V0"]
+        yield variant.name, f"{wrong[0].check} {wrong[0].reason}" if wrong else ""
+
+
+if __name__ == "__main__":
+    for figure in _figures(sys.argv[1:] or list(OPS), say=True):
+        print(figure.name, figure.shown(), "passed" if figure.passed else "MISSED", figure.bar)

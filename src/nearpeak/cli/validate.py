@@ -1,0 +1,101 @@
+"""`nearpeak validate`: whether an implementation computes a case right, by the numerics contract."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._words import case_of
+from nearpeak.errors import IncorrectError, SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.case import Case
+    from nearpeak.measure.validation import Implementation
+
+
+def validate(
+    words: list[str] = typer.Argument(..., metavar="OP AXIS=EXTENT…", help="e.g. gemm m=64 n=64 k=256 dtype=bf16"),
+    runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
+    implementation: str = typer.Option(
+        "", "--implementation", help="module:function of (tensors by input name, **arguments) → outputs by name."
+    ),
+    seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
+    mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    json: bool = shared.JSON,
+) -> None:
+    """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
+
+    Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed of a record shows it again.
+    """
+    from nearpeak.measure.validation import validate as validated
+    from nearpeak.ops import label_of
+    from nearpeak.report import _validation as report
+
+    case = case_of(words, "validate")
+    if runner and implementation:
+        raise SpecError("validate: give --runner or --implementation, not both")
+    tested = _imported(implementation) if implementation else _of_runner(runner or "torch_cpu", case)
+    with shared.progress("validating"):
+        found = validated(case, tested, seed=seed)
+    text = report.to_json(found) if json or not shared.on_terminal() else report.to_terminal(label_of(case), found)
+    sys.stdout.write(f"{text}\n")
+    if mutants:
+        sys.stdout.write(f"{_score(found.case, seed, text_for_people=not json and shared.on_terminal())}\n")
+    if found.failed:
+        first = next(result for result in found.results if result.failed)
+        raise IncorrectError(
+            f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
+        )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(validate)
+
+
+def _of_runner(name: str, case: "Case") -> "Implementation":
+    """Return how the runner computes the case; a runner says so by a method `implementation`."""
+    from nearpeak.measure.runners import RUNNERS
+    from nearpeak.measure.validation import pytorch
+
+    if name == "torch_cpu":
+        return pytorch(case)
+    offered = getattr(RUNNERS[name], "implementation", None)
+    if offered is None:
+        raise SpecError(f"validate: runner {name} gives no outputs to check; give --implementation module:function")
+    found: Implementation = offered(case)
+    return found
+
+
+def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
+    """Return what share of the operator's mutants the case kills, and which pass."""
+    from nearpeak.measure.validation import forward_case
+    from nearpeak.measure.validation.mutants import mutation_score
+    from nearpeak.report import _validation as report
+
+    score = mutation_score(forward_case(case), seed=seed)
+    if text_for_people:
+        return report.score_to_terminal(score.killed, score.survived)
+    return report.score_to_json(score.killed, score.survived, score.equivalent)
+
+
+def _imported(text: str) -> "Implementation":
+    """Return the implementation that `module:function` names; a module may lie in the current folder."""
+    import dataclasses
+
+    from nearpeak.measure.validation._run import as_implementation
+
+    module, sign, name = text.partition(":")
+    if not sign or not module or not name:
+        raise SpecError(f"--implementation {text!r}: is not module:function; e.g. my_kernels:softmax")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise SpecError(f"--implementation {text!r}: {error}") from None
+    return dataclasses.replace(as_implementation(found), name=text)

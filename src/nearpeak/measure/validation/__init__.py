@@ -1,0 +1,106 @@
+"""The validation contract: is the answer of an implementation right, and would a wrong one have been seen?"""
+
+import contextlib
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.validation import CheckResult, Validation
+from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.measure.validation._oracle import arguments_of
+from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
+from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.checks import CHECKS
+from nearpeak.ops import OPS
+
+__all__ = ["Implementation", "forward_case", "pytorch", "validate"]
+
+
+def validate(case: Case, implementation: Implementation | Callable[..., Mapping[str, Any]], *, seed: int) -> Validation:
+    """Return what the checks V0 to V12 say about `implementation` on `case`.
+
+    A case of the gradient is judged by V9, together with the forward pass that it belongs to.
+
+    Args:
+        implementation: (tensors by input name, **arguments of the case) → outputs by name, as an operator's
+            `torch_call`; an `Implementation` where it takes NumPy arrays, has a gradient of its own or a ledger.
+        seed: of all inputs; the same seed repeats every figure of the record.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        NotModelledError: the operator has no numerics contract for a format of the case.
+
+    >>> from nearpeak.ops import case
+    >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
+    >>> validate(product, pytorch(product), seed=0).status
+    'PASS'
+    >>> validate(product, lambda tensors, **_: {"y": tensors["a"][:, :, :8] @ tensors["b"][:, :8]}, seed=0).status
+    'NUMERIC_FAIL'
+    """
+    imported_torch()
+    refuse_narrow(case)
+    tested = as_implementation(implementation)
+    trial = Trial(case=forward_case(case), implementation=tested, seed=seed)
+    results = tuple(_result(check, trial) for check in CHECKS)
+    return Validation(
+        case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed)
+    )
+
+
+def refuse_narrow(case: Case) -> None:
+    """Refuse a case in a format for which the operator has no contract."""
+    least = OPS[case.op].numerics.least_format
+    narrow = [value for _, value in case.dtypes if least and dtype_of(value).bits_count < dtype_of(least).bits_count]
+    if narrow:
+        raise NotModelledError(f"{case.op}: no numerics contract for {narrow[0]}; it has one for {least} and wider")
+
+
+def _result(check: Callable[[Trial], CheckResult], trial: Trial) -> CheckResult:
+    try:
+        return check(trial)
+    except MeasureError as error:
+        number = int(check.__module__.rsplit(".v", 1)[1][:2])
+        return CheckResult(check=f"V{number}", status="INVALID_REFERENCE", reason=str(error))
+
+
+def pytorch(case: Case) -> Implementation:
+    """Return PyTorch's own way to compute `case`."""
+    return Implementation(name="torch_cpu", call=OPS[case.op].torch_call)
+
+
+def forward_case(case: Case) -> Case:
+    """Return the forward pass that `case` is, or whose gradient it is.
+
+    What the gradient's case leaves open stands at its default; what has a gradient is present.
+
+    >>> from nearpeak.ops import case
+    >>> gradient = case("softmax", "backward", rows=2, columns=3, dtype="fp32")
+    >>> forward_case(gradient) == case("softmax", rows=2, columns=3, dtype="fp32")
+    True
+    """
+    if case.phase == "forward":
+        return case
+    signature, given = OPS[case.op].signatures["forward"], arguments_of(case)
+    present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
+    known = {name: value for name, value in (present | given).items() if name in signature.names()}
+    return OPS[case.op].case("forward", **known)
+
+
+def _command(case: Case, implementation: Implementation, seed: int) -> str:
+    """Return the command that repeats the validation."""
+    words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in _words(case)]
+    option = "--runner" if ":" not in implementation.name else "--implementation"
+    return shlex.join(["nearpeak", "validate", case.op, *words, option, implementation.name, "--seed", str(seed)])
+
+
+def _words(case: Case) -> list[tuple[str, Any]]:
+    """Return what must be stated of a case: what cannot be left out without another one coming out."""
+    stated = arguments_of(case)
+    for name in tuple(stated):
+        fewer = {key: value for key, value in stated.items() if key != name}
+        with contextlib.suppress(SpecError):
+            if OPS[case.op].case(case.phase, **fewer) == case:
+                stated = fewer
+    return [*([("phase", case.phase)] if case.phase != "forward" else []), *stated.items()]

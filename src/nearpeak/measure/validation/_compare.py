@@ -1,0 +1,161 @@
+"""Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.validation import PASS, CheckResult, WorstElement
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, widened
+from nearpeak.measure.validation._oracle import Expected
+
+LEAST_GROUP = 32
+"""Elements below which the norm of a row says no more than its elements."""
+
+
+def values_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return torch tensors as float64 arrays and whole numbers."""
+    return {name: widened(tensor) for name, tensor in outputs.items()}
+
+
+def comparable(outputs: Mapping[str, Any], expected: Mapping[str, Expected]) -> bool:
+    """Say whether every expected output is there in the right shape."""
+    return all(name in outputs and outputs[name].shape == np.shape(one.values) for name, one in expected.items())
+
+
+def mask_fault(got: Any, one: Expected, *, together: bool = False) -> str:
+    """Return where NaN and infinities differ from the oracle's; empty where they agree.
+
+    A value next to the largest finite number of its format may have become infinite, or not.
+
+    Args:
+        together: NaN and infinities count as one: from an infinity on, sums in another order may give the other.
+    """
+    if got.dtype.kind not in "fc":
+        return ""
+    together = together or bool(np.isinf(one.rounded).any() and np.isfinite(one.values).all())
+    free = np.isinf(one.bound) | _at_the_edge(one)
+    tests = (("what is finite", _not_finite),) if together else (("NaN", np.isnan), ("infinity", np.isinf))
+    for name, test in tests:
+        wrong = (test(got) != test(one.rounded)) & ~free
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name} differs at {where}: got {got[where]}, expected {one.rounded[where]}"
+    if together:
+        return ""
+    signs = np.isinf(got) & np.isinf(one.rounded) & (got != one.rounded)
+    return f"{int(signs.sum())} infinities have the wrong sign" if signs.any() and got.dtype.kind == "f" else ""
+
+
+def _not_finite(array: Any) -> Any:
+    return ~np.isfinite(array)
+
+
+def _at_the_edge(one: Expected) -> Any:
+    """Say for which elements the bound reaches from finite to infinite values."""
+    import torch
+
+    if one.dtype not in UNIT_ROUNDOFF:
+        return np.zeros(one.values.shape, bool)
+    from nearpeak.measure.validation._formats import torch_format
+
+    largest = torch.finfo(torch_format(one.dtype)).max
+    with np.errstate(all="ignore"):
+        return np.isfinite(one.values) & (np.abs(np.abs(one.values) - largest) <= one.bound)
+
+
+def ratios(got: Any, one: Expected) -> Any:
+    """Return |got - expected| over the bound, element by element; 0 where both are the same or both not finite."""
+    if got.dtype.kind not in "fc":
+        difference = np.abs(got.astype(np.float64) - one.values.astype(np.float64))
+        exact = got == one.values
+    else:
+        with np.errstate(all="ignore"):
+            difference = np.abs(got - one.values)
+        exact = (got == one.rounded) | ~np.isfinite(got) | ~np.isfinite(one.rounded)
+    with np.errstate(all="ignore"):
+        ratio = np.where(difference == 0, 0.0, difference / one.bound)
+    return np.where(exact, np.where(np.isfinite(ratio), np.minimum(ratio, 1.0), 0.0), ratio)
+
+
+def worst_of(got: Mapping[str, Any], expected: Mapping[str, Expected]) -> WorstElement | None:
+    """Return the element with the largest ratio over all outputs; none where nothing is compared."""
+    found = []
+    for name, one in expected.items():
+        ratio = ratios(got[name], one)
+        if ratio.size:
+            where = tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+            found.append((float(ratio[where]), name, where))
+    if not found:
+        return None
+    ratio_there, name, where = max(found, key=lambda entry: entry[0])
+    one = expected[name]
+    return WorstElement(
+        output=name,
+        offset=where,
+        got=repr(got[name][where].item()),
+        expected=repr(one.values[where].item()),
+        bound=repr(float(one.bound[where])),
+        bound_ratio=ratio_there,
+    )
+
+
+def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected], where: str) -> CheckResult:
+    """Return the result of an element-wise comparison, masks included."""
+    for name, one in expected.items():
+        fault = mask_fault(got[name], one)
+        if fault:
+            return CheckResult(check=check, status="NUMERIC_FAIL", reason=f"{where}: {name}: {fault}")
+    worst = worst_of(got, expected)
+    if worst is not None and worst.bound_ratio > 1:
+        reason = (
+            f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected} within "
+            f"{float(worst.bound):.3g}"
+        )
+        return CheckResult(check=check, status="NUMERIC_FAIL", reason=reason, worst=worst)
+    return CheckResult(check=check, status=PASS, worst=worst)
+
+
+def group_fault(got: Any, one: Expected) -> str:
+    """Return which row's error has a norm above what correct results reach; empty where none.
+
+    The mean square of n rounding errors lies within six standard deviations of its expectation; a row of few
+    elements is allowed what each of them is.
+    """
+    if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(one.bound):
+        return ""
+    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.spread))
+    finite = np.isfinite(rows) & np.isfinite(limit)
+    if rows.shape[1] < LEAST_GROUP:
+        rows, limit, finite = (array.reshape(1, -1) for array in (rows, limit, finite))
+    if rows.shape[1] < LEAST_GROUP:
+        return ""
+    error, allowed = (np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (rows, limit))
+    slack = np.sqrt(1.0 + 6.0 / np.sqrt(rows.shape[1]))
+    wrong = error > slack * allowed
+    if not wrong.any():
+        return ""
+    row = int(np.argmax(error / np.maximum(allowed, 1e-300)))
+    return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {slack * allowed[row]:.3g}"
+
+
+def bias_z(got: Any, one: Expected) -> float:
+    """Return the mean error over its standard error, in units of the bound; 0 where there are few elements."""
+    if got.dtype.kind != "f" or got.size < LEAST_GROUP or not np.any(one.bound):
+        return 0.0
+    with np.errstate(all="ignore"):
+        share = ((got - one.values) / one.bound).ravel()
+    share = share[np.isfinite(share)]
+    size = float(np.sqrt((share**2).mean())) if share.size else 0.0
+    return float(share.mean() / size * np.sqrt(share.size)) if size else 0.0
+
+
+def last_places(got: Any, one: Expected) -> Any:
+    """Return the distance of finite results to the oracle in units of the output's last place."""
+    unit = UNIT_ROUNDOFF.get(one.dtype)
+    if unit is None or got.dtype.kind != "f":
+        return np.zeros(0)
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.abs(one.values)))
+        distance = np.abs(got - one.values) / (2 * unit * 2.0**exponent)
+    return distance[np.isfinite(distance)]

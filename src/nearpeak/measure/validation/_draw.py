@@ -1,0 +1,129 @@
+"""Seeded inputs of a case, one distribution for each kind of defect; the same digest and seed give the same values."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.measure.validation._formats import torch_format, widened
+from nearpeak.ops import OPS
+
+DISTRIBUTIONS = ("normal", "positive", "integer", "wide", "large", "small", "tiny", "ties")
+"""Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
+magnitudes of many sizes; and where the contract asks for them, large and small ones, and many equal ones."""
+ALWAYS = DISTRIBUTIONS[:4]
+
+
+DISTINCT = 128
+"""Elements up to which the inputs of exact operators are drawn without ties: steps that bf16 still tells apart."""
+_STEPS = {"normal": 8.0, "positive": 16.0, "wide": 4.0}
+
+
+def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
+    """Return torch tensors for the operator's inputs, inside its domain; none where none are found.
+
+    An input on which the reference is undefined (roots and logarithms of negative numbers) is drawn positive.
+    """
+    declared = OPS[op].inputs(**arguments)
+    random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
+    limits = {name: _limit(text, arguments) for name, text in OPS[op].numerics.below.items()}
+    kind = OPS[op].numerics.kind
+    values = {name: _values(random, one, limits.get(name), distribution, kind) for name, one in declared.items()}
+    for entry in OPS[op].numerics.positive:
+        choice, _, name = entry.rpartition(":")
+        if name in values and (not choice or choice in arguments.values()):
+            values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
+    tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
+    return _inside_domain(op, arguments, tensors, distribution)
+
+
+def made_special(tensors: dict[str, Any], name: str, value: float) -> dict[str, Any]:
+    """Return the inputs with `value` as first, middle or last element of the float input `name`."""
+    changed = {key: tensor.clone() for key, tensor in tensors.items()}
+    flat = changed[name].view(-1)
+    position = {np.inf: 0, -np.inf: len(flat) // 2}.get(value, len(flat) - 1)
+    flat[position] = value
+    return changed
+
+
+def _limit(text: str, arguments: dict[str, Any]) -> int:
+    return int(text) if text.isdigit() else max(int(arguments[text]), 1)
+
+
+_LEAST = {"integer": 1.0, "small": 2.0**-24, "tiny": 2.0**-60}
+"""What magnitudes are raised by, so that they are positive."""
+
+
+def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, contract: str) -> Any:
+    kind = dtype_of(tensor.dtype).kind
+    if kind == "complex":
+        return random.standard_normal(tensor.shape) + 1j * random.standard_normal(tensor.shape)
+    if kind != "float":
+        default = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100)
+        return random.integers(0, default if limit is None else limit, tensor.shape)
+    if contract == "exact" and distribution in ALWAYS and tensor.elements <= DISTINCT:
+        # Which of two equal values an index names is not what these rounds are about.
+        places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
+        return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
+    return _OF_DISTRIBUTION[distribution](random, tensor.shape)
+
+
+_OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
+    "normal": lambda random, shape: random.standard_normal(shape),
+    "positive": lambda random, shape: random.uniform(0.5, 1.5, shape),
+    "integer": lambda random, shape: random.integers(-2, 3, shape).astype(float),
+    "wide": lambda random, shape: random.choice((-1.0, 1.0), shape) * 2.0 ** random.uniform(-3, 3, shape),
+    "large": lambda random, shape: 64 * random.standard_normal(shape),
+    "small": lambda random, shape: 2.0**-9 * random.standard_normal(shape),
+    "tiny": lambda random, shape: 2.0**-36 * random.standard_normal(shape),
+    "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
+}
+
+
+def _stored(values: Any, tensor: Tensor) -> Any:
+    import torch
+
+    return torch.as_tensor(np.asarray(values)).to(torch_format(tensor.dtype))
+
+
+def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict[str, Any]]:
+    """Give the inputs as drawn, then with magnitudes of one float input, of all, and without any whole numbers."""
+    floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    for chosen in ((), *((name,) for name in floats), tuple(floats)):
+        yield tensors | {name: _positive(tensors[name], distribution) for name in chosen}
+    states = [name for name in floats if name not in OPS[op].numerics.positive]
+    yield tensors | {name: (tensors[name].double() / 16).to(tensors[name].dtype) for name in states}
+    yield tensors | {name: tensor * 0 for name, tensor in tensors.items() if not tensor.is_floating_point()}
+
+
+def _positive(tensor: Any, distribution: str) -> Any:
+    return (tensor.double().abs() + _LEAST.get(distribution, 0.1)).to(tensor.dtype)
+
+
+def _inside_domain(
+    op: str, arguments: dict[str, Any], tensors: dict[str, Any], distribution: str
+) -> dict[str, Any] | None:
+    """Return the first inputs whose results are finite, or else defined; none where there are no such inputs."""
+    defined = None
+    for tried in _tries(op, tensors, distribution):
+        seen = _seen(op, arguments, tried)
+        if seen == "finite":
+            return tried
+        defined = tried if seen == "defined" and defined is None else defined
+    return defined
+
+
+def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
+    """Return whether the reference's results are `finite`, at least `defined`, or neither."""
+    try:
+        with np.errstate(all="ignore"):
+            found = OPS[op].reference({name: widened(tensor) for name, tensor in tensors.items()}, **arguments)
+    except (ArithmeticError, LookupError, ValueError):
+        return ""
+    floats = [array for array in map(np.asarray, found.values()) if array.dtype.kind in "fc"]
+    if any(np.isnan(array).any() for array in floats):
+        return ""
+    return "finite" if all(np.isfinite(array).all() for array in floats) else "defined"

@@ -1,0 +1,280 @@
+"""The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.measure.validation._draw import drawn, made_special
+from nearpeak.measure.validation._formats import (
+    HALF_STEP,
+    SMALLEST_NORMAL,
+    UNIT_ROUNDOFF,
+    arithmetic_roundoff,
+    format_name,
+    rounded,
+    widened,
+)
+from nearpeak.ops import OPS, Numerics
+
+PROBES = 8
+"""Times the oracle is evaluated beside the inputs, to learn how strongly each result depends on them."""
+SPREAD = 6.0
+"""Standard deviations of a sum of rounding errors that the bound allows: SPREAD * sqrt(length) roundoffs."""
+GRADIENT_STEPS = 4
+"""Intermediate results that a gradient may store in its own format: it is a chain even where the result is none."""
+WIDER = 4
+"""Steps of whole-number results beside those of others: probes see only some of the ways to another position."""
+ORACLE = 2.0**-50
+"""Errors of the oracle itself, in units of its largest result."""
+Arrays = Mapping[str, Any]
+Reference = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One output (or gradient) of one question."""
+
+    values: Any
+    """Float64 values, or whole numbers."""
+    rounded: Any
+    """The values after rounding to the output's format."""
+    bound: Any
+    """Greatest permitted difference to `values`, element by element."""
+    spread: Any
+    """What a correct result differs by on average (root of the mean square), element by element."""
+    dtype: str
+    """Format of the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Inputs of one round with everything that the oracle says about them."""
+
+    case: Case
+    """Case of the forward pass."""
+    arguments: Mapping[str, Any]
+    """Arguments of reference and implementation."""
+    tensors: Arrays
+    """Torch tensors by input name; implementations get copies."""
+    expected: Mapping[str, Expected]
+    """By output name."""
+    distribution: str
+    """How the inputs were drawn."""
+
+
+def arguments_of(case: Case) -> dict[str, Any]:
+    """Return the arguments of rule, reference and PyTorch call."""
+    return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+
+
+@lru_cache(maxsize=64)
+def question(case: Case, seed: int, distribution: str) -> Question | None:
+    """Return the question of one round, none where the operator has no such inputs.
+
+    It is kept, as many implementations are asked the same one.
+    """
+    tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
+    return None if tensors is None else asked(case, tensors, distribution)
+
+
+@lru_cache(maxsize=512)
+def special_question(case: Case, seed: int, name: str, value: float) -> Question | None:
+    """Return the first question with `value` in the input `name`; none where the operator is not defined there."""
+    tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
+    assert tensors is not None  # an operator without any inputs has no formats either, and is refused before
+    try:
+        return bare_question(case, made_special(tensors, name, value), "special")
+    except MeasureError:
+        return None
+
+
+def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
+    """Return the question that `tensors` are, with open bounds: for where NaN and infinities come out, and for shapes.
+
+    Raises:
+        MeasureError: the oracle fails on them.
+    """
+    arguments, formats = arguments_of(case), declared_formats(case)
+    arrays = {name: widened(tensor) for name, tensor in tensors.items()}
+    found = _evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
+    contract = Numerics(kind="masks")
+    expected = {
+        name: _expected(value, formats[name], contract, 1.0, 0.0, np.inf, None, 0.0) for name, value in found.items()
+    }
+    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+
+
+def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
+    """Return the question that `tensors` are.
+
+    Raises:
+        MeasureError: the oracle itself fails on them, so that nothing can be judged.
+    """
+    operator, arguments = OPS[case.op], arguments_of(case)
+    formats = declared_formats(case)
+
+    def reference(arrays: dict[str, Any]) -> dict[str, Any]:
+        return operator.reference(arrays, **arguments)
+
+    numerics = contract_of(case)
+    expected = answers(reference, tensors, formats, numerics, sum_length(numerics, arguments), case.label())
+    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+
+
+@lru_cache(maxsize=256)
+def declared_formats(case: Case) -> dict[str, Any]:
+    """Return PyTorch's format of each output, as the operator's own PyTorch call returns them."""
+    arguments = arguments_of(case)
+    tensors = drawn(case.op, arguments, ("formats",), "normal")
+    if tensors is None:
+        raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
+    outputs = OPS[case.op].torch_call({name: t.clone() for name, t in tensors.items()}, **arguments)
+    return {name: output.dtype for name, output in outputs.items()}
+
+
+def contract_of(case: Case) -> Numerics:
+    """Return the operator's contract as it reads for the choices of `case`."""
+    numerics = OPS[case.op].numerics
+    if numerics.gates and dict(case.attributes).get(numerics.gates):
+        return replace(numerics, gates="always")
+    return numerics
+
+
+def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
+    """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
+    return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))
+
+
+def gradient_answers(
+    case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float
+) -> dict[str, Expected]:
+    """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is."""
+    numerics = contract_of(case)
+    steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
+    kind = "sampling" if numerics.kind == "sampling" else "normalisation"
+    chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=numerics.gates)
+    return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
+
+
+def answers(
+    reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str
+) -> dict[str, Expected]:
+    """Return what is expected of each output of `reference` that has a format, with its bound.
+
+    Args:
+        length: of the longest sum.
+        where: what is judged, for errors.
+    """
+    arrays = {name: widened(tensor) for name, tensor in tensors.items()}
+    found = _evaluated(reference, arrays, where)
+    step = 4 * min(
+        (arithmetic_roundoff(name) for dtype in formats.values() if (name := format_name(dtype)) in UNIT_ROUNDOFF),
+        default=2.0**-24,
+    )
+    spread_over = numerics.kind == "decomposition"
+    moved = {} if numerics.kind == "exact" else _moved(reference, arrays, found, step, where, whole=spread_over)
+    magnitudes = _magnitudes(reference, arrays, where, numerics, found)
+    store = max((UNIT_ROUNDOFF.get(format_name(t.dtype), 0.0) for t in tensors.values() if _narrow(t)), default=0.0)
+    # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
+    reach = {name: values / step for name, values in moved.items()}
+    coarse_step = numerics.steps_count * store
+    coarse = _moved(reference, arrays, found, coarse_step, where, whole=spread_over) if coarse_step else {}
+    if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
+        wider = _moved(reference, arrays, found, WIDER * coarse_step, where, whole=spread_over)
+        reach |= {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+    return {
+        name: _expected(
+            values, formats[name], numerics, length, store, reach.get(name), magnitudes.get(name), coarse.get(name, 0.0)
+        )
+        for name, values in found.items()
+        if name in formats
+    }
+
+
+def _narrow(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() and tensor.element_size() == 2)
+
+
+def _evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any]:
+    try:
+        with np.errstate(all="ignore"):
+            found = reference({name: array.copy() for name, array in arrays.items()})
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise MeasureError(f"{where}: the reference fails: {error}; nothing can be judged by it") from error
+    return {name: np.asarray(value) for name, value in found.items() if value is not None}
+
+
+def _moved(
+    reference: Reference, arrays: Arrays, found: Arrays, step: float, where: str, *, whole: bool
+) -> dict[str, Any]:
+    """Return by how much each result moves, at most over the probes, when inputs move by `step` of themselves.
+
+    The inputs' relative errors have random signs, so that a probe sees the root of the sum of squares of the
+    products of derivative and input: how rounding errors of a stable algorithm reach the result.
+
+    Args:
+        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
+    """
+    random = np.random.default_rng(20)
+    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    for _ in range(PROBES):
+        beside = {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
+        for name, values in _evaluated(reference, beside, where).items():
+            if values.shape == found[name].shape:
+                with np.errstate(all="ignore"):
+                    difference = np.where(values == found[name], 0.0, np.abs(values * 1.0 - found[name] * 1.0))
+                    most[name] = np.fmax(most[name], difference)
+    return most
+
+
+def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
+    if array.dtype.kind not in "fc" or not array.size:
+        return array
+    signs = random.choice((-1.0, 1.0), array.shape)
+    if whole:
+        return array + step * signs * np.abs(array).max()
+    return array * (1.0 + step * signs)
+
+
+def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Numerics, found: Arrays) -> dict[str, Any]:
+    """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
+
+    Of sums, the results of the inputs' magnitudes, |a| |b|; of samples, whose positions are rounded too, the
+    largest input; where gates and probabilities are subtracted on the way, 1.
+    """
+    if numerics.kind in ("contraction", "reduction"):
+        positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
+        return {name: np.abs(values) for name, values in _evaluated(reference, positive, where).items()}
+    if numerics.kind == "sampling":
+        largest = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
+        return {name: np.full(values.shape, largest) for name, values in found.items()}
+    return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
+
+
+def _expected(
+    values: Any, dtype: Any, numerics: Numerics, length: float, store: float, reach: Any, magnitude: Any, coarse: Any
+) -> Expected:
+    name = format_name(dtype)
+    if name not in UNIT_ROUNDOFF:
+        ambiguous = np.zeros(values.shape) + (0.0 if reach is None else np.where(reach > 0, np.inf, 0.0))
+        whole = np.asarray(values.astype(np.int64) if values.dtype.kind in "fb" else values)
+        return Expected(values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, dtype=name)
+    near = rounded(values, dtype)
+    if numerics.kind in ("exact", "masks"):
+        zero = np.zeros(values.shape)
+        return Expected(values=near, rounded=near, bound=zero, spread=zero, dtype=name)
+    unit, arithmetic = UNIT_ROUNDOFF[name], arithmetic_roundoff(name)
+    size = np.asarray(np.abs(values))
+    weight = reach if magnitude is None else np.fmax(reach, magnitude)
+    last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
+    passed = reach if numerics.kind in ("contraction", "reduction") else weight
+    chain = numerics.steps_count * store * (size + passed) + coarse
+    inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
+    bound = last + chain + inner + arithmetic * SPREAD * np.sqrt(length) * weight
+    spread = 0.6 * last + chain + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, weight / np.sqrt(length))
+    return Expected(values=values, rounded=near, bound=np.asarray(bound), spread=np.asarray(spread), dtype=name)

@@ -1,0 +1,269 @@
+"""Runs an implementation on guarded copies of inputs, in poisoned memory, and keeps everything that can be judged."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.measure.validation._formats import format_name, poison_value
+
+GUARD_BYTES = 64
+"""Guard band before and after each tensor."""
+LEAST_ALIGNMENT_BYTES = 16
+"""What every allocator grants; vectors and cache lines are wider, so that runs at multiples of it differ."""
+PATTERN = 0xA5
+Call = Callable[..., Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """What is under test."""
+
+    name: str
+    """What it is called in records."""
+    call: Call
+    """(inputs by name, **arguments of the case) → outputs by name; may take `out`, the outputs to write into."""
+    arrays: str = "torch"
+    """`torch` or `numpy`: what inputs and outputs are."""
+    backward: Call | None = None
+    """(inputs, outputs and `grad_<output>` by name, **arguments) → `grad_<input>`; PyTorch's autograd if none."""
+    ledger: tuple[Mapping[str, Any], ...] | None = None
+    """Rows of what fell back to another backend, where the implementation was converted to one."""
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether the outputs are allocated by the caller."""
+        try:
+            return "out" in inspect.signature(self.call).parameters
+        except (TypeError, ValueError):
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What one call left behind."""
+
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """Copies of the outputs, torch tensors."""
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Strides of the outputs as returned."""
+    changed: tuple[str, ...] = ()
+    """Inputs that the call changed."""
+    overrun: tuple[str, ...] = ()
+    """Tensors around which it wrote."""
+    error: str = ""
+    """Why there are no outputs."""
+    status: str = ""
+    """CRASH, OOM or UNSUPPORTED where it raised."""
+
+
+def as_implementation(given: Any) -> Implementation:
+    """Return `given` as implementation: one already, or a callable on torch tensors.
+
+    A callable may carry `arrays`, `backward` and `ledger` as attributes.
+    """
+    if isinstance(given, Implementation):
+        return given
+    if not callable(given):
+        raise SpecError(f"validate: {given!r} is no callable; give a function of (inputs by name, **arguments)")
+    name = f"{getattr(given, '__module__', '')}:{getattr(given, '__qualname__', type(given).__name__)}"
+    return Implementation(
+        name=name,
+        call=given,
+        arrays=getattr(given, "arrays", "torch"),
+        backward=getattr(given, "backward", None),
+        ledger=getattr(given, "ledger", None),
+    )
+
+
+def imported_torch() -> Any:
+    """Return PyTorch, which holds the formats that NumPy lacks; without it nothing can be drawn."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("validating needs PyTorch; install nearpeak[torch]") from None
+    return torch
+
+
+def run(
+    implementation: Implementation,
+    tensors: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    *,
+    outputs: Mapping[str, Any] | None = None,
+    poison: str = "nan",
+    shift_bytes: int = 0,
+) -> Ran:
+    """Return what a call on guarded copies of `tensors` left behind; an exception becomes a status.
+
+    Args:
+        outputs: shape and format of each output, for implementations that write into given ones.
+        poison: what uninitialised memory holds: `nan` or `finite`.
+        shift_bytes: bytes by which all tensors start later, so that runs differ in alignment.
+    """
+    inputs = {name: Guarded.holding(tensor, shift_bytes) for name, tensor in tensors.items()}
+    given = _outputs(implementation, outputs, poison, shift_bytes)
+    return _ran(implementation, inputs, given, arguments, poison)
+
+
+def run_repeatedly(
+    implementation: Implementation,
+    rounds: Sequence[Mapping[str, Any]],
+    arguments: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+) -> Ran:
+    """Return what the last of several calls left behind, whose inputs lie at the same addresses with other values."""
+    inputs = {name: Guarded.holding(tensor, 0) for name, tensor in rounds[0].items()}
+    given = _outputs(implementation, outputs, "nan", 0)
+    ran = Ran()
+    for tensors in rounds:
+        for name, tensor in tensors.items():
+            inputs[name].refill(tensor)
+        ran = _ran(implementation, inputs, given, arguments, "nan")
+    return ran
+
+
+def _outputs(
+    implementation: Implementation, outputs: Mapping[str, Any] | None, poison: str, shift_bytes: int
+) -> dict[str, "Guarded"]:
+    if outputs is None or not implementation.takes_out:
+        return {}
+    return {name: Guarded.poisoned(tensor, poison, shift_bytes) for name, tensor in outputs.items()}
+
+
+def _ran(
+    implementation: Implementation,
+    inputs: dict[str, "Guarded"],
+    given: dict[str, "Guarded"],
+    arguments: Mapping[str, Any],
+    poison: str,
+) -> Ran:
+    torch = imported_torch()
+    try:
+        with poisoned_memory(poison, [*inputs.values()]):
+            found = _called(implementation, inputs, given, arguments)
+    except Exception as error:  # whatever an implementation raises is its result
+        return Ran(error=f"{type(error).__name__}: {_first_line(error)}", status=status_of(error))
+    found = {name: torch.as_tensor(value) for name, value in found.items()}
+    return Ran(
+        outputs={name: value.detach().clone() for name, value in found.items()},
+        strides={name: tuple(value.stride()) for name, value in found.items()},
+        changed=tuple(name for name, guarded in inputs.items() if guarded.changed()),
+        overrun=tuple(name for name, guarded in (inputs | given).items() if guarded.overrun()),
+    )
+
+
+def status_of(error: Exception) -> str:
+    """Return the status that an exception of an implementation means."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "OOM"
+    return "UNSUPPORTED" if isinstance(error, NotImplementedError) else "CRASH"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else ""
+
+
+def _called(
+    implementation: Implementation, inputs: dict[str, "Guarded"], given: dict[str, "Guarded"], arguments: Any
+) -> Mapping[str, Any]:
+    numpy = implementation.arrays == "numpy"
+    views = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in inputs.items()}
+    if not given:
+        return implementation.call(views, **arguments)
+    out = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in given.items()}
+    returned = implementation.call(views, **arguments, out=out)
+    return {name: guarded.view for name, guarded in given.items()} | dict(returned or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """A tensor inside a larger buffer whose ends hold a pattern."""
+
+    like: Any
+    """A tensor of its shape and format."""
+    buffer: Any
+    """All bytes, guard bands included."""
+    start_bytes: int
+    """First byte of the tensor in the buffer."""
+    stop_bytes: int
+    """First byte after it."""
+    before: Any
+    """The bytes as they were."""
+
+    @staticmethod
+    def holding(tensor: Any, shift_bytes: int) -> "Guarded":
+        """Return a guarded contiguous copy of `tensor`."""
+        torch = imported_torch()
+        start, length = GUARD_BYTES + shift_bytes, tensor.numel() * tensor.element_size()
+        buffer = torch.full((start + length + GUARD_BYTES,), PATTERN, dtype=torch.uint8)
+        guarded = Guarded(
+            like=tensor, buffer=buffer, start_bytes=start, stop_bytes=start + length, before=buffer.clone()
+        )
+        guarded.refill(tensor)
+        return guarded
+
+    @staticmethod
+    def poisoned(like: Any, poison: str, shift_bytes: int) -> "Guarded":
+        """Return a guarded tensor of the shape and format of `like` that holds poison."""
+        torch = imported_torch()
+        value = poison_value(format_name(like.dtype), poison)
+        return Guarded.holding(torch.full(like.shape, value, dtype=torch.float64).to(like.dtype), shift_bytes)
+
+    @property
+    def view(self) -> Any:
+        """The tensor: a new object at the same address each time, as a call may mark it for gradients."""
+        own = self.buffer[self.start_bytes : self.stop_bytes]
+        return own.view(self.like.dtype).view(self.like.shape)
+
+    def refill(self, tensor: Any) -> None:
+        """Put other values at the same address."""
+        self.view.copy_(tensor)
+        self.before.copy_(self.buffer)
+
+    def changed(self) -> bool:
+        """Whether the tensor's own bytes differ from what they were."""
+        own = slice(self.start_bytes, self.stop_bytes)
+        return not bool((self.buffer[own] == self.before[own]).all())
+
+    def overrun(self) -> bool:
+        """Whether a guard band was written to."""
+        ends = (self.buffer[: self.start_bytes], self.buffer[self.stop_bytes :])
+        return any(bool((end != PATTERN).any()) for end in ends)
+
+
+@contextmanager
+def poisoned_memory(poison: str, like: list[Guarded]) -> Iterator[None]:
+    """Make memory that is allocated and not written hold poison: what PyTorch's calls return, and freed blocks."""
+    recycled = [np.full(max(guarded.like.numel(), 1), poison_value("fp32", poison), np.float32) for guarded in like]
+    del recycled
+    with _poisoning()(poison):
+        yield
+
+
+@cache
+def _poisoning() -> Any:
+    """Return the mode in which calls that give uninitialised tensors fill them."""
+    torch = imported_torch()
+    from torch.overrides import TorchFunctionMode
+
+    class Poisoning(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed here
+        def __init__(self, poison: str) -> None:
+            super().__init__()
+            self._poison = poison
+
+        def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            found = call(*args, **(kwargs or {}))
+            if getattr(call, "__name__", "") in _ALLOCATORS and isinstance(found, torch.Tensor):
+                found.fill_(poison_value(format_name(found.dtype), self._poison))
+            return found
+
+    return Poisoning
+
+
+_ALLOCATORS = ("empty", "empty_strided", "empty_like", "empty_permuted", "new_empty", "new_empty_strided")

@@ -1,0 +1,71 @@
+"""One implementation on one case: questions and runs that the checks share, each made once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.measure.validation._draw import ALWAYS
+from nearpeak.measure.validation._oracle import Question, declared_formats, question
+from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, run
+from nearpeak.ops import OPS
+
+LEAST_ROUNDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What the checks look at."""
+
+    case: Case
+    """Case of the forward pass."""
+    implementation: Implementation
+    """What is under test."""
+    seed: int
+    """Seed of all inputs."""
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The question of each round; distributions on which the operator is not defined are left out.
+
+        Raises:
+            MeasureError: fewer than two are left.
+        """
+        numerics = OPS[self.case.op].numerics
+        wanted = [*ALWAYS, *numerics.rounds]
+        if numerics.kind == "decomposition":  # of whole numbers, matrices are singular too often
+            wanted.remove("integer")
+        asked = (question(self.case, self.seed, distribution) for distribution in wanted)
+        found = tuple(one for one in asked if one is not None)
+        if len(found) < LEAST_ROUNDS:
+            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(found)} kinds of inputs only")
+        return found
+
+    @cached_property
+    def runs(self) -> tuple[Ran, ...]:
+        """What the implementation answered to each question, at another alignment each time.
+
+        The oracle is evaluated after the implementation on nothing that the implementation could have seen.
+        """
+        return tuple(self.answer(asked, shift=number) for number, asked in enumerate(self.questions))
+
+    def answer(self, asked: Question, *, poison: str = "nan", shift: int = 0) -> Ran:
+        """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
+        return run(
+            self.implementation,
+            asked.tensors,
+            asked.arguments,
+            outputs=self.templates(asked),
+            poison=poison,
+            shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
+        )
+
+    def templates(self, asked: Question) -> dict[str, Any]:
+        """Return tensors of the shapes and formats that the outputs must have."""
+        import torch
+
+        formats = declared_formats(self.case)
+        return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}

@@ -1,0 +1,1 @@
+"""Public packages as implementations under test."""

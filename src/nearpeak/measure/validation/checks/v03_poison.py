@@ -1,0 +1,24 @@
+"""V3: every element of the outputs is written, whatever the memory held before."""
+
+from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._trial import Trial
+
+
+def poison(trial: Trial) -> CheckResult:
+    """Return whether results hold in memory full of NaN, and in memory full of a large finite value.
+
+    NaN alone is hidden by max(…, 0), a finite value alone by results near it.
+    """
+    asked, worst = trial.questions[0], None
+    for kind in ("nan", "finite"):
+        ran = trial.answer(asked, poison=kind)
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
+        worst = compared("V3", values_of(ran.outputs), asked.expected, f"memory held {kind}")
+        if worst.failed:
+            return worst
+    return worst or CheckResult(check="V3", status=PASS)
+
+
+CHECK = poison

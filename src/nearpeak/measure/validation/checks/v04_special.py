@@ -1,0 +1,80 @@
+"""V4: NaN and infinities come out where the oracle has them, and nowhere else."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.validation._compare import comparable, mask_fault, values_of
+from nearpeak.measure.validation._formats import torch_format
+from nearpeak.measure.validation._oracle import Expected, arguments_of, special_question
+from nearpeak.measure.validation._trial import Trial
+from nearpeak.ops import OPS
+
+
+def special(trial: Trial) -> CheckResult:
+    """Return whether the masks agree for ordinary inputs, and for inputs with one NaN or infinity each."""
+    for asked, ran in zip(trial.questions, trial.runs, strict=True):
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return CheckResult(check="V4", status=SKIPPED, reason="V1 failed")
+        fault = _fault(values_of(ran.outputs), asked.expected)
+        if fault:
+            return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{asked.distribution} inputs: {fault}")
+    if not follows_nan(trial.case):
+        return CheckResult(check="V4", status=PASS, reason="the contract leaves NaN and infinities open")
+    return _directed(trial)
+
+
+def follows_nan(case: Case) -> bool:
+    """Say whether the contract follows NaN and infinities for the choices of `case`."""
+    numerics, choices = OPS[case.op].numerics, {str(value) for _, value in case.attributes}
+    return numerics.special != "unspecified" and not choices.intersection(numerics.unspecified)
+
+
+def inputs_with_nan(case: Case) -> list[str]:
+    """Return the float inputs whose NaN and infinities the contract follows, as far as formats have them."""
+    if not follows_nan(case):
+        return []
+    policy, found = OPS[case.op].numerics.special, []
+    for name, tensor in OPS[case.op].inputs(**arguments_of(case)).items():
+        dtype = torch_format(tensor.dtype)
+        if dtype.is_floating_point and dtype.itemsize > 1 and tensor.elements:
+            found += [name] if policy == "propagate" or name in policy.split() else []
+    return found
+
+
+def _directed(trial: Trial) -> CheckResult:
+    """Ask with NaN as last, infinity as first and minus infinity as middle element of each float input."""
+    for name in inputs_with_nan(trial.case):
+        for value in (np.nan, np.inf, -np.inf):
+            result = _asked(trial, name, value)
+            if result.failed:
+                return result
+    return CheckResult(check="V4", status=PASS)
+
+
+def _asked(trial: Trial, name: str, value: float) -> CheckResult:
+    asked, where = special_question(trial.case, trial.seed, name, value), f"{value} in {name}"
+    if asked is None:
+        return CheckResult(check="V4", status=PASS)
+    ran = trial.answer(asked)
+    if ran.error:
+        return CheckResult(check="V4", status=ran.status, reason=f"{where}: {ran.error}")
+    if not comparable(ran.outputs, asked.expected):
+        return CheckResult(check="V4", status="SHAPE_FAIL", reason=f"{where}: other outputs than declared")
+    together = bool(np.isinf(value)) and OPS[trial.case.op].numerics.kind != "exact"
+    fault = _fault(values_of(ran.outputs), asked.expected, together=together)
+    if fault:
+        return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{where}: {fault}")
+    return CheckResult(check="V4", status=PASS)
+
+
+def _fault(got: dict[str, np.ndarray], expected: Mapping[str, Expected], *, together: bool = False) -> str:
+    faults = (
+        f"{name}: {fault}" for name, one in expected.items() if (fault := mask_fault(got[name], one, together=together))
+    )
+    return next(faults, "")
+
+
+CHECK = special

@@ -1,0 +1,51 @@
+"""V7: the answers hold for other seeds and distributions, and sums of small whole numbers are exact."""
+
+import numpy as np
+
+from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._oracle import Question
+from nearpeak.measure.validation._trial import Trial
+from nearpeak.ops import OPS
+
+EXACT_BELOW = 2**24
+"""Whole numbers below it are exact in fp32, and so is every partial sum, in any order."""
+
+
+def rounds(trial: Trial) -> CheckResult:
+    """Return the worst of the rounds after the first; whole numbers are compared bit by bit where they are exact."""
+    results = []
+    for asked, ran in zip(trial.questions[1:], trial.runs[1:], strict=True):
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return CheckResult(check="V7", status=SKIPPED, reason="V1 failed")
+        got, where = values_of(ran.outputs), f"{asked.distribution} inputs"
+        results.append(compared("V7", got, asked.expected, where))
+        fault = _inexact(trial, asked, got) if asked.distribution == "integer" else ""
+        if fault:
+            results.append(CheckResult(check="V7", status="NUMERIC_FAIL", reason=f"{where}: {fault}"))
+    failed = [result for result in results if result.failed]
+    return failed[0] if failed else max(results, key=_ratio, default=CheckResult(check="V7", status=PASS))
+
+
+def _ratio(result: CheckResult) -> float:
+    return 0.0 if result.worst is None else result.worst.bound_ratio
+
+
+def _inexact(trial: Trial, asked: Question, got: dict[str, np.ndarray]) -> str:
+    """Return the first whole result that is not the one rounding of the exact sum."""
+    if OPS[trial.case.op].numerics.kind != "contraction":
+        return ""
+    for name, one in asked.expected.items():
+        values = one.values
+        if values.dtype.kind != "f" or not np.all(np.isfinite(values)):
+            continue
+        if np.any(values != np.rint(values)) or np.abs(values).max(initial=0.0) >= EXACT_BELOW:
+            continue
+        wrong = got[name] != one.rounded
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name}{list(where)} is {got[name][where]}, exactly {one.rounded[where]}"
+    return ""
+
+
+CHECK = rounds

@@ -1,0 +1,156 @@
+"""V9: gradients agree with the closed form, for an upstream gradient that is random and nowhere uniform."""
+
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.validation import SKIPPED, CheckResult
+from nearpeak.errors import NotModelledError
+from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._formats import rounded
+from nearpeak.measure.validation._oracle import (
+    Expected,
+    Question,
+    arguments_of,
+    declared_formats,
+    gradient_answers,
+    question,
+    sum_length,
+)
+from nearpeak.measure.validation._run import Implementation, status_of
+from nearpeak.measure.validation._trial import Trial
+from nearpeak.ops import OPS
+
+
+def gradients(trial: Trial) -> CheckResult:
+    """Return whether the gradients hold for two upstream gradients, the second with a zero first and a one last.
+
+    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients.
+    """
+    closed = _without(trial)
+    if closed:
+        return CheckResult(check="V9", status=SKIPPED, reason=closed)
+    results = [_of_round(trial, asked) for asked in trial.questions[:2]]
+    failed = [result for result in results if result.failed]
+    return failed[0] if failed else results[0]
+
+
+def _without(trial: Trial) -> str:
+    """Return why there is no gradient to compare; empty where there is one."""
+    operator, tensors = OPS[trial.case.op], trial.questions[0].tensors.values()
+    if operator.backward_reference is None:
+        return "the operator has no gradient of its own"
+    if trial.implementation.arrays != "torch" and trial.implementation.backward is None:
+        return "the implementation has no gradient"
+    if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in tensors):
+        return "quantised inputs have no gradient"
+    if any(value for name, value in trial.case.attributes if name in operator.numerics.forward_only):
+        return "the gradient's reference does not cover this case"
+    return ""
+
+
+def _of_round(trial: Trial, asked: Question) -> CheckResult:
+    """Return the comparison for the inputs of one round."""
+    upstream = upstream_of(asked, trial.seed)
+    if upstream is None:
+        return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
+    try:
+        got = gradients_of(trial.implementation, asked, upstream)
+    except Exception as error:  # whatever an implementation raises is its result
+        without = "derivative" in str(error) and "not implemented" in str(error)
+        return CheckResult(check="V9", status=SKIPPED if without else status_of(error), reason=f"its gradient: {error}")
+    try:
+        expected = expected_gradients(trial.case, trial.seed, asked.distribution, tuple(got))
+    except NotModelledError as error:
+        return CheckResult(check="V9", status=SKIPPED, reason=str(error))
+    if not expected:
+        return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
+    if not comparable(got, expected):
+        return CheckResult(check="V9", status="SHAPE_FAIL", reason="gradients have other shapes than their inputs")
+    return compared("V9", values_of(got), expected, f"gradients of {asked.distribution} inputs")
+
+
+def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
+    """Return a random upstream gradient for every float output; none where there is none."""
+    import torch
+
+    distribution, formats = asked.distribution, declared_formats(asked.case)
+    random = torch.Generator().manual_seed(zlib.crc32(f"{seed} {distribution}".encode()))
+    upstream = {
+        name: torch.randn(one.values.shape, generator=random, dtype=torch.float64).to(formats[name])
+        for name, one in asked.expected.items()
+        if formats[name].is_floating_point
+    }
+    for gradient in upstream.values() if distribution != "normal" else ():
+        if gradient.numel() > 2:
+            gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
+    return upstream or None
+
+
+@lru_cache(maxsize=64)
+def expected_gradients(case: Case, seed: int, distribution: str, names: tuple[str, ...]) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names`, with the outputs that the oracle gives them."""
+    import torch
+
+    asked, upstream = _round(case, seed, distribution), upstream_of(_round(case, seed, distribution), seed)
+    assert upstream is not None
+    operator, arguments = OPS[case.op], backward_arguments(asked)
+    assert operator.backward_reference is not None
+    reference = operator.backward_reference
+    outputs = {
+        name: torch.as_tensor(one.values if one.values.dtype.kind == "i" else rounded(one.values, torch.float64))
+        for name, one in asked.expected.items()
+    }
+    tensors = {**asked.tensors, **outputs, **{f"grad_{name}": gradient for name, gradient in upstream.items()}}
+    formats = {name: asked.tensors[name.removeprefix("grad_")].dtype for name in names}
+    length = sum_length(operator.numerics, asked.arguments) + max(gradient.numel() for gradient in upstream.values())
+    return gradient_answers(asked.case, lambda arrays: reference(arrays, **arguments), tensors, formats, length)
+
+
+def _round(case: Case, seed: int, distribution: str) -> Question:
+    """Return the question of the round, which exists: the trial asked it."""
+    found = question(case, seed, distribution)
+    assert found is not None
+    return found
+
+
+def backward_arguments(asked: Question) -> dict[str, Any]:
+    """Return the arguments of the gradient's reference: those of the forward pass, and which gradients there are."""
+    signature = OPS[asked.case.op].signatures["backward"]
+    wanted = {
+        name: name.removeprefix("grad_") in asked.tensors
+        for name, kind in signature.attributes.items()
+        if name.startswith("grad_") and kind is bool
+    }
+    known = {name: value for name, value in asked.arguments.items() if name in signature.names()}
+    return arguments_of(OPS[asked.case.op].case("backward", **(known | wanted)))
+
+
+def gradients_of(implementation: Implementation, asked: Question, upstream: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the gradients of the implementation by name, from its own rule or from PyTorch's autograd."""
+    import torch
+
+    tensors = {name: tensor.clone() for name, tensor in asked.tensors.items()}
+    backward = implementation.backward
+    if backward is not None:
+        given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
+        numpy = implementation.arrays == "numpy"
+        arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
+        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    outputs = implementation.call({**tensors, **leaves}, **asked.arguments)
+    live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
+    if not live:
+        return {}
+    found = torch.autograd.grad(
+        list(live.values()),
+        list(leaves.values()),
+        [upstream[name] for name in live],
+        allow_unused=True,
+    )
+    return {f"grad_{name}": grad for name, grad in zip(leaves, found, strict=True) if grad is not None}
+
+
+CHECK = gradients

@@ -1,0 +1,36 @@
+"""V11: a call in the middle of a timed loop, on fresh values at the same addresses, answers as a checked one does."""
+
+import numpy as np
+
+from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._run import run_repeatedly
+from nearpeak.measure.validation._trial import Trial
+
+CALLS = 6
+
+
+def timed(trial: Trial) -> CheckResult:
+    """Return whether a randomly chosen call of a loop is right, whose inputs change in place from call to call.
+
+    What answers from a cache, by address or after the first calls, is wrong here.
+    """
+    if trial.runs[0].error:
+        return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
+    chosen = int(np.random.default_rng(trial.seed).integers(1, CALLS))
+    order = [trial.questions[number % len(trial.questions)] for number in range(CALLS)]
+    if len({tuple(t.shape for t in asked.tensors.values()) for asked in order}) > 1:
+        return CheckResult(check="V11", status=SKIPPED, reason="rounds differ in shape")
+    asked = order[chosen]
+    ran = run_repeatedly(
+        trial.implementation, [one.tensors for one in order[: chosen + 1]], asked.arguments, trial.templates(asked)
+    )
+    if ran.error:
+        return CheckResult(check="V11", status=ran.status, reason=f"call {chosen + 1} of a loop: {ran.error}")
+    if not comparable(ran.outputs, asked.expected):
+        return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
+    result = compared("V11", values_of(ran.outputs), asked.expected, f"call {chosen + 1} of a loop")
+    return result if result.failed else CheckResult(check="V11", status=PASS, worst=result.worst)
+
+
+CHECK = timed

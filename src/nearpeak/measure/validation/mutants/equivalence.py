@@ -1,0 +1,101 @@
+"""Why a mutant that passes is no wrong implementation: its change is an identity, or it answers the same bits."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._draw import ALWAYS, drawn
+from nearpeak.measure.validation._formats import widened
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, special_question
+from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
+from nearpeak.measure.validation.checks.v09_gradients import gradients_of, upstream_of
+from nearpeak.measure.validation.mutants._make import Mutant, right_call
+from nearpeak.ops import OPS
+
+SEEDS = 5
+"""Further seeds on which an equivalent mutant must answer the same."""
+
+
+def reason_for_equivalence(case: Case, mutant: Mutant, *, seed: int) -> str:
+    """Return why `mutant` is equivalent to the right implementation; empty where it is not.
+
+    Either the float64 reference gives the same for the inputs that the mutant changes, to its own rounding: the
+    change is an identity of the operator. Or its answers are the same bits, gradients too. Both are shown on every
+    kind of inputs, with several seeds.
+    """
+    asked = _asked(case, seed)
+    if mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked):
+        return IDENTITY
+    right = Implementation(name="right", call=right_call(case))
+    for one, one_seed in asked:
+        answers = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
+        if not _same(*answers):
+            return ""
+    return SAME_BITS
+
+
+IDENTITY = "the reference gives the same for the changed inputs"
+SAME_BITS = "it answers the same bits"
+
+
+def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
+    """Say whether the reference gives the same for the inputs as the mutant changes them."""
+    assert mutant.inputs is not None
+    before = {name: tensor.clone() for name, tensor in asked.tensors.items()}
+    after = {**before, **mutant.inputs({name: tensor.clone() for name, tensor in before.items()})}
+    reference = OPS[case.op].reference
+    try:
+        with np.errstate(all="ignore"):
+            left, right = (
+                reference({k: widened(t).copy() for k, t in one.items()}, **asked.arguments) for one in (before, after)
+            )
+    except (ArithmeticError, LookupError, ValueError):
+        return False
+    near = 1e-7 if OPS[case.op].numerics.kind == "decomposition" else 1e-11
+    return left.keys() == right.keys() and all(_near(left[name], right[name], near) for name in left)
+
+
+def _near(left: Any, right: Any, near: float) -> bool:
+    left, right = np.asarray(left), np.asarray(right)
+    if left.shape != right.shape:
+        return False
+    scale = np.abs(left[np.isfinite(left)]).max(initial=0.0) if left.dtype.kind in "fc" else 0.0
+    return bool(np.allclose(left, right, rtol=near, atol=near * scale, equal_nan=True))
+
+
+@lru_cache(maxsize=2)
+def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
+    """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
+    found = []
+    for further in range(seed, seed + SEEDS):
+        for distribution in (*ALWAYS, *OPS[case.op].numerics.rounds):
+            tensors = drawn(case.op, arguments_of(case), (further,), distribution)
+            if tensors is not None:
+                found.append((bare_question(case, tensors, distribution), further))
+    special = (special_question(case, seed, name, float("nan")) for name in inputs_with_nan(case))
+    return (*found, *((one, seed) for one in special if one is not None))
+
+
+def _answers(implementation: Implementation, asked: Question, seed: int, mutant: Mutant) -> dict[str, Any]:
+    if mutant.of_gradient:
+        upstream = upstream_of(asked, seed)
+        try:
+            return {} if upstream is None else gradients_of(implementation, asked, upstream)
+        except (NotImplementedError, RuntimeError):
+            return {}
+    first = run(implementation, asked.tensors, asked.arguments)
+    ran = run(implementation, asked.tensors, asked.arguments)
+    memory = {"changed": ran.changed, "overrun": ran.overrun, "error": ran.error}
+    return {**first.outputs, **{f"again {name}": y for name, y in ran.outputs.items()}, **memory}
+
+
+def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(_bits(left[name]) == _bits(right[name]) for name in left)
+
+
+def _bits(value: Any) -> Any:
+    """Return what tells an answer from another one: form and bytes of tensors, anything else itself."""
+    return (str(value.dtype), tuple(value.shape), widened(value).tobytes()) if hasattr(value, "dtype") else value

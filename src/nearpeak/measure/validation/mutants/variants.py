@@ -1,0 +1,177 @@
+"""Right implementations that round differently: other orders of sums, splits, wider arithmetic, other threads."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._draw import ALWAYS
+from nearpeak.measure.validation._formats import torch_format, widened
+from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._run import Call, Implementation, imported_torch
+from nearpeak.measure.validation.mutants._make import Tensors, right_call
+from nearpeak.ops import OPS
+
+SPLITS = (2, 4)
+"""Parts into which sums are split."""
+
+
+def variants_of(case: Case) -> Iterator[Implementation]:
+    """Give right implementations of `case`; none of them may be refused."""
+    right = right_call(case)
+    yield Implementation(name="PyTorch", call=right)
+    yield Implementation(name="PyTorch, two threads", call=_threads(right, 2))
+    if _widens(case):
+        yield Implementation(name="wider arithmetic, rounded at the end", call=_wider(case, right))
+    yield Implementation(name="reference, rounded at the end", call=_reference(case))
+    for dimension in _batch_dimensions(case):
+        yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
+    for name, dimension in () if _narrow(case) else summed(case):
+        for parts in SPLITS:
+            yield Implementation(
+                name=f"{parts} sums over {name}[{dimension}]", call=_split(right, name, dimension, parts)
+            )
+        yield Implementation(
+            name=f"one sum after the other over {name}[{dimension}]", call=_split(right, name, dimension, 0)
+        )
+
+
+def _threads(right: Call, count: int) -> Call:
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            return right(tensors, **arguments)
+        finally:
+            torch.set_num_threads(before)
+
+    return call
+
+
+def _widens(case: Case) -> bool:
+    """Say whether PyTorch computes the case in fp64 in the same way: all its floats have one format, below fp64."""
+    inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
+    floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
+    quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
+    return bool(floats) and not quantised and _in_fp64(case) is not None
+
+
+def _in_fp64(case: Case) -> Case | None:
+    try:
+        return OPS[case.op].case("forward", **{**arguments_of(case), **{name: "fp64" for name, _ in _floats(case)}})
+    except (LookupError, ValueError):
+        return None
+
+
+def _floats(case: Case) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in case.dtypes if value in ("fp32", "bf16", "fp16")]
+
+
+def _wider(case: Case, right: Call) -> Call:
+    """Return the call in fp64 whose results are rounded once."""
+    torch = imported_torch()
+    wide, formats = _in_fp64(case), declared_formats(case)
+    assert wide is not None
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        del arguments
+        wider = {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
+        found = right(wider, **arguments_of(wide))
+        return {name: y if y.dtype == torch.bool else y.to(formats[name]) for name, y in found.items()}
+
+    return call
+
+
+def _reference(case: Case) -> Call:
+    """Return the NumPy reference with results rounded once: what an exact implementation would give."""
+    torch, formats = imported_torch(), declared_formats(case)
+    reference = OPS[case.op].reference
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        with np.errstate(all="ignore"):
+            found = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
+        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in found.items()}
+
+    call.backward = None  # type: ignore[attr-defined]  # NumPy has no autograd
+    return call
+
+
+def _batch_dimensions(case: Case) -> list[int]:
+    """Return the extents whose rows may change places, by the oracle: rows in reverse give results in reverse."""
+    if OPS[case.op].draws or OPS[case.op].numerics.kind in ("decomposition", "sampling"):
+        return []
+    from nearpeak.measure.validation.checks.v10_relations import reversible_rows
+
+    asked = [one for distribution in ALWAYS if (one := question(case, 0, distribution)) is not None]
+    found = [set(reversible_rows(one)) for one in asked]
+    return sorted(set.intersection(*found)) if found else []
+
+
+def _reversed_rows(right: Call, extent: int) -> Call:
+    from nearpeak.measure.validation.checks.v10_relations import reversed_rows
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        turned = {name: _turned(t, extent, reversed_rows) for name, t in tensors.items()}
+        return {name: _turned(y, extent, reversed_rows) for name, y in right(turned, **arguments).items()}
+
+    return call
+
+
+def _turned(tensor: Any, extent: int, turn: Any) -> Any:
+    return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
+
+
+def summed(case: Case) -> list[tuple[str, int]]:
+    """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
+    asked = question(case, 0, "normal")
+    if asked is None or OPS[case.op].numerics.kind not in ("contraction", "reduction"):
+        return []
+    arrays = {name: widened(t) for name, t in asked.tensors.items()}
+    found = []
+    for name, array in arrays.items():
+        for dimension in range(array.ndim) if array.dtype.kind == "f" else ():
+            if array.shape[dimension] > 1 and _adds_up(case, asked.arguments, arrays, name, dimension):
+                found.append((name, dimension))
+                break
+    return found
+
+
+def _narrow(case: Case) -> bool:
+    """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
+    return any(value not in ("fp32", "fp64") for _, value in case.dtypes)
+
+
+def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: int) -> bool:
+    reference = OPS[case.op].reference
+    total: dict[str, Any] = {}
+    with np.errstate(all="ignore"):
+        whole = reference({key: array.copy() for key, array in arrays.items()}, **arguments)
+        for part in (0, 1):
+            share = arrays[name].copy()
+            half = share.shape[dimension] // 2
+            index: list[Any] = [slice(None)] * share.ndim
+            index[dimension] = slice(half, None) if part == 0 else slice(None, half)
+            share[tuple(index)] = 0
+            for key, value in reference({**arrays, name: share}, **arguments).items():
+                total[key] = total.get(key, 0) + value
+    return all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items()) and bool(whole)
+
+
+def _split(right: Call, name: str, dimension: int, parts: int) -> Call:
+    """Return the call that adds up `parts` partial sums; with 0, one for each summand, from the last to the first."""
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        x = tensors[name]
+        total: dict[str, Any] = {}
+        chunks = torch.arange(x.shape[dimension]).tensor_split(parts or x.shape[dimension])
+        for chunk in reversed(chunks):
+            share = torch.zeros_like(x).index_copy(dimension, chunk, x.index_select(dimension, chunk))
+            for key, part in right({**tensors, name: share}, **arguments).items():
+                total[key] = total[key] + part if key in total else part
+        return total
+
+    return call
