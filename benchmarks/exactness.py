@@ -23,6 +23,8 @@ def counted(row: dict[str, str]) -> int:
     """Return what the rule gives for the quantity that the row states."""
     work = work_of(case(row["op"], row["phase"], **json.loads(row["arguments"])))
     name, _, unit = row["kind"].partition(":")
+    if name == "comm":
+        return work.comm_bytes[unit]
     return _flop(work, name, unit) if unit else getattr(work, {"special": "special_count"}.get(name, name))
 
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
+from nearpeak.predict._correction import fit_correction
+from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text
 from nearpeak.predict.fit import Fit, fit
 from nearpeak.predict.intervals import interval_ends
@@ -23,6 +25,12 @@ ALLOWED_BUCKETS = range(3, 20)
 FITTED, INTERVAL = (0, 1), (2,)
 SAMPLE = 3000
 """Rows per fit, drawn evenly: more do not move the scalars by what matters."""
+CORRECTED_ROWS = 1000
+"""Rows that a correction needs: fewer would not show that it holds on sites they do not have."""
+PRIOR_ROWS = 3.0
+"""Rows that the scalars of all devices together count for in the fit of one of them."""
+ASTRAY = 1.05
+"""Ratio of mean deviations above which a fit held near all devices has missed the minimum of its own."""
 SEED = 20261120
 ALONE = 2.0
 """How much wider, in logarithms, an interval is where no device can be left out to measure it."""
@@ -55,10 +63,11 @@ def _files(family: Family, corpus: Path) -> dict[str, list[str]]:
     """Return the groups of each coefficient file of a family as TOML, by the file's stem."""
     allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     files: dict[str, list[str]] = {}
-    for (stem, kind), blocks in _grouped(allowed, lambda b: (b.device, family.group(b))):
-        files.setdefault(stem, []).append(_own(family, kind, blocks))
-        print(f"fitted {family.name}.{kind} of {stem}", flush=True)
     for (maker, kind), blocks in _grouped(allowed, lambda b: (maker_of(b), family.group(b))):
+        for stem, found in fitted_each(family, blocks).items():
+            own = _own(family, kind, [block for block in blocks if block.device == stem], found)
+            files.setdefault(stem, []).append(own)
+            print(f"fitted {family.name}.{kind} of {stem}", flush=True)
         files.setdefault(f"_prior_{maker}", []).append(_prior(family, kind, blocks))
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
     return files
@@ -89,22 +98,68 @@ def fitted_together(family: Family, group: Sequence[Block], count: int = SAMPLE)
     return fit(family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed))
 
 
+def fitted_each(family: Family, group: Sequence[Block], count: int = SAMPLE) -> dict[str, Fit]:
+    """Return the scalars of each device, held near those that fit all of them together."""
+    home = fitted_together(family, group, count).values
+    devices = sorted({block.device for block in group})
+    return {one: _held(family, [block for block in group if block.device == one], home, count) for one in devices}
+
+
+def _held(family: Family, group: Sequence[Block], home: Any, count: int) -> Fit:
+    picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
+    each = [times_of(family, block, rows) for block, rows in picked]
+    measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
+    fixed = set.intersection(*(set(family.fixed(block)) for block in group))
+
+    def times(values: Any) -> Any:
+        return np.concatenate([one(values) for one in each])
+
+    held = fit(family.form, times, measured, fixed=tuple(fixed), start=home, prior_weight=PRIOR_ROWS)
+    free = fit(family.form, times, measured, fixed=tuple(fixed))
+    wrong = [np.abs(np.log(times(found.values) / measured)).mean() for found in (held, free)]
+    return held if wrong[0] < ASTRAY * wrong[1] else free
+
+
+def unseen_values(family: Family, block: Block, others: Sequence[Block], count: int = SAMPLE) -> Any:
+    """Return the scalars that a block's device gets when only `others` are measured, as predictions make them."""
+    if family.form.size is None or maker_of(block) != maker_of(others[0]):
+        return fitted_together(family, others, count).values
+    measured = [(target_of(name), one.values) for name, one in fitted_each(family, others, count).items()]
+    return kin_values(family.form, target_of(block.device), block.dtypes, measured)
+
+
 def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
-    form, ratios, regimes = family.form, [], []
+    form, ratios, regimes, sites = family.form, [], [], []
     names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
         found = form.rows(target_of(block.device), block.columns(rows), values, block.setting)
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
-    return interval_ends(np.concatenate(ratios), np.concatenate(regimes), form.regimes.values())
+        sites.append(block.sites[rows])
+    joined = (np.concatenate(each) for each in (ratios, regimes, sites))
+    return interval_ends(*joined, names=form.regimes.values())
 
 
-def _own(family: Family, kind: str, group: Sequence[Block]) -> str:
+def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
     """Return the group of one device and kind of case as TOML."""
-    found = fitted_together(family, group)
-    return _toml(family, kind, found, interval(family, [(block, found.values) for block in group]), group)
+    correction = _correction(family, group, found.values)
+    values = np.concatenate([found.values, 0.001 * correction])
+    ends = interval(family, [(block, values) for block in group])
+    return _toml(family, kind, found, ends, group, correction)
+
+
+def _correction(family: Family, group: Sequence[Block], values: Any) -> Any:
+    """Return the form's correction in thousandths, from all rows that may be fitted on; empty where there is none."""
+    axes_of = family.form.correction_axes
+    picked = [(block, np.flatnonzero(np.isin(folds(block), FITTED))) for block in group]
+    if axes_of is None or sum(len(rows) for _, rows in picked) < CORRECTED_ROWS:
+        return np.empty(0)
+    rest = [np.log(block.measured_s[rows] / times_of(family, block, rows)(values)) for block, rows in picked]
+    axes = zip(*(axes_of(block.columns(rows)) for block, rows in picked), strict=True)
+    found = fit_correction([np.concatenate(axis) for axis in axes], np.concatenate(rest))
+    return np.round(1000 * found) + 0.0
 
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
@@ -117,18 +172,27 @@ def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
         )
     left_out = []
     for device in sorted(devices):
-        values = fitted_together(family, [b for b in group if b.device != device], SAMPLE // 2).values
-        left_out += [(block, values) for block in group if block.device == device]
+        others = [block for block in group if block.device != device]
+        out = [block for block in group if block.device == device]
+        left_out += [(block, unseen_values(family, block, others, SAMPLE // 2)) for block in out]
     return _toml(family, kind, found, interval(family, left_out), group)
 
 
-def _toml(family: Family, kind: str, found: Fit, ends: dict[str, tuple[float, float]], group: Sequence[Block]) -> str:
+def _toml(
+    family: Family,
+    kind: str,
+    found: Fit,
+    ends: dict[str, tuple[float, float]],
+    group: Sequence[Block],
+    correction: Any = (),
+) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
     source = f"{origin}; newest software, best implementation per shape; {devices}"
-    return group_text(f"{family.name}.{kind}", group_entry(family.form, found, ends, count, source))
+    entry = group_entry(family.form, found, ends, count, source, correction)
+    return group_text(f"{family.name}.{kind}", entry)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, maker_of
-from benchmarks.accuracy.fit import fitted_together, times_of
+from benchmarks.accuracy.fit import times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of, shown
 from nearpeak.core.bound import Policy
 from nearpeak.targets import target_of
@@ -17,9 +17,10 @@ from nearpeak.theory.table import bound_table
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_unseen.md"
 HEAD = """# How far predictions are on a device without data
 
-Written by `python -m benchmarks.accuracy.unseen CORPUS`. For each device, the scalars of a format are fitted on all
-other devices of its maker together (of other makers where there is none) and scored on every clean row of the one left
-out, as for a device that nobody has measured.
+Written by `python -m benchmarks.accuracy.unseen CORPUS`. For each device, the scalars of a format are fitted on each
+other device of its maker, held near those of all of them together, and averaged by the size of their multiprocessors
+(fitted on other makers together where there is none of its own), and scored on every clean row of the one left out, as
+for a device that nobody has measured.
 Errors in percent: mean absolute / median / 90th percentile / signed bias. *Roofline*: mean absolute error of the plain
 roofline at documented rates. The form itself was shaped while looking at all of these devices.
 
@@ -56,7 +57,7 @@ def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
     rows, measured = np.arange(len(block.measured_s)), block.measured_s
     found = bound_table(block.table(rows), target_of(block.device), Policy())
-    values = fitted_together(family, others).values
+    values = unseen_values(family, block, others)
     predicted = np.maximum(times_of(family, block, rows)(values), found.bound_s)
     long = measured > LONG_S
     roofline = error_of(found.roofline_s, measured)

@@ -19,6 +19,7 @@ from benchmarks.accuracy.family import (
     target_name,
 )  # fmt: skip
 from nearpeak.predict._form import Setting
+from nearpeak.predict.forms.gemm import SCALARS
 
 FILES = ("aic_gemm", "aiter_gemm", "neusight_gemm", "infersim_gemm", "deepbench_gemm", "simumax_gemm")
 HOST_TIMED = ("neusight",)
@@ -71,12 +72,19 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     return Block(
         source=source, device=target_name(device), kind=dtype, op=product.op, dtypes={"dtype": product.dtype},
         axes=axes, measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(axes["n"], axes["k"]),
-        setting=Setting(quantises_input=product.quantises_input and source not in READY_SOURCES),
+        setting=Setting(
+            quantises_input=product.quantises_input and source not in READY_SOURCES, host_timed=source in HOST_TIMED
+        ),
     )  # fmt: skip
 
 
 def _fixed(block: Block) -> tuple[str, ...]:
-    return () if block.setting.quantises_input else ("quantise_s", "quantise_ramp_s", "quantise_passes_count")
+    quantise = tuple(scalar.name for scalar in SCALARS if scalar.name.startswith("quantise_"))
+    return (
+        *(() if block.setting.quantises_input else quantise),
+        *(() if block.setting.quantises_input and block.kind == "nvfp4" else ("pad_s",)),
+        *(("launch_s",) if block.setting.host_timed else ("host_s", "far_ratio")),
+    )
 
 
 FAMILY = Family(

@@ -39,7 +39,9 @@ class Calibration:
     version: str
     """Version of the form that the scalars belong to."""
     distance_count: int = 0
-    """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
+    """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
+    correction: tuple[float, ...] = ()
+    """Logarithm of measured over predicted time at the knots of the form's correction; empty without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

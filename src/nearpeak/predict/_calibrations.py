@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from nearpeak.core.prediction import Calibration, Coefficient
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.predict._correction import KNOT_COUNT
 from nearpeak.predict._form import CaseColumns, Form
+from nearpeak.predict._kin import kin_values
 from nearpeak.targets import target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
@@ -22,6 +25,11 @@ FAR_RATIO = (1.0, 1.5, 1.0, 2.0)
 
 That of all devices of a maker was measured by leaving each out; the others are assumptions, for lack of devices.
 """
+
+_ALIKE_COUNT = 2
+"""Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
+CORRECTED_DISTANCE = 1
+"""Steps from the data up to which the correction of a form holds: libraries choose kernels by architecture."""
 
 
 def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path | None = None) -> Calibration:
@@ -37,11 +45,13 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
     device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
     if file is not None:
         return _of_file(read_coefficients(file), file.stem, form, groups, 0)
-    for group in groups:
-        for stem, distance in _sources(form.name, device, target):
-            found = _stored(form.name, stem, group, distance)
-            if found is not None:
-                return found
+    for farthest in (2, 3):
+        for place, group in enumerate(groups):
+            for stem, steps in _sources(form.name, device, target):
+                distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
+                found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
+                if found is not None:
+                    return _blended(found, form, target, cases, group) if steps == 2 else found
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
@@ -56,21 +66,45 @@ def _sources(form: str, device: str, target: Target) -> Iterator[tuple[str, int]
     yield PRIOR, 3
 
 
+def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns, group: str) -> Calibration:
+    """Return the scalars for a device without data, from the measured devices of its maker; the rest is the prior's."""
+    if form.size is None:
+        return prior
+    measured = []
+    for stem in _stems(form.name):
+        found = _stored(form.name, stem, group, 0, False) if _device(stem).vendor == target.vendor else None
+        if found is not None:
+            measured.append((_device(stem), [one.value for one in found.coefficients]))
+    if not measured:
+        return prior
+    try:
+        values = kin_values(form, target, cases.dtypes, measured)
+    except (NotModelledError, ValueError, KeyError):
+        return prior
+    return replace(
+        prior,
+        coefficients=tuple(
+            replace(one, value=float(value)) for one, value in zip(prior.coefficients, values, strict=True)
+        ),
+    )
+
+
 @lru_cache
-def _stored(form: str, stem: str, group: str, distance: int) -> Calibration | None:
+def _stored(form: str, stem: str, group: str, distance: int, corrected: bool) -> Calibration | None:
     """Return a group of the user's own file of a device, or else of the one that ships; none where both lack it."""
     from nearpeak.predict import FORMS
 
     for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / form / f"{stem}.toml"):
         entry = _groups(path).get(f"{form}.{group}")
         if entry is not None:
-            return _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
+            found = _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
+            return found if corrected else replace(found, correction=())
     return None
 
 
 def device_calibrations(form: Form, group: str) -> tuple[Calibration, ...]:
     """Return the scalars of a group on every device that has its own."""
-    found = [_stored(form.name, stem, group, 0) for stem in _stems(form.name)]
+    found = [_stored(form.name, stem, group, 0, False) for stem in _stems(form.name)]
     return tuple(one for one in found if one is not None)
 
 
@@ -133,11 +167,15 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
     wrong = sorted({scalar.name for scalar in form.scalars} ^ set(values))
     if wrong:
         raise SpecError(f"calibration {name}: scalars differ from those of the form: {', '.join(wrong)}")
+    knots = len(entry.get("correction_permille", ()))
+    if knots not in (0, KNOT_COUNT):
+        raise SpecError(f"calibration {name}: correction_permille has {knots} values; {KNOT_COUNT} are right")
     for scalar in form.scalars:
         given, low, high = values[scalar.name], scalar.low_value, scalar.high_value
         if not low <= given <= high:
             raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
     wide = FAR_RATIO[distance]
+    correction = entry.get("correction_permille", ()) if distance <= CORRECTED_DISTANCE else ()
     return Calibration(
         name=name,
         coefficients=tuple(
@@ -150,4 +188,5 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
         low_ratio={regime: low**wide for regime, (low, _) in entry["interval"].items()},
         high_ratio={regime: high**wide for regime, (_, high) in entry["interval"].items()},
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
+        correction=tuple(0.001 * one for one in correction),
     )  # fmt: skip

@@ -41,6 +41,8 @@ class Setting:
     """Copies of B that follow one another before one is used again, as layers do; 1 keeps it in cache."""
     quantises_input: bool = False
     """Whether A arrives in bf16 and is quantised by a kernel of its own first."""
+    host_timed: bool = False
+    """Whether the time includes the host's launch, as of single calls on an idle device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,10 @@ class Form:
     """Extents by axis whose combinations are the candidates of `calibrate plan`; none: there is no plan."""
     phases: tuple[str, ...] = ("forward",)
     """Phases of the operators that it answers for."""
+    size: Callable[[Target, Mapping[str, str]], float] | None = None
+    """Binary logarithm of what the scalars of devices without data are weighted by; none: all devices alike."""
+    correction_axes: Callable[[CaseColumns], tuple[Any, Any, Any]] | None = None
+    """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
 
 
 USUAL = Setting()

@@ -7,6 +7,7 @@ import numpy as np
 
 from nearpeak.core.calibration import GroupFit, Held
 from nearpeak.core.case import Case
+from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
 from nearpeak.ops._table import table_of_cases
@@ -65,10 +66,15 @@ def slopes(times: Any, form: Form, values: Any) -> Any:
 def spread_of(form: Form, kind: str) -> Any:
     """Return by how much each scalar may be expected to be off, in coordinates: its spread over measured devices."""
     known = [
-        (scalars_of(one), [c.name for c in one.coefficients if not c.identified])
+        (plain_scalars(one), [c.name for c in one.coefficients if not c.identified])
         for one in device_calibrations(form, kind)
     ]
     return spread_from(form, known)
+
+
+def plain_scalars(calibration: Calibration) -> Any:
+    """Return the scalars without the correction that a calibration may have."""
+    return scalars_of(calibration)[: len(calibration.coefficients)]
 
 
 def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
@@ -110,7 +116,7 @@ def _group_fit(
         )
     first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
     start = calibration_for(target, form, first)
-    values, spread, times = scalars_of(start), spread_of(form, kind), times_of(cases, form, target, setting)
+    values, spread, times = plain_scalars(start), spread_of(form, kind), times_of(cases, form, target, setting)
     held = _held(form, slopes(times, form, values) * spread, name)
     found = fit(form, times, measured, fixed=[one.name for one in held], start=values, spread=spread)
     unseen = _unseen(form, cases, measured, target, setting, values, spread, held)
@@ -119,7 +125,7 @@ def _group_fit(
     return GroupFit(
         name=name, start=start, held=held, case_count=len(cases),
         values={s.name: float(v) for s, v in zip(form.scalars, found.values, strict=True)},
-        before_ratio=_error(times(values), measured), fitted_ratio=_error(times(found.values), measured),
+        before_ratio=_error(times(scalars_of(start)), measured), fitted_ratio=_error(times(found.values), measured),
         unseen_ratio=_error(unseen, measured), bias_ratio=float(np.mean(unseen / measured - 1)),
         entry=group_entry(form, now, ends, len(cases), source),
     )  # fmt: skip
@@ -214,7 +220,7 @@ def _ends(
     for rows, columns in _columns(cases):
         parts = form.rows(target, columns, found.values, setting).parts_s
         regimes[rows] = [names[i] for i in np.argmax(parts, axis=1)]
-    return interval_ends(measured / unseen, regimes, names)
+    return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names)
 
 
 def _columns(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:

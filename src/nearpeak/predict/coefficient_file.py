@@ -10,15 +10,18 @@ from nearpeak.predict.fit import Fit
 
 
 def group_entry(
-    form: Form, found: Fit, ends: Mapping[str, tuple[float, float]], row_count: int, source: str
+    form: Form, found: Fit, ends: Mapping[str, tuple[float, float]], row_count: int, source: str, correction: Any = ()
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
     Args:
         ends: 5th and 95th percentile of measured over predicted by regime.
+        correction: the form's correction in thousandths; empty where there is none.
     """
+    corrected = {"correction_permille": [int(one) for one in correction]} if len(correction) else {}
     return {
         "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
+        **corrected,
         "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
         "interval": {name: [round(low, 4), round(high, 4)] for name, (low, high) in ends.items()},
     }  # fmt: skip

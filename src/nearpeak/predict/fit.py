@@ -1,5 +1,6 @@
 """Fits the scalars of a form to measurements: bounded, robust to outliers, and honest about what is not pinned down."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,13 @@ class Fit:
 
 
 def fit(
-    form: Form, times: Times, measured_s: Any, fixed: Sequence[str] = (), start: Any = None, spread: Any = None
+    form: Form,
+    times: Times,
+    measured_s: Any,
+    fixed: Sequence[str] = (),
+    start: Any = None,
+    spread: Any = None,
+    prior_weight: float = 0.0,
 ) -> Fit:
     """Return the scalars whose predicted times deviate least from `measured_s`.
 
@@ -44,6 +51,7 @@ def fit(
         start: values to start from; the form's usual ones by default.
         spread: by how much each scalar may be expected to be off its start, in `coordinates`; none: any value is as
             likely as another, and three measurements per free scalar are needed.
+        prior_weight: rows that the start counts for: scalars that the measurements hardly move stay near it.
 
     Raises:
         SpecError: too few measurements, or measurements that are not positive numbers.
@@ -56,7 +64,9 @@ def fit(
         )
     if not (np.isfinite(measured_s).all() and (np.asarray(measured_s) > 0).all()):
         raise SpecError("fit: a measured time is not a positive number; take such rows out")
-    values = _descend(form, times, np.log(measured_s), free, first, spread)
+    hold = np.full(len(form.scalars), math.sqrt(prior_weight) * SCALE_RATIO)
+    hold = hold if spread is None else _NOISE_RATIO / np.asarray(spread)
+    values = _descend(form, times, np.log(measured_s), free, first, hold)
     return Fit(values=values, unidentified=_loose(form, times, np.log(measured_s), free, values))
 
 
@@ -80,8 +90,12 @@ def _ranges(form: Form) -> tuple[Any, Any]:
     return np.array([s.low_value for s in form.scalars]), np.array([s.high_value for s in form.scalars])
 
 
-def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any, spread: Any) -> Any:
-    """Return the scalars at a minimum: damped Gauss-Newton steps in the coordinates of the ranges."""
+def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any, hold: Any) -> Any:
+    """Return the scalars at a minimum: damped Gauss-Newton steps in the coordinates of the ranges.
+
+    Args:
+        hold: deviation that a step of one in each coordinate away from `first` counts as; 0 where it is free.
+    """
     start, damping = coordinates(form, first), 1e-2
 
     def values_at(point: Any) -> Any:
@@ -92,9 +106,7 @@ def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any,
 
     def rest_at(point: Any) -> Any:
         rest = np.log(times(values_at(point))) - target
-        if spread is None:
-            return rest
-        return np.concatenate([rest, _NOISE_RATIO * (point - start[free]) / np.asarray(spread)[free]])
+        return np.concatenate([rest, hold[free] * (point - start[free])]) if hold[free].any() else rest
 
     point = start[free]
     rest = rest_at(point)

@@ -1,7 +1,7 @@
 """Predictions of cases and tables: the form with its scalars, never below the bound."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
 from nearpeak.theory.case_bound import case_bound
-from nearpeak.theory.table import bound_table
+from nearpeak.theory.table import PIECE_ROWS, bound_table
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
@@ -55,6 +55,34 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     >>> abs(sum(term.time_s for term in found.terms) / found.time_s - 1) < 1e-9
     True
     """
+    if file is not None:
+        return _predicted(case, target, setting, file)
+    return _remembered(case, _Held(target), setting)
+
+
+class _Held:
+    """A target as part of a key: the same object only, as its tables have no hash."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other.target is self.target
+
+
+@lru_cache(maxsize=1 << 14)
+def _remembered(case: Case, held: _Held, setting: Setting) -> Prediction:
+    """Return the prediction of a case, once: steps and searches ask for the same cases over and over."""
+    return _predicted(case, held.target, setting, None)
+
+
+def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
+    """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
     form = form_of(case.op, case.phase)
     cases = CaseColumns(op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes))
     calibration = calibration_for(target, form, cases, file)
@@ -84,15 +112,15 @@ def predict_table(
     time_s, low_s, high_s = np.empty(count), np.empty(count), np.empty(count)
     limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
     for group in table.groups:
-        where = slice(None) if group.rows is None else group.rows
-        form, calibration, rows = _group_rows(group, target, setting, file, count)
-        largest = np.argmax(rows.parts_s, axis=1)
-        regimes = [form.regimes[name] for name in form.terms]
-        time_s[where] = rows.time_s
-        low_s[where] = np.array([calibration.low_ratio[one] for one in regimes])[largest]
-        high_s[where] = np.array([calibration.high_ratio[one] for one in regimes])[largest]
-        limiter[where] = np.array(form.terms, dtype=object)[largest]
-        distance[where] = calibration.distance_count
+        form, calibration, pieces = _group_rows(group, target, setting, file, count)
+        names = np.array(form.terms, dtype=object)
+        low = np.array([calibration.low_ratio[form.regimes[one]] for one in form.terms])
+        high = np.array([calibration.high_ratio[form.regimes[one]] for one in form.terms])
+        for where, rows in pieces:
+            largest = np.argmax(rows.parts_s, axis=1)
+            time_s[where], limiter[where] = rows.time_s, names[largest]
+            low_s[where], high_s[where] = low[largest], high[largest]
+            distance[where] = calibration.distance_count
     decides = bound_s > time_s
     time_s = np.maximum(time_s, bound_s)
     return PredictionTable(
@@ -103,11 +131,21 @@ def predict_table(
 
 def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
-) -> tuple[Form, Calibration, Rows]:
-    """Return the form's times of one group, a column for every row of it."""
+) -> tuple[Form, Calibration, Iterator[tuple[Any, Rows]]]:
+    """Return the form of one group, its scalars, and its times piece by piece with their places in the table."""
     form, cases = form_of(group.op, group.phase), group_columns(group, count)
+    size = count if group.rows is None else len(group.rows)
     calibration = calibration_for(target, form, cases, file)
-    return form, calibration, form.rows(target, cases, scalars_of(calibration), setting)
+    scalars = scalars_of(calibration)
+
+    def pieces() -> Iterator[tuple[Any, Rows]]:
+        for start in range(0, size, PIECE_ROWS):
+            piece = slice(start, min(start + PIECE_ROWS, size))
+            where = piece if group.rows is None else group.rows[piece]
+            part = replace(cases, axes={name: column[piece] for name, column in cases.axes.items()})
+            yield where, form.rows(target, part, scalars, setting)
+
+    return form, calibration, pieces()
 
 
 def group_columns(group: CaseGroup, count: int) -> CaseColumns:
@@ -127,8 +165,8 @@ def form_of(op: str, phase: str) -> Form:
 
 
 def scalars_of(calibration: Calibration) -> Any:
-    """Return the scalars as the array that forms read."""
-    return np.array([one.value for one in calibration.coefficients])
+    """Return the scalars as the array that forms read, followed by the correction where there is one."""
+    return np.array([*(one.value for one in calibration.coefficients), *calibration.correction])
 
 
 @lru_cache

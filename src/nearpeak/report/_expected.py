@@ -13,8 +13,8 @@ LEAST_SHARE = 0.005
 """Causes with less of the time beyond the bounds are not named."""
 DISTANCE = (
     "measured on this device",
-    "no data of this device: scalars of another device of its architecture",
-    "no data of this architecture: scalars of its maker's devices together",
+    "no data of this device in this format: scalars of another format, or of another device of its architecture",
+    "no data of this architecture: scalars of its maker's devices, by the size of their multiprocessors",
     "no data of this maker: scalars of another maker's devices together",
 )
 """What the steps from the data mean."""

@@ -1,5 +1,6 @@
 """The devices: one TOML each, with a source for every figure; partitions, power modes and edits derive from them."""
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -34,6 +35,12 @@ TARGETS: Registry[Mapping[str, Any]] = Registry(
 
 def user_folder() -> Path:
     """Return the folder that holds the user's own targets and calibrations."""
+    return _user_folder(os.environ.get("HOME"), os.environ.get("XDG_DATA_HOME"), os.environ.get("LOCALAPPDATA"))
+
+
+@lru_cache(maxsize=16)
+def _user_folder(*_settings: str | None) -> Path:
+    """Return the folder once for each setting of the variables that it follows from."""
     return Path(platformdirs.user_data_dir("nearpeak"))
 
 

@@ -4,11 +4,11 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate
+from nearpeak.predict.calibrate import calibrate, plain_scalars
 from nearpeak.predict.coefficient_file import file_text, groups_of
 from nearpeak.predict.design import design
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.predict.prediction import predict_case
 from nearpeak.predict.samples import samples_of
 from nearpeak.targets import target_of
 
@@ -19,7 +19,7 @@ POSITIONS = {scalar.name: i for i, scalar in enumerate(FORM.scalars)}
 
 def times_with(target, axes, **scalars):
     cases = CaseColumns(op="gemm", phase="forward", dtypes=BF16, axes=axes)
-    values = scalars_of(calibration_for(target, FORM, cases)).copy()
+    values = plain_scalars(calibration_for(target, FORM, cases)).copy()
     for name, value in scalars.items():
         values[POSITIONS[name]] = value
     return FORM.rows(target, cases, values, USUAL).time_s
@@ -96,7 +96,7 @@ def test_each_case_of_a_design_adds_and_thirty_is_the_most():
 
 
 def test_designed_cases_buy_more_than_as_many_that_are_alike():
-    target, truth = DEVICE, {"launch_s": 6e-6, "dram_ratio": 0.6, "l2_bytes_per_clock": 40.0}
+    target, truth = DEVICE, {"launch_s": 6e-6, "dram_ratio": 0.6, "balanced_elements": 300.0}
     points = design(target, "gemm", BF16, 12).points
     designed = {axis: np.array([dict(point.case.axes)[axis] for point in points]) for axis in "mnk"}
     test = {axis: np.exp(np.random.default_rng(1).uniform(3, 9.5, 300)).astype(np.int64) for axis in "mnk"}

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 import nearpeak
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
+from nearpeak.predict._correction import COUNTS, fit_correction
 from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._kin import kin_values
+from nearpeak.predict.calibrate import plain_scalars
 from nearpeak.predict.fit import fit
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.predict.prediction import predict_case
 from nearpeak.targets import target_of
 
 EXTENT = st.integers(1, 70_000)
@@ -58,7 +61,7 @@ def test_one_row_beyond_whole_waves_costs_a_wave_tail():
 
 def test_a_device_without_data_says_how_far_the_data_are_and_has_a_wider_interval():
     case = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
-    own, kin, far = (nearpeak.predict(case, name) for name in ("h100_sxm", "h200_sxm", "mi300x"))
+    own, kin, far = (nearpeak.predict(case, name) for name in ("h100_sxm", "h200_sxm", "arc_pro_b60"))
     assert (own.distance_count, kin.distance_count, far.distance_count) == (0, 1, 3)
     width = [one.high_s / one.low_s for one in (own, kin, far)]
     assert width[0] < width[1]
@@ -73,6 +76,52 @@ def test_quantising_the_input_first_takes_longer():
     first = predict_case(case, target, Setting(quantises_input=True))
     assert first.time_s > predict_case(case, target).time_s
     assert first.waterfall_s["quantise"] > 0
+
+
+def test_padding_of_four_bit_operands_and_the_hosts_launch_count_where_they_happen():
+    def parts(n, **how):
+        case = nearpeak.case("scaled_gemm", m=64, n=n, k=4096, dtype="nvfp4")
+        return predict_case(case, target_of("b200_sxm"), Setting(**how)).waterfall_s
+
+    assert "padding" in parts(64, quantises_input=True)
+    assert "padding" not in parts(128, quantises_input=True)
+    assert "padding" not in parts(64)
+    assert "host" in parts(128, host_timed=True)
+    assert "host" not in parts(128)
+
+
+def test_a_correction_is_bounded_and_interpolates_between_its_knots():
+    device, cases = target_of("a100_sxm_80gb"), CaseColumns(
+        op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes={"m": [4, 8, 16], "n": [512] * 3, "k": [512] * 3}
+    )  # fmt: skip
+    scalars = scalars_of(calibration_for(device, FORM, cases))[: len(FORM.scalars)]
+    plain = FORM.rows(device, cases, scalars, Setting()).time_s
+    values = np.zeros((9, 7, 7))
+    values[2], values[1] = 0.2, 5.0
+    found = FORM.rows(device, cases, np.concatenate([scalars, values.ravel()]), Setting()).time_s
+    assert np.log(found / plain) == pytest.approx([0.25, 0.25, 0.2])
+    values[1] = 0.0
+    found = FORM.rows(device, cases, np.concatenate([scalars, values.ravel()]), Setting()).time_s
+    assert np.log(found / plain) == pytest.approx([0.0, 0.1, 0.2])
+
+
+def test_a_fitted_correction_repeats_what_rows_show_and_is_nothing_where_there_are_none():
+    draw = np.random.default_rng(5)
+    axes = [np.exp2(draw.uniform(6, 12, 2000)) for _ in range(3)]
+    found = fit_correction(axes, 0.1 + 0.02 * np.log2(axes[0])).reshape(COUNTS)
+    assert found[4, 2, 2] == pytest.approx(0.26, abs=0.01)
+    assert abs(found[0, 0, 6]) < 0.1 * found[4, 2, 2] + 0.15
+
+
+def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours():
+    first, second = target_of("a100_sxm_80gb"), target_of("b200_sxm")
+    low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
+    found = kin_values(FORM, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
+    middle = np.clip(np.sqrt(low * high), [s.low_value for s in FORM.scalars], [s.high_value for s in FORM.scalars])
+    used = low > 0
+    assert found[used] == pytest.approx(middle[used])
+    near = kin_values(FORM, second, {"dtype": "bf16"}, [(first, low), (second, high)])
+    assert (near[used] >= found[used]).all()
 
 
 def test_what_cannot_be_predicted_is_refused_in_one_line():
@@ -111,12 +160,12 @@ def test_every_coefficient_file_belongs_to_its_form_and_names_its_source():
 
 
 def test_a_fit_finds_the_scalars_that_made_the_times():
-    target = target_of("h100_sxm")
+    target = target_of("a100_sxm_80gb")
     draw = np.random.default_rng(3)
     axes = {axis: np.exp(draw.uniform(2, 10, 400)).astype(np.int64) for axis in "mnk"}
 
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=axes)
-    truth = scalars_of(calibration_for(target, FORM, cases))
+    truth = plain_scalars(calibration_for(target, FORM, cases))
 
     def times(values):
         return FORM.rows(target, cases, values, Setting()).time_s

@@ -1,5 +1,6 @@
 """Matrix products: tiles, waves, split K, cache and memory traffic, store, launch and clock."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +15,18 @@ from nearpeak.predict._gemm_scalars import SCALARS
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
-    "dram_ceiling", "few_tiles", "latency", "store", "split_k", "clock", "quantise",
+    "dram_ceiling", "few_tiles", "latency", "store", "split_k", "clock", "quantise", "padding", "host", "library",
 )  # fmt: skip
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
+_REGIMES = {
+    "launch": (
+        "launch", "grid_ramp", "tile_start", "latency", "split_k", "quantise", "padding", "host", "library",
+    ),
+    "l2": ("l2",),
+    "dram": ("dram", "dram_ceiling", "few_tiles", "store"),
+    "tensor": ("tensor", "tensor_ceiling", "tile_padding", "wave_tail", "clock"),
+}  # fmt: skip
+"""Largest parts by the regime of the interval."""
 _ALIKE = {
     "fp16": "bf16", "fp8_e4m3": "fp8_tensor", "fp8_e5m2": "fp8_tensor", "fp8_e4m3fnuz": "fp8_tensor",
     "fp8_e5m2fnuz": "fp8_tensor", "fp8_row": "fp8_tensor", "fp8_block_1x128": "fp8_block", "mxfp8": "fp8_block",
@@ -29,7 +39,7 @@ _BATCHED_TILES = {
     "volta": ((64, 64), (128, 32), (32, 128)), "ampere": ((128, 128),),
 }  # fmt: skip
 """Tiles along m and n on which NVIDIA's library runs batched fp32 products, by kernel names in NeuSight's tables."""
-_LAST = ("fp8_tensor", "bf16", "fp32")
+_LAST = ("fp8_tensor", "bf16", "fp8_block", "fp32")
 _SHORT = 32
 """Elements of the longest block whose scales are counted."""
 
@@ -62,14 +72,29 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         kernel.fill(
             m[chosen], n[chosen], k[chosen], batch[chosen], device, scalars, tile_m, tile_n, kernel.SPLITS, part, total
         )
-        parts[chosen], times[chosen] = part, total
+        if not isinstance(chosen, slice):
+            parts[chosen], times[chosen] = part, total
     return Rows(time_s=times, parts_s=parts)
+
+
+def _size(target: Target, dtypes: Mapping[str, str]) -> float:
+    """Return the binary logarithm of the products per clock of a multiprocessor: kernels are written for it."""
+    a, b, _ = _formats(dtypes)
+    return math.log2(target.peaks[_unit(target, a if a.bits_count >= b.bits_count else b)].flop_per_clock)
+
+
+def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
+    """Return all rows of A, and n and k, along which libraries choose their kernels."""
+    axes = {name: np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch")}
+    return axes["m"] * axes["batch"], axes["n"], axes["k"]
 
 
 def _tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
     """Return rows with the tiles that libraries have for them."""
     from nearpeak.predict import _gemm_kernel as kernel
 
+    if target.architecture == "hopper" and dtype == "fp8_block":
+        return [(slice(None), kernel.BLOCK_TILES)]
     if dtype not in ("fp32", "fp64"):
         return [(slice(None), kernel.TENSOR_TILES)]
     known = _BATCHED_TILES.get(target.architecture)
@@ -91,7 +116,8 @@ def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
     return np.array([
         peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
         _stored(a, scheme), _stored(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
-        setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5),
+        setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
+        float(setting.host_timed),
     ])  # fmt: skip
 
 
@@ -126,18 +152,15 @@ def _unit(target: Target, dtype: DType) -> str:
 FORM = Form(
     name="gemm",
     ops=("gemm", "scaled_gemm"),
-    version="gemm-1",
+    version="gemm-2",
     scalars=SCALARS,
     terms=TERMS,
-    regimes={
-        "launch": "launch", "grid_ramp": "launch", "quantise": "launch", "tile_start": "launch", "split_k": "launch",
-        "latency": "launch", "dram": "dram", "dram_ceiling": "dram", "few_tiles": "dram", "store": "dram",
-        "l2": "l2", "tensor": "tensor", "tensor_ceiling": "tensor", "tile_padding": "tensor", "wave_tail": "tensor",
-        "clock": "tensor",
-    },
+    regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},
     groups=_groups,
     rows=_rows,
     grid={
         "m": (1, 16, 128, 512, 2048, 8192, 8448), "n": (128, 1024, 4096, 8192, 16384), "k": (256, 1024, 4096, 16384),
     },
+    size=_size,
+    correction_axes=_correction_axes,
 )  # fmt: skip
