@@ -23,8 +23,9 @@ of the plain roofline at documented rates on the same rows. *Covered*: rows insi
 Rows: newest software, best implementation per shape, no host launch (except NeuSight, whose every row has it), no
 row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in the last column).
 
-*sites*: scalars and corrections were fitted on half of the sites (pairs of n and k) of this device, intervals set on a
-quarter, these rows are of the remaining quarter. *device*: no row of this device was fitted. The form was shaped while
+*sites*: scalars and corrections were fitted on half of the sites (pairs of n and k; whole shapes of attention
+and of layers of experts) of this device, intervals set on a quarter, these rows are of the remaining quarter. *device*:
+no row of this device was fitted. The form was shaped while
 looking at the fitted devices, so *sites* holds out scalars, not structure.
 
 | family | block | held out | rows | all | above 50 us | roofline | covered | half width | bound decides | hot |

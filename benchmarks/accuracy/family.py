@@ -1,7 +1,7 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,14 @@ class Block:
     """Axes as columns of one length."""
     measured_s: Any
     """Best time of each case."""
+    attributes: dict[str, str | bool] = field(default_factory=dict)
+    """Choices of the cases, such as causal."""
     sites: Any
     """Number of the site of each row, the same on every device: rows of a site are never split."""
     setting: Setting = field(default_factory=Setting)
     """How the kernels ran."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of the setting that differ from row to row, as columns."""
     hot_count: int = 0
     """Cases left out as their best time beats the roofline: inputs lay in cache."""
 
@@ -51,15 +55,19 @@ class Block:
         """Name in reports."""
         return f"{self.source} {self.device} {self.kind}"
 
+    def setting_of(self, rows: Any) -> Setting:
+        """Return how the kernels of the chosen rows ran."""
+        return replace(self.setting, **{name: column[rows] for name, column in self.settings.items()})
+
     def columns(self, rows: Any) -> CaseColumns:
         """Return the chosen rows as forms read them."""
         axes = {name: column[rows] for name, column in self.axes.items()}
-        return CaseColumns(op=self.op, phase=self.phase, dtypes=self.dtypes, axes=axes)
+        return CaseColumns(op=self.op, phase=self.phase, dtypes=self.dtypes, axes=axes, attributes=self.attributes)
 
     def table(self, rows: Any) -> CaseTable:
         """Return the chosen rows as cases."""
         axes = {name: column[rows] for name, column in self.axes.items()}
-        return case_table({"op": self.op, "phase": self.phase, **self.dtypes, **axes})
+        return case_table({"op": self.op, "phase": self.phase, **self.dtypes, **self.attributes, **axes})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +75,24 @@ class Family:
     """Measurements that one form predicts."""
 
     name: str
-    """Name, as its form and its folder of coefficients are called."""
+    """Name, as its form and its folder of coefficients are called unless `form_name` says otherwise."""
     blocks: Callable[[Path], Iterator[Block]]
     """Reads the blocks of a corpus folder; files that are not there are passed over."""
     allowed: tuple[str, ...]
     """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
     fixed: Callable[[Block], Sequence[str]] = lambda _: ()
     """Scalars that the rows of a block say nothing about."""
+    sample_ratio: int = 1
+    """Rows per fit, in multiples of the usual number: more where a form has several kinds of kernels."""
     least_rows_count: int = LEAST_ROWS
     """Blocks with fewer rows are held out whole."""
+    form_name: str = ""
+    """Form of another family that answers for these measurements, too."""
 
     @property
     def form(self) -> Form:
         """Return the form whose scalars are fitted and scored."""
-        return FORMS[self.name]
+        return FORMS[self.form_name or self.name]
 
     def is_allowed(self, block: Block) -> bool:
         """Return whether scalars may be fitted on a block."""

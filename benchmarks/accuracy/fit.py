@@ -80,7 +80,8 @@ def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], l
 def times_of(family: Family, block: Block, rows: Any, target: str = "") -> Any:
     """Return the predicted times of rows of a block as a function of the scalars."""
     device, columns = target_of(target or block.device), block.columns(rows)
-    return lambda scalars: family.form.rows(device, columns, np.asarray(scalars), block.setting).time_s
+    setting = block.setting_of(rows)
+    return lambda scalars: family.form.rows(device, columns, np.asarray(scalars), setting).time_s
 
 
 def sample(chosen: Any, count: int) -> Any:
@@ -91,7 +92,9 @@ def sample(chosen: Any, count: int) -> Any:
 
 def fitted_together(family: Family, group: Sequence[Block], count: int = SAMPLE) -> Fit:
     """Return the scalars that fit one block, or several with the same weight each."""
-    picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
+    picked = [
+        (block, sample(np.isin(folds(block), FITTED), count * family.sample_ratio // len(group))) for block in group
+    ]
     each = [times_of(family, block, rows) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
@@ -134,7 +137,7 @@ def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tu
     names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
-        found = form.rows(target_of(block.device), block.columns(rows), values, block.setting)
+        found = form.rows(target_of(block.device), block.columns(rows), values, block.setting_of(rows))
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
         sites.append(block.sites[rows])

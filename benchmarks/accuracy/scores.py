@@ -78,7 +78,7 @@ def score(block: Block, rows: Any, protocol: str) -> Score | None:
     """Return the score of the chosen rows of a block with the coefficients that ship; none without rows."""
     measured = block.measured_s[rows]
     target, table = target_of(block.device), block.table(rows)
-    found = predict_table(table, target, block.setting)
+    found = predict_table(table, target, block.setting_of(rows))
     whole = error_of(found.predicted_s, measured)
     if whole is None:
         return None

@@ -47,7 +47,7 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
         return _of_file(read_coefficients(file), file.stem, form, groups, 0)
     for farthest in (2, 3):
         for place, group in enumerate(groups):
-            for stem, steps in _sources(form.name, device, target):
+            for stem, steps in _sources(form, device, target):
                 distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
                 found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
                 if found is not None:
@@ -58,10 +58,10 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
     )
 
 
-def _sources(form: str, device: str, target: Target) -> Iterator[tuple[str, int]]:
+def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int]]:
     """Yield the files to look into with their steps from the data."""
     yield device, 0
-    yield from ((stem, 1) for stem in _stems(form) if stem != device and _akin(stem, target))
+    yield from ((stem, 1) for stem in _stems(form.name) if stem != device and _akin(stem, target, form))
     yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
 
@@ -120,12 +120,14 @@ def _stems(form: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (_FOLDER / form).glob("*.toml") if not path.stem.startswith("_")))
 
 
-def _akin(stem: str, target: Target) -> bool:
+def _akin(stem: str, target: Target, form: Form) -> bool:
     """Return whether a device has the architecture of `target`, and multiprocessors of about its size.
 
     Workstation and data-centre parts share names of architectures, not matrix units.
     """
     other = _device(stem)
+    if form.kin is not None:
+        return form.kin(target, other)
     if other.architecture != target.architecture:
         return False
     rates = [one.peaks[unit].flop_per_clock for one in (other, target) for unit in _RATES if unit in one.peaks]

@@ -43,6 +43,15 @@ class Setting:
     """Whether A arrives in bf16 and is quantised by a kernel of its own first."""
     host_timed: bool = False
     """Whether the time includes the host's launch, as of single calls on an idle device."""
+    expert_matrices_count: int = 1
+    """Matrices of an expert, side by side along n, that a whole layer multiplies by: 3 with a gate, 2 without.
+
+    1 stands for a grouped product alone.
+    """
+    layer_tokens_count: Any = 0
+    """Tokens of a whole layer before they are spread over devices, one number or a column; 0 stands for m."""
+    load_exponent_ratio: float = 0.0
+    """Exponent of the power law by which rows spread over groups; 0 spreads them evenly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,8 @@ class CaseColumns:
     """Formats by the name of their column."""
     axes: Mapping[str, Any]
     """Axes: arrays of one length, or one value for all rows."""
+    attributes: Mapping[str, str | bool] = field(default_factory=dict)
+    """Choices, such as causal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +102,8 @@ class Form:
     """Rule: target, cases, scalars and setting to times."""
     grid: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Extents by axis whose combinations are the candidates of `calibrate plan`; none: there is no plan."""
+    kin: Callable[[Target, Target], bool] | None = None
+    """Whether scalars of one device serve another; none: those of its architecture and of about its size do."""
     phases: tuple[str, ...] = ("forward",)
     """Phases of the operators that it answers for."""
     size: Callable[[Target, Mapping[str, str]], float] | None = None

@@ -84,7 +84,9 @@ def _remembered(case: Case, held: _Held, setting: Setting) -> Prediction:
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
     form = form_of(case.op, case.phase)
-    cases = CaseColumns(op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes))
+    cases = CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
     calibration = calibration_for(target, form, cases, file)
     rows = form.rows(target, cases, scalars_of(calibration), setting)
     bound_s = case_bound(case, target).time_s
@@ -143,16 +145,22 @@ def _group_rows(
             piece = slice(start, min(start + PIECE_ROWS, size))
             where = piece if group.rows is None else group.rows[piece]
             part = replace(cases, axes={name: column[piece] for name, column in cases.axes.items()})
-            yield where, form.rows(target, part, scalars, setting)
+            yield where, form.rows(target, part, scalars, _setting_of(setting, where))
 
     return form, calibration, pieces()
+
+
+def _setting_of(setting: Setting, where: Any) -> Setting:
+    """Return the setting of some rows of a table."""
+    tokens = setting.layer_tokens_count
+    return setting if np.ndim(tokens) == 0 else replace(setting, layer_tokens_count=np.asarray(tokens)[where])
 
 
 def group_columns(group: CaseGroup, count: int) -> CaseColumns:
     """Return a group of a table of `count` rows as forms read it, one value per row in every axis."""
     size = count if group.rows is None else len(group.rows)
     axes = {name: np.broadcast_to(np.asarray(column), (size,)) for name, column in group.axes.items()}
-    return CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes)
+    return CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes, attributes=group.attributes)
 
 
 def form_of(op: str, phase: str) -> Form:

@@ -94,7 +94,7 @@ def test_a_correction_is_bounded_and_interpolates_between_its_knots():
     device, cases = target_of("a100_sxm_80gb"), CaseColumns(
         op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes={"m": [4, 8, 16], "n": [512] * 3, "k": [512] * 3}
     )  # fmt: skip
-    scalars = scalars_of(calibration_for(device, FORM, cases))[: len(FORM.scalars)]
+    scalars = plain_scalars(calibration_for(device, FORM, cases))
     plain = FORM.rows(device, cases, scalars, Setting()).time_s
     values = np.zeros((9, 7, 7))
     values[2], values[1] = 0.2, 5.0

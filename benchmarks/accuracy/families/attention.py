@@ -1,0 +1,106 @@
+"""Attention: one new token against a cache, causal prefill, and multi-head latent attention."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+
+SCALARS_OF_DECODE = (
+    "decode_launch_s", "decode_dram_ratio", "decode_l2_bytes_per_clock", "decode_residency_ratio",
+    "decode_hidden_tail_ratio", "decode_start_s", "decode_row_s", "decode_step_s", "decode_lone_ratio", "combine_s",
+    "split_s", "sequence_s", "decode_window_s", "decode_generic_ratio",
+)  # fmt: skip
+_LATENT = {"dim": 576, "v_dim": 512, "kv_heads": 1}
+"""DeepSeek-V3's latent attention in its absorbed form (arXiv:2405.04434, section 2.1): 512 latent, 64 rotary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How the rows of one operator of the corpus read as cases."""
+
+    file: str
+    """Stem of the file."""
+    name: str
+    """The corpus' name of the operator."""
+    axes: tuple[str, ...]
+    """SQL of the axes, named as those of `attention`."""
+    fixed: dict[str, int] = field(default_factory=dict)
+    """Axes that all rows share."""
+    attributes: dict[str, str | bool] = field(default_factory=lambda: {"causal": True, "align": "lower_right"})
+    """Choices that all rows share."""
+
+
+_HEADS = ("batch", "q_heads as heads", "kv_heads", "head_dim as dim")
+READINGS = (
+    Reading(
+        file="aic_decode_attention", name="decode_attention",
+        axes=(*_HEADS, "1 as q", "kv_len as kv", '"window" as "left"'),
+    ),
+    Reading(
+        file="aic_context_attention", name="context_attention",
+        axes=(*_HEADS, "isl as q", "isl as kv", '"window" as "left"'),
+    ),
+    Reading(
+        file="aic_mla", name="mla_context",
+        axes=("batch", "q_heads as heads", "q_heads as kv_heads", "isl as q", "isl as kv"),
+        fixed={"dim": 192, "v_dim": 128},
+    ),
+    Reading(file="infersim_attention", name="mha_decode", axes=(*_HEADS, "1 as q", "kv_len as kv")),
+    Reading(
+        file="infersim_attention", name="mla_decode", axes=("batch", "q_heads as heads", "1 as q", "kv_len as kv"),
+        fixed=_LATENT, attributes={"causal": True, "align": "lower_right", "latent": True},
+    ),
+)  # fmt: skip
+FORMATS = {
+    "bfloat16_kvbfloat16": ("bf16", "bf16"), "bf16_kvbf16": ("bf16", "bf16"), "bfloat16_kvfp8": ("bf16", "fp8_e4m3"),
+    "fp8_kvfp8": ("fp8_e4m3", "fp8_e4m3"),
+}  # fmt: skip
+"""Formats of products and of the cache by the corpus' name of them."""
+
+
+def _blocks(folder: Path) -> Iterator[Block]:
+    for reading in READINGS:
+        path = folder / f"{reading.file}.parquet"
+        for source, device, dtype, op in kinds_of(path, "source", "device", "dtype", "op"):
+            if dtype in FORMATS and op == reading.name:
+                yield _block(path, reading, source, device, dtype)
+
+
+def _block(path: Path, reading: Reading, source: str, device: str, dtype: str) -> Block:
+    where = f"source = ? and device = ? and dtype = ? and op = ? and flags & {OLD | EAGER} = 0"
+    found = best_rows(path, reading.axes, where, (source, device, dtype, reading.name))
+    names = [axis.split(" as ")[-1].strip('"') for axis in reading.axes]
+    if any(found[name].min(initial=1) < (name != "left") for name in names):
+        raise SystemExit(f"{path.name}: {source} {device} {dtype}: rows without a positive shape")
+    hot = (found["flags"] & HOT) > 0
+    axes = {name: found[name][~hot].astype(np.int64) for name in names}
+    axes |= {name: np.full((~hot).sum(), value) for name, value in reading.fixed.items()}
+    products, stored = FORMATS[dtype]
+    return Block(
+        source=source, device=target_name(device), kind=f"{reading.name} {dtype}", op="attention",
+        dtypes={"dtype": products, "kv_dtype": stored}, attributes=reading.attributes, axes=axes,
+        measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+        sites=site_numbers(*(axes[name] for name in ("batch", "heads", "q", "kv", "dim"))),
+    )  # fmt: skip
+
+
+def _fixed(block: Block) -> tuple[str, ...]:
+    if block.kind.startswith("decode"):
+        return tuple(s.name for s in FAMILY.form.scalars if s.name not in SCALARS_OF_DECODE)
+    return SCALARS_OF_DECODE
+
+
+FAMILY = Family(
+    name="attention",
+    blocks=_blocks,
+    allowed=tuple(
+        f"aiconfigurator {device} {op}"
+        for device in ("h100_sxm", "a100_sxm_80gb", "b200_sxm", "l40s")
+        for op in ("decode_attention", "context_attention", "mla_context")
+    ),
+    fixed=_fixed,
+    sample_ratio=2,
+)

@@ -1,0 +1,105 @@
+"""Grouped products, and the layers of experts that consist of two of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.families._routing import even_load, skewed_load
+from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from nearpeak.predict._form import Setting
+
+FORMATS = {
+    "bfloat16": "bf16", "fp8": "fp8_tensor", "fp8_block": "fp8_block", "nvfp4": "nvfp4",
+    "w4a16_mxfp4": "mxfp4_weight_only", "int4_wo": "int4_weight_only",
+    "a_bfloat16_w_bfloat16_No": "bf16", "a_float8_w_float8_per_1x128": "fp8_block",
+}  # fmt: skip
+"""Formats by the corpus' name of them; products of 4-bit weights and 8-bit tokens have no format here yet."""
+POWER_LAW = "power_law_"
+_LAYER = ("tokens", "hidden", "inter", "topk", "experts")
+_SHARED = ("tp", "ep")
+
+
+def _blocks(folder: Path) -> Iterator[Block]:
+    yield from _layers(folder / "aic_moe.parquet", _SHARED, "distribution")
+    yield from _layers(folder / "aiter_moe.parquet", (), "'uniform'")
+    yield from _products(folder / "infersim_grouped_gemm.parquet")
+
+
+def _layers(path: Path, shared: tuple[str, ...], distribution: str) -> Iterator[Block]:
+    """Yield the layers of one file, a block per format, load and kind of expert."""
+    names = ("source", "device", "dtype", distribution, "gated")
+    where = f"{' and '.join(f'{name} = ?' for name in names)} and flags & {OLD | EAGER} = 0"
+    for kind in kinds_of(path, *names):
+        source, device, dtype, load, gated = kind
+        if dtype not in FORMATS:
+            continue
+        found = best_rows(path, (*_LAYER, *shared), where, kind)
+        hot = (found["flags"] & HOT) > 0
+        if not len(found["best"]):
+            continue
+        exponent = float(load.removeprefix(POWER_LAW)) if load.startswith(POWER_LAW) else 0.0
+        yield Block(
+            source=source, device=target_name(device), kind=f"moe {dtype} {load}{'' if gated else ' plain'}",
+            op="grouped_gemm", dtypes={"dtype": FORMATS[dtype]}, axes=_axes(found, ~hot, int(gated), load, exponent),
+            measured_s=found["best"][~hot], hot_count=int(hot.sum()),
+            sites=site_numbers(*(found[name][~hot] for name in (*_LAYER, *shared))),
+            setting=Setting(expert_matrices_count=3 if gated else 2, load_exponent_ratio=exponent),
+            settings={"layer_tokens_count": found["tokens"][~hot].astype(np.int64)},
+        )  # fmt: skip
+
+
+def _axes(found: dict[str, Any], rows: Any, gated: int, load: str, exponent: float) -> dict[str, Any]:
+    """Return the matrices of the experts of one rank side by side as one grouped product."""
+    one = np.ones(rows.sum(), dtype=np.int64)
+    tokens, hidden, inner, top_k, experts = (found[name][rows].astype(np.int64) for name in _LAYER)
+    slices, ranks = (found[name][rows].astype(np.int64) if name in found else one for name in _SHARED)
+    spread = _spread(load, exponent)
+    loads = [spread(*(int(x) for x in row)) for row in zip(tokens, top_k, experts, ranks, strict=True)]
+    m, touched = np.array(loads, dtype=np.int64).reshape(-1, 2).T
+    n = (2 + gated) * np.maximum(inner // slices, 1)
+    return {"m": m, "n": n, "k": hidden, "groups": np.maximum(experts // ranks, 1), "touched_groups": touched}
+
+
+def _spread(load: str, exponent: float) -> Callable[[int, int, int, int], tuple[int, int]]:
+    """Return rows and touched experts of the timed rank by tokens, experts per token, experts and ranks."""
+    if load == "balanced":
+        return even_load
+    if load == "uniform":
+        return lambda tokens, top_k, experts, _: (
+            tokens * top_k, max(round(experts * (1 - (1 - top_k / experts) ** tokens)), 1)
+        )  # fmt: skip
+    return lambda *shape: skewed_load(*shape, exponent)
+
+
+def _products(path: Path) -> Iterator[Block]:
+    """Yield the grouped products that InferSim times, the rows spread evenly over the experts of one device."""
+    for source, device, op in kinds_of(path, "source", "device", "op"):
+        axes = ("tokens_per_expert", "local_experts", "hidden", "inter")
+        found = best_rows(path, axes, "source = ? and device = ? and op = ?", (source, device, op))
+        hot = (found["flags"] & HOT) > 0
+        each, groups, hidden, inner = (found[name][~hot].astype(np.int64) for name in axes)
+        n, k = (2 * inner, hidden) if op.endswith("up") else (hidden, inner)
+        m = np.maximum(each * groups, 1)
+        yield Block(
+            source=source, device=target_name(device), kind=op, op="grouped_gemm", dtypes={"dtype": "fp8_block"},
+            axes={"m": m, "n": n, "k": k, "groups": groups, "touched_groups": groups},
+            measured_s=found["best"][~hot], hot_count=int(hot.sum()), sites=site_numbers(m, n, k, groups),
+        )  # fmt: skip
+
+
+def _fixed(block: Block) -> tuple[str, ...]:
+    return () if block.setting.expert_matrices_count > 1 else ("routing_s", "token_s", "pass_count")
+
+
+FAMILY = Family(
+    name="grouped_gemm",
+    blocks=_blocks,
+    # On the A100 most bf16 layers have been measured with untuned kernels alone, five times slower than others.
+    allowed=(
+        *(f"aiconfigurator {device}" for device in ("h100_sxm", "b200_sxm", "l40s")),
+        "aiconfigurator a100_sxm_80gb moe int4_wo",
+    ),
+    fixed=_fixed,
+)

@@ -1,0 +1,176 @@
+"""Grouped products, alone or as the layer of experts of a mixture: tiles of unequal groups, weights of touched ones."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DTYPES, DType
+from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
+from nearpeak.predict._form import CaseColumns, Form, Rows, Scalar, Setting
+from nearpeak.predict._kernel_kin import runs_kernels_of
+
+SCALARS = (
+    Scalar(
+        name="launch_s", low_value=0.5e-6, high_value=100e-6, usual_value=5e-6,
+        text="start and end of the kernels", pinned_by="one token, small experts",
+    ),
+    Scalar(
+        name="tensor_ratio", low_value=0.15, high_value=1.15, usual_value=0.7,
+        text="reached share of the product rate", pinned_by="thousands of rows per expert",
+    ),
+    Scalar(
+        name="dram_ratio", low_value=0.3, high_value=1.0, usual_value=0.8,
+        text="reached share of the memory rate", pinned_by="few rows for each of many experts",
+    ),
+    Scalar(
+        name="l2_bytes_per_clock", low_value=6, high_value=300, usual_value=64,
+        text="cache bandwidth per multiprocessor", pinned_by="small tiles, short depths",
+    ),
+    Scalar(
+        name="tile_start_s", low_value=0.0, high_value=10e-6, usual_value=1e-6,
+        text="filling and draining one tile", pinned_by="many experts with small matrices",
+    ),
+    Scalar(
+        name="step_s", low_value=0.0, high_value=600e-9, usual_value=100e-9,
+        text="latency of one step along k, 128 bytes deep", pinned_by="one token",
+    ),
+    Scalar(
+        name="saturation_ratio", low_value=0.02, high_value=1.0, usual_value=0.3,
+        text="share of the multiprocessors that saturates memory", pinned_by="one or two experts with a few rows",
+    ),
+    Scalar(
+        name="residency_ratio", low_value=0.05, high_value=3.0, usual_value=0.5,
+        text="share of the cache that stays resident", pinned_by="weights around the size of the cache",
+    ),
+    Scalar(
+        name="hidden_tail_ratio", low_value=0.0, high_value=0.97, usual_value=0.5,
+        text="share of the last partial wave that is hidden", pinned_by="tiles just above whole waves",
+    ),
+    Scalar(
+        name="routing_s", low_value=0.0, high_value=100e-6, usual_value=10e-6,
+        text="choosing experts, sorting and gathering tokens in a layer", pinned_by="one token, small experts",
+    ),
+    Scalar(
+        name="group_s", low_value=0.0, high_value=0.5e-6, usual_value=10e-9,
+        text="scheduling one group", pinned_by="few tokens, hundreds of experts",
+    ),
+    Scalar(
+        name="token_s", low_value=0.0, high_value=40e-9, usual_value=0.5e-9,
+        text="routing one token", pinned_by="thousands of tokens, small experts",
+    ),
+    Scalar(
+        name="pass_count", low_value=0.0, high_value=8.0, usual_value=1.0,
+        text="times that gathering, activation and scattering move the rows of a layer",
+        pinned_by="thousands of tokens, small experts",
+    ),
+    Scalar(
+        name="clock_ratio", low_value=0.0, high_value=3.0, usual_value=0.1,
+        text="loss of clock under sustained products", pinned_by="one layer from 50 us to 20 ms",
+    ),
+)  # fmt: skip
+TERMS = (
+    "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
+    "dram_ceiling", "few_tiles", "latency", "clock",
+)  # fmt: skip
+"""Parts of a predicted time, in the order of the columns that the kernel writes."""
+_ALIKE = {
+    "fp16": "bf16", "fp8_row": "fp8_tensor", "fp8_block_1x128": "fp8_block", "mxfp8": "fp8_block", "mxfp4": "nvfp4",
+    "int4_weight_only_32": "int4_weight_only", "int4_weight_only_64": "int4_weight_only",
+}  # fmt: skip
+"""Format whose scalars stand in where a format has none of its own."""
+_LAST = ("fp8_tensor", "bf16")
+
+
+def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the formats whose scalars may serve, best first."""
+    dtype = dtypes["dtype"]
+    if dtype in ("fp32", "fp64", "tf32"):
+        raise NotModelledError(f"predict: no form for grouped_gemm in {dtype}; formats of 16 bits and less only")
+    return tuple(dict.fromkeys((dtype, _ALIKE.get(dtype, dtype), *_LAST)))
+
+
+def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the times of products [m,k] x [groups,k,n], the rows spread over the touched groups."""
+    from nearpeak.predict import _grouped_gemm_kernel as kernel
+
+    if cases.attributes.get("split", "m") != "m":
+        raise NotModelledError("predict: no form for grouped_gemm with split=k; split=m can be predicted")
+    names = ("m", "n", "k", "groups")
+    given = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
+    touched = _touched(cases, given[0], given[3])
+    tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, given[0])
+    columns = np.stack(np.broadcast_arrays(*given, touched, tokens))
+    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
+    exponent = setting.load_exponent_ratio or _exponent(str(cases.attributes.get("load", "")))
+    kernel.fill(
+        columns, float(setting.expert_matrices_count), exponent, _device(target, cases.dtypes),
+        np.asarray(scalars, dtype=float), parts, times,
+    )  # fmt: skip
+    return Rows(time_s=times, parts_s=parts)
+
+
+def _touched(cases: CaseColumns, rows: Any, groups: Any) -> Any:
+    """Return the groups with rows: sampled or stated ones."""
+    from nearpeak.ops._load import touched_groups
+
+    load = str(cases.attributes.get("load", ""))
+    most = np.minimum(rows, groups)
+    if load:
+        return np.asarray(touched_groups(load, rows.astype(np.int64), groups.astype(np.int64)), dtype=np.float64)
+    return np.clip(np.asarray(cases.axes.get("touched_groups", 1), dtype=np.float64), np.minimum(1.0, most), most)
+
+
+def _exponent(load: str) -> float:
+    """Return how skewed a stated load is: 0 where rows are spread evenly."""
+    if not load.startswith("zipf"):
+        return 0.0
+    given = [word.partition("=")[2] for word in load.split() if word.startswith("exponent=")]
+    # An exponent of exactly 1 has no power.
+    return float(given[0]) if given and float(given[0]) != 1.0 else 1.001
+
+
+def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
+    """Return the figures of the device that the kernel reads, in its order."""
+    a, b = _formats(dtypes["dtype"])
+    wide = a if a.bits_count >= b.bits_count else b
+    units = [unit for unit in wide.matrix_units if unit in target.peaks]
+    if target.kind != "gpu" or not units:
+        raise NotModelledError(
+            f"{target.name}: no prediction of grouped products of {wide.name}; GPUs that state a rate for it only"
+        )
+    if None in (target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes):
+        raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
+    peak = max((target.peaks[unit] for unit in units), key=lambda peak: peak.flop_per_s)
+    return np.array([
+        peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
+        a.bits_count / 8, b.bits_count / 8 + _SCALE_BYTES.get(dtypes["dtype"], 0.0), 128 // max(a.bits_count / 8, 0.5),
+    ])  # fmt: skip
+
+
+_SCALE_BYTES = {"nvfp4": 1 / 16, "mxfp4": 1 / 32, "mxfp8": 1 / 32, "mxfp4_weight_only": 1 / 32}
+"""Bytes of scales per weight, where blocks are short."""
+
+
+def _formats(name: str) -> tuple[DType, DType]:
+    """Return the formats of tokens and weights."""
+    dtype = DTYPES[name]
+    return (DTYPES[dtype.scheme.a.dtype], DTYPES[dtype.scheme.b.dtype]) if dtype.scheme else (dtype, dtype)
+
+
+FORM = Form(
+    name="grouped_gemm",
+    ops=("grouped_gemm",),
+    version="grouped-gemm-1",
+    scalars=SCALARS,
+    terms=TERMS,
+    regimes={
+        **dict.fromkeys(("launch", "routing", "passes", "latency"), "launch"),
+        **dict.fromkeys(("dram", "dram_ceiling", "few_tiles", "l2"), "dram"),
+        **dict.fromkeys(("tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "clock"), "tensor"),
+    },
+    groups=_groups,
+    rows=_rows,
+    kin=runs_kernels_of,
+)
