@@ -11,7 +11,7 @@ from nearpeak.ops import Value
 
 _RANGE = re.compile(r"(\d+):(\d+)(?::(\d+))?")
 _FUNCTION = re.compile(r"([a-z0-9]+)\((.*)\)", re.DOTALL)
-_EXAMPLES = "[1, 8, 64], 'a:b:step', 'pow2(a,b)' or 'loguniform(a,b,n,seed)'"
+_EXAMPLES = "[1, 8, 64], 'a:b:step', 'pow2(a,b)', 'loguniform(a,b,n,seed)', 'near(tile,…)' or 'edges(a,b)'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ def axis_values(key: str, given: object) -> AxisValues:
 
     >>> list(axis_values("m", "pow2(64,512)").rows())
     [(64,), (128,), (256,), (512,)]
+    >>> list(axis_values("m", "near(64,128)").rows())
+    [(63,), (64,), (65,), (127,), (128,), (129,)]
     >>> list(axis_values("m,n", "zip(1:3, [4, 5, 6])").rows())
     [(1, 4), (2, 5), (3, 6)]
     """
@@ -82,8 +84,8 @@ def _from_text(name: str, text: str) -> Sequence[Value]:
         return _range(name, int(found[1]), int(found[2]), int(found[3] or 1))
     if found := _FUNCTION.fullmatch(text):
         return _function(name, found[1], found[2])
-    if text.startswith("[") and text.endswith("]"):
-        return _listed(name, [int(part) if part.isdigit() else part for part in _split(text[1:-1])])
+    if (text.startswith("[") and text.endswith("]")) or re.fullmatch(r"[\w.]+(,[\w.]+)+", text):
+        return _listed(name, [int(part) if part.isdigit() else part for part in _split(text.strip("[]"))])
     if re.search(r"[:()\[\]]", text):
         raise SpecError(f"{name}: got {text[:60]!r}; give a whole number, {_EXAMPLES}")
     return (int(text),) if text.isdigit() else (text,)
@@ -105,11 +107,15 @@ def _range(name: str, first: int, last: int, step: int) -> Sequence[int]:
 
 
 def _function(name: str, function: str, arguments: str) -> Sequence[int]:
-    known: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {"pow2": (2, _pow2), "loguniform": (4, _loguniform)}
+    known: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {
+        "pow2": (2, _pow2), "loguniform": (4, _loguniform), "edges": (2, _edges),
+    }  # fmt: skip
+    parts = _split(arguments)
+    if function == "near" and parts and all(part.isdigit() for part in parts):
+        return _near(*map(int, parts))
     if function not in known:
         raise SpecError(f"{name}: function {function!r} is not known; give {_EXAMPLES}")
     wanted, apply = known[function]
-    parts = _split(arguments)
     if len(parts) != wanted or not all(part.isdigit() for part in parts):
         raise SpecError(f"{name}: {function}({arguments}) needs {wanted} whole numbers")
     first, last = int(parts[0]), int(parts[1])
@@ -123,6 +129,16 @@ def _pow2(name: str, first: int, last: int) -> tuple[int, ...]:
     if not values:
         raise SpecError(f"{name}: no power of two lies between {first} and {last}")
     return values
+
+
+def _near(*tiles: int) -> tuple[int, ...]:
+    """Return each tile with its neighbours: what fills it, leaves one element free, or needs one more tile."""
+    return tuple(sorted({extent for tile in tiles for extent in (tile - 1, tile, tile + 1) if extent >= 0}))
+
+
+def _edges(name: str, first: int, last: int) -> tuple[int, ...]:  # noqa: ARG001  # as the other functions
+    """Return both ends and what lies just inside."""
+    return tuple(sorted({extent for extent in (first, first + 1, last - 1, last) if first <= extent <= last}))
 
 
 def _loguniform(name: str, first: int, last: int, count: int, seed: int) -> tuple[int, ...]:

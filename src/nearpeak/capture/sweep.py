@@ -2,8 +2,9 @@
 
 import json
 import math
+import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from nearpeak.capture._axis_values import AxisValues, axis_values
 from nearpeak.capture._where import condition
 from nearpeak.core.case import Case
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Call, Workload
+from nearpeak.covering import covering
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, Value
 
 LARGEST_CASE_COUNT = 1_000_000
 """Cases in one file, before constraints take some away."""
 LARGEST_EXTENT = 2**40
-_RESERVED = ("op", "phase", "count")
+_RESERVED = ("op", "phase", "count", "rule")
+_COVER = "cover"
+"""Key of a sweep that takes a covering array of that strength instead of all points."""
 
 
 class _Found:
@@ -44,9 +48,38 @@ def capture_sweep(path: Path) -> Workload:
         _read_lines(path, found)
     if not found.calls:
         raise SpecError(f'{path}: states no case; write e.g. {{"op": "gemm", "dtype": "bf16", "m": 1, …}}')
-    origin = {"kind": "sweep", "file": path.name}
-    origin |= {f"removed by {text}": str(count) for text, count in found.removed.items()}
+    origin = {"kind": "sweep", "file": path.name, **_removals(found)}
     return Workload(name=path.stem, step="sweep", calls=tuple(found.calls), origin=origin)
+
+
+def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
+    """Return the cases of one sweep in words, such as `op=gemm dtype=bf16 m=1024:4096:256 k=pow2(64,8192) n=8`.
+
+    Args:
+        where: constraints, as in a file of sweeps.
+
+    Raises:
+        SpecError: a word is not NAME=VALUES, or the sweep is not one that a file could state.
+
+    >>> [call.case.label() for call in swept("s", "op=fill dtype=bf16 elements=1:8", ["elements % 4 == 0"]).calls]
+    ['fill elements=4 bf16', 'fill elements=8 bf16']
+    """
+    table: dict[str, Any] = {}
+    for word in shlex.split(line):
+        key, sign, text = word.partition("=")
+        if not sign or not key or not text:
+            raise SpecError(f"{name}: {word!r} is not NAME=VALUES; write e.g. op=gemm dtype=bf16 m=1:64 n=8 k=[1,7,8]")
+        table[key] = {"true": True, "false": False}.get(text, text)
+    if str(table.get(_COVER, "")).isdigit():
+        table[_COVER] = int(table[_COVER])
+    found = _Found()
+    _expand(name, {**table, **({"where": list(where)} if where else {})}, found)
+    origin = {"kind": "sweep", "line": line, **_removals(found)}
+    return Workload(name=name, step="sweep", calls=tuple(found.calls), origin=origin)
+
+
+def _removals(found: _Found) -> dict[str, str]:
+    return {f"removed by {text}": str(count) for text, count in found.removed.items()}
 
 
 def _read_lines(path: Path, found: _Found) -> None:
@@ -96,16 +129,18 @@ def _tables(path: Path, data: Mapping[str, Any], name: str) -> list[dict[str, An
 def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
     """Append every point of the sweep that its constraints leave."""
     try:
-        axes = [axis_values(key, given) for key, given in table.items() if key not in (*_RESERVED, "where")]
-        fixed = {key: table[key] for key in _RESERVED if key in table}
+        fixed = {key: table[key] for key in _RESERVED if key in table and not isinstance(table[key], list)}
+        axes = [axis_values(key, given) for key, given in table.items() if key not in (*fixed, "where", _COVER)]
         constraints = _constraints(table.get("where", []), axes)
-        counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
-        _check_count(len(found.calls) + math.prod(axis.value_count for axis in axes), counted)
+        points = _points(axes) if _COVER not in table else _covered(axes, table[_COVER], constraints, found.removed)
+        if _COVER not in table:
+            counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
+            _check_count(len(found.calls) + math.prod(axis.value_count for axis in axes), counted)
     except SpecError as error:
         raise type(error)(f"{where}: {error}") from None
     removed = dict.fromkeys(constraints, 0)
     before = len(found.calls)
-    for row in _points(axes):
+    for row in points:
         failed = _first_failed(where, constraints, row)
         if failed:
             removed[failed] += 1
@@ -130,6 +165,29 @@ def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
         yield dict(zip(names, (value for part in parts for value in part), strict=True))
 
 
+def _covered(
+    axes: list[AxisValues], strength: object, constraints: Mapping[str, Any], removed: dict[str, int]
+) -> Iterator[dict[str, Value]]:
+    """Return few points in which every combination of `strength` axes occurs that the constraints allow."""
+    if type(strength) is not int or not 1 <= strength <= 4:
+        raise SpecError(f"cover={strength!r}: is not a whole number from 1 to 4; 2 combines all pairs of axes")
+    most = sorted((axis.value_count for axis in axes), reverse=True)[:strength]
+    _check_count(math.prod(most) * math.comb(len(axes), min(strength, len(axes))))
+    values = {",".join(axis.names): tuple(axis.rows()) for axis in axes}
+
+    def point(row: Mapping[str, Any]) -> dict[str, Value]:
+        taken = {key: values[key][position] for key, position in row.items()}
+        return {name: value for key, one in taken.items() for name, value in zip(key.split(","), one, strict=True)}
+
+    def refusal(row: Mapping[str, Any]) -> str:
+        return _first_failed("cover", constraints, point(row))
+
+    array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal)
+    for reason in array.infeasible.values():
+        removed[f"{reason} (combinations)"] = removed.get(f"{reason} (combinations)", 0) + 1
+    return (point(row) for row in array.rows)
+
+
 def _first_failed(where: str, constraints: Mapping[str, Any], row: Mapping[str, Value]) -> str:
     try:
         return next((text for text, holds in constraints.items() if not holds(row)), "")
@@ -144,7 +202,7 @@ def _check_count(count: int, counted: str = "") -> None:
 
 
 def _call(where: str, row: Mapping[str, Any]) -> Call:
-    """Return the call that one row states."""
+    """Return the call that one row states; its module is the rule that asked for it, where one is named."""
     op, count = row.get("op"), row.get("count", 1)
     if not isinstance(op, str):
         raise SpecError(f"{where}: 'op' is missing; write e.g. op = \"gemm\"")
@@ -157,7 +215,9 @@ def _call(where: str, row: Mapping[str, Any]) -> Call:
     except (SpecError, NotModelledError) as error:
         raise type(error)(f"{where}: {error}") from None
     phase = "backward" if case.phase == "backward" else "forward"
-    return Call(case=case, operator=op, phase=phase, source=where, call_count=count)
+    return Call(
+        case=case, operator=op, phase=phase, source=where, call_count=count, module=str(row.get("rule", "")),
+    )  # fmt: skip
 
 
 def check_size(case: Case) -> None:

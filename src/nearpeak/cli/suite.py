@@ -1,0 +1,205 @@
+"""`nearpeak suite build|show|diff`: test cases from workloads and rules, and how much of both they cover."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import workload_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.suite import Suite, SuiteCase
+    from nearpeak.core.target import Target
+    from nearpeak.core.workload import Workload
+
+SUITE = typer.Argument(help="Suite file, or the name of a ready-made suite.")
+SCORES = typer.Option(
+    None, "--scores", help="Mutation scores (.jsonl: digest, killed, survived) for effective numbers."
+)
+
+
+def build(
+    sources: list[str] = typer.Argument(
+        None, metavar="SOURCE…", help="What 'nearpeak capture' takes, suite files, names of ready-made suites."
+    ),
+    name: str = typer.Option("suite", "--name", help="Name of the suite."),
+    sweep: list[str] = typer.Option(
+        [], "--sweep", help="Cases in words: 'op=gemm dtype=bf16 m=1:64:8 k=pow2(64,8192) n=near(128)'. Repeatable."
+    ),
+    where: list[str] = typer.Option(
+        [], "--where", help="Constraint on every --sweep, e.g. 'm*k <= 2**26'. Repeatable."
+    ),
+    directed: bool = typer.Option(False, "--directed", help="Add directed cases of every operator that is called."),
+    op: list[str] = typer.Option([], "--op", help="Add the directed cases of this operator. Repeatable."),
+    ready: list[str] = typer.Option([], "--ready", help="Add a ready-made suite; 'list' names them. Repeatable."),
+    cover: str | None = typer.Option(
+        None, "--cover", help="Run only the cheapest cases that cover this share, as 99%."
+    ),
+    identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
+    target: list[str] = shared.TARGET,
+    out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
+    step: str = shared.STEP,
+    batch: int | None = shared.BATCH,
+    sequence: int | None = shared.SEQUENCE,
+    kv: int | None = shared.KV,
+    dtype: str | None = shared.DTYPE,
+    timeout: float = shared.TIMEOUT,
+    memory: str = shared.MEMORY,
+) -> None:
+    """Build a suite: distinct cases with counts and reasons, from models, files, sweeps and rules.
+
+    Options of capture hold for every source; for models that differ in them, save workloads first ('nearpeak capture
+    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover, --target says whose bounds
+    are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
+    """
+    from nearpeak import suites
+    from nearpeak.suite.ready import ready_names, ready_suite
+
+    if "list" in ready:
+        sys.stdout.write("".join(f"{one}\n" for one in ready_names()))
+        return
+    shared.check_writable(out)
+    share = None if cover is None else _share(cover)
+    devices = shared.targets_of(target, []) if share is not None or target else []
+
+    def capture(source: str) -> "Workload":
+        return workload_of(
+            source, step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
+            fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
+        )  # fmt: skip
+
+    named = [ready_suite(one) for one in ready]
+    found = suites.suite(
+        [*named, *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
+        capture=capture,
+    )  # fmt: skip
+    _write(found if share is None else _cheapest(found, devices[0], share, identity), out)
+
+
+def show(
+    suite: str = SUITE,
+    target: list[str] = shared.TARGET,
+    scores: Path | None = SCORES,
+    cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
+    json: bool = shared.JSON,
+) -> None:
+    """Show what a suite holds and its three coverage numbers: use-case, directed, effective.
+
+    Shares of time need a --target, whose bounds are the times. Effective numbers need --scores.
+    """
+    from nearpeak import suites
+    from nearpeak.suite.coverage import coverage_of
+    from nearpeak.suite.scores import read_scores
+
+    found = suites.read_suite(suite)
+    if cases:
+        _list_cases(found.cases, json=json)
+        return
+    times, words = suites.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
+    given = None if scores is None else read_scores(_text(scores), scores.name)
+    coverage = coverage_of(found, time_s=times, scores=given)
+    if json or not shared.on_terminal():
+        head = {"suite": found.name, "plan": dict(found.plan), "sources": [asdict(one) for one in found.sources]}
+        sys.stdout.write(jsonlib.dumps({**head, "time": words, "coverage": asdict(coverage)}) + "\n")
+        return
+    from nearpeak.cli._suite_tables import print_suite
+
+    print_suite(found, coverage)
+
+
+def diff(
+    old: str = SUITE,
+    new: str = SUITE,
+    json: bool = shared.JSON,
+) -> None:
+    """List what a suite has that another has not: cases, counts, sources."""
+    from nearpeak import suites
+    from nearpeak.suite.difference import difference
+
+    found = difference(suites.read_suite(old), suites.read_suite(new))
+    rows: list[dict[str, Any]] = [
+        {"change": change, **one.case.record(), "digest": one.case.digest, "calls": one.call_count}
+        for change, cases in (("added", found.added), ("removed", found.removed)) for one in cases
+    ]  # fmt: skip
+    rows += [
+        {"change": "changed", **one.case.record(), "digest": one.case.digest, "calls": one.call_count,
+         "calls_before": before.call_count, "run": one.chosen, "run_before": before.chosen}
+        for before, one in found.changed
+    ]  # fmt: skip
+    if json or not shared.on_terminal():
+        sys.stdout.write("".join(jsonlib.dumps(row) + "\n" for row in rows))
+        return
+    from nearpeak.cli._suite_tables import print_difference
+
+    print_difference(found)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help="Build suites of test cases, show what they cover, compare them.",
+    )
+    for command in (build, show, diff):
+        group.command()(command)
+    app.add_typer(group, name="suite")
+
+
+def _cheapest(found: "Suite", device: "Target", share: float, identity: str) -> "Suite":
+    """Return the suite with the cheapest cases chosen, and say what they take."""
+    from nearpeak import suites
+
+    plan = suites.cheapest(found, device, goal_ratio=share, identity=identity)
+    found = plan.suite
+    sys.stderr.write(
+        f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use, in "
+        f"{plan.cover_ratio:.1%} of the time of all that workloads call ({found.plan['time']})\n"
+    )
+    return found
+
+
+def _write(suite: "Suite", out: Path | None) -> None:
+    from nearpeak.suite.file import save_text
+
+    if out is None:
+        sys.stdout.write(save_text(suite))
+    else:
+        shared.write_whole(out, save_text(suite))
+
+
+def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:
+    from nearpeak.cli._suite_tables import print_cases
+    from nearpeak.suite.file import case_record
+
+    if json or not shared.on_terminal():
+        sys.stdout.write("".join(jsonlib.dumps(case_record(one)) + "\n" for one in cases))
+    else:
+        print_cases(cases)
+
+
+def _share(text: str) -> float:
+    """Return a share given in percent.
+
+    >>> _share("99%")
+    0.99
+    """
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError:
+        value = -1.0
+    if not text.endswith("%") or not 0 < value <= 1:
+        raise SpecError(f"--cover {text!r}: is not a share from 0 to 100 percent, e.g. 99%")
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -1,0 +1,115 @@
+"""The three coverage numbers: use-case by currency and identity, directed, and effective by mutation score."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import partial
+
+from nearpeak.core.case import Case
+from nearpeak.core.suite import Suite
+from nearpeak.core.suite_coverage import DirectedShare, SuiteCoverage, UseShare
+from nearpeak.suite.directed import met_by, obligations_of
+from nearpeak.suite.identity import IDENTITIES, identify
+from nearpeak.suite.weights import CURRENCIES, Weights, weights_of
+
+FLEET, ALL = "fleet", "all"
+Scores = Mapping[str, float]
+"""Mutation score, 0 to 1, by digest of the case."""
+
+
+def coverage_of(
+    suite: Suite, *, time_s: Mapping[Case, float] | None = None, scores: Scores | None = None,
+    passed: Set[str] | None = None,
+) -> SuiteCoverage:  # fmt: skip
+    """Return the share of use and of obligations that the chosen cases of `suite` cover, and what of it can fail.
+
+    Args:
+        time_s: seconds per call of each case; without it there are no shares of time.
+        scores: mutation score by digest; a case without one counts 0 in the effective numbers.
+        passed: digests of cases that ran and passed; by default all chosen ones count, as planned.
+
+    >>> from nearpeak.suite.directed import directed_suite
+    >>> coverage_of(directed_suite("softmax")).directed[-1].covered_ratio
+    1.0
+    """
+    run = [one.case for one in suite.chosen if passed is None or one.case.digest in passed]
+    use: list[UseShare] = []
+    for currency in CURRENCIES if time_s is not None else CURRENCIES[:2]:
+        weights = weights_of(suite, currency, time_s)
+        lost = {one.name: sum(one.uncovered.values()) for one in suite.sources} if currency == "calls" else {}
+        for identity in IDENTITIES:
+            best = _best(run, scores, partial(_known, identity))
+            use += _shares(weights, lost, best, identity, currency, measured=scores is not None)
+    uncovered: dict[str, int] = {}
+    for source in suite.sources:
+        for name, count in source.uncovered.items():
+            uncovered[name] = uncovered.get(name, 0) + count
+    return SuiteCoverage(
+        use=tuple(use), directed=tuple(_directed(suite, run, scores)), uncovered=uncovered,
+        scored_count=None if scores is None else sum(case.digest in scores for case in run),
+        chosen_count=len(run), case_count=len(suite.cases),
+        untimed_count=0 if time_s is None else sum(one.case not in time_s for one in suite.cases),
+    )  # fmt: skip
+
+
+def _known(identity: str, case: Case) -> set[object]:
+    return {identify(case, identity)}
+
+
+def _best(run: list[Case], scores: Scores | None, parts: Callable[[Case], Iterable[object]]) -> dict[object, float]:
+    """Return what the cases cover, each part with the best score of a case that covers it."""
+    found: dict[object, float] = {}
+    for case in run:
+        score = (scores or {}).get(case.digest, 0.0)
+        for part in parts(case):
+            found[part] = max(found.get(part, 0.0), score)
+    return found
+
+
+def _shares(
+    weights: Weights, lost: Mapping[str, int], best: Mapping[object, float], identity: str, currency: str, *,
+    measured: bool,
+) -> Iterator[UseShare]:  # fmt: skip
+    """Yield the share of each workload and of the fleet under one currency and identity."""
+    ratios: list[tuple[float, float]] = []
+    for name, row in weights.items():
+        total = sum(row.values()) + lost.get(name, 0)
+        covered = {case: weight for case, weight in row.items() if identify(case, identity) in best}
+        scored = sum(weight * best[identify(case, identity)] for case, weight in covered.items())
+        pair = (sum(covered.values()) / total, scored / total) if total else None
+        ratios += [pair] if pair else []
+        yield _share(name, currency, identity, pair, measured=measured)
+    count = len(ratios)
+    fleet = (sum(a for a, _ in ratios) / count, sum(b for _, b in ratios) / count) if count else None
+    yield _share(FLEET, currency, identity, fleet, measured=measured)
+
+
+def _share(
+    workload: str, currency: str, identity: str, pair: tuple[float, float] | None, *, measured: bool
+) -> UseShare:
+    covered, effective = pair or (None, None)
+    return UseShare(
+        workload=workload, currency=currency, identity=identity, covered_ratio=covered,
+        effective_ratio=effective if measured else None,
+    )  # fmt: skip
+
+
+def _directed(suite: Suite, run: list[Case], scores: Scores | None) -> Iterator[DirectedShare]:
+    """Yield the share of each operator's obligations, and that of all together."""
+    best = _best(run, scores, met_by)
+    phases: dict[str, set[str]] = {}
+    for one in suite.cases:
+        phases.setdefault(one.case.op, set()).add(one.case.phase)
+    rows = []
+    for op, own in sorted(phases.items()):
+        stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(own)))
+        infeasible = {name for name in stated if name in suite.infeasible and name not in best}
+        met = [best[name] for name in stated if name in best]
+        rows.append(DirectedShare(
+            op=op, met_count=len(met), valid_count=len(stated) - len(infeasible), infeasible_count=len(infeasible),
+            effective_count=None if scores is None else sum(met),
+        ))  # fmt: skip
+    yield from rows
+    yield DirectedShare(
+        op=ALL, met_count=sum(row.met_count for row in rows), valid_count=sum(row.valid_count for row in rows),
+        infeasible_count=sum(row.infeasible_count for row in rows),
+        effective_count=None if scores is None else sum(row.effective_count or 0.0 for row in rows),
+    )  # fmt: skip

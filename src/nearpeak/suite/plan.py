@@ -1,0 +1,91 @@
+"""Which cases of a suite are run: the cheapest that cover a share of use, and every obligation that a case can meet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from nearpeak.core.case import Case
+from nearpeak.core.suite import Suite
+from nearpeak.errors import SpecError
+from nearpeak.suite.cover import Pick, greedy_cover
+from nearpeak.suite.directed import met_by
+from nearpeak.suite.identity import IDENTITIES, identify
+from nearpeak.suite.weights import fleet_of, weights_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A suite with some of its cases chosen."""
+
+    suite: Suite
+    """All cases; those that are not needed are left out of the run but stay in what coverage is a share of."""
+    picks: tuple[Pick, ...]
+    """Choices for use, in order, with what each adds; the first are one case of each operator, format and phase."""
+    cover_s: float
+    """Time of one call of every case that is chosen for use."""
+    run_s: float
+    """Time of one call of every chosen case, those that meet obligations alone included."""
+    use_s: float
+    """Time of one call of every case that a workload calls."""
+
+    @property
+    def cover_ratio(self) -> float:
+        """Time of the cases chosen for use over that of all cases of the workloads."""
+        return self.cover_s / self.use_s if self.use_s else 0.0
+
+
+def planned(
+    suite: Suite, cost_s: Mapping[Case, float], *, goal_ratio: float, time: str, identity: str = "saturated"
+) -> Plan:
+    """Return the cheapest choice that stands for `goal_ratio` of FLOP-weighted calls and meets the same obligations.
+
+    Workloads count alike. One case of each operator, format and phase is always kept, the cheapest, directed or not.
+
+    Args:
+        cost_s: seconds per call; a case without is never chosen.
+        time: where the seconds come from, for people.
+
+    Raises:
+        SpecError: identity or goal is not known, or no case has a time.
+    """
+    if identity not in IDENTITIES:
+        raise SpecError(f"identity {identity!r}: is not one of {', '.join(IDENTITIES)}")
+    cases = {one.case.digest: one.case for one in suite.cases if one.case in cost_s}
+    if not cases:
+        raise SpecError(f"{suite.name}: no case has a time ({time}); name another target")
+    costs = {digest: cost_s[case] for digest, case in cases.items()}
+    weights: dict[object, float] = {}
+    for case, weight in fleet_of(weights_of(suite, "flop")).items():
+        key = identify(case, identity)
+        weights[key] = weights.get(key, 0.0) + weight
+    known = {digest: (identify(case, identity),) for digest, case in cases.items()}
+    picks = greedy_cover(known, weights, costs, goal_ratio, _one_of_each(cases, costs))
+    chosen = _obliged(suite, cases, costs, [pick.key for pick in picks])
+    run_s, cover_s = sum(costs[digest] for digest in sorted(chosen)), picks[-1].spent_s
+    use_s = sum(costs[one.case.digest] for one in suite.cases if one.case.digest in cases and one.call_count)
+    plan = {
+        "goal": f"{goal_ratio:.4g} of FLOP-weighted calls, workloads alike", "identity": identity, "time": time,
+        "reached": f"{picks[-1].covered_ratio:.6f}", "time of cases chosen for use": f"{cover_s:.6e} s",
+        "time of all chosen cases": f"{run_s:.6e} s", "time of all cases of workloads": f"{use_s:.6e} s",
+    }  # fmt: skip
+    rows = tuple(replace(one, chosen=one.case.digest in chosen) for one in suite.cases)
+    return Plan(suite=replace(suite, cases=rows, plan=plan), picks=picks, cover_s=cover_s, run_s=run_s, use_s=use_s)
+
+
+def _one_of_each(cases: Mapping[str, Case], costs: Mapping[str, float]) -> list[str]:
+    """Return the cheapest case of each operator, format and phase."""
+    cheapest: dict[object, str] = {}
+    for digest in sorted(cases, key=lambda digest: (costs[digest], digest)):
+        case = cases[digest]
+        cheapest.setdefault((case.op, case.phase, case.dtypes[:1]), digest)
+    return list(cheapest.values())
+
+
+def _obliged(suite: Suite, cases: Mapping[str, Case], costs: Mapping[str, float], first: list[str]) -> frozenset[str]:
+    """Return `first` and the cheapest directed cases that meet every obligation that directed cases of `suite` meet."""
+    asked = [one.case for one in suite.cases if any(why.kind != "usecase" for why in one.why)]
+    directed = [case for case in asked if case.digest in cases]
+    if not directed:
+        return frozenset(first)
+    wanted = dict.fromkeys(sorted(frozenset[str]().union(*map(met_by, directed))), 1.0)
+    candidates = {digest: sorted(met_by(cases[digest])) for digest in {*first, *(case.digest for case in directed)}}
+    return frozenset(pick.key for pick in greedy_cover(candidates, wanted, costs, 1.0, first))

@@ -1,0 +1,46 @@
+"""Mutation scores of cases, read from a file: how many wrong implementations each tells from right ones."""
+
+import json
+from typing import Any
+
+from nearpeak.errors import SpecError
+
+
+def read_scores(text: str, where: str) -> dict[str, float]:
+    """Return the score of each case by digest, from JSON lines with `digest`, `killed` and `survived`.
+
+    `killed` and `survived` are numbers of mutants or lists of their names; mutants that answer the same as the
+    original belong to neither. A case without any mutant has no score.
+
+    Raises:
+        SpecError: a line is something else, or two lines disagree about a case; the line is named.
+
+    >>> read_scores('{"digest": "ab", "killed": 3, "survived": ["dropped_tail"]}', "scores.jsonl")
+    {'ab': 0.75}
+    """
+    found: dict[str, float] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        digest, killed, survived = _row(line, f"{where}:{number}")
+        if killed + survived == 0:
+            continue
+        score = killed / (killed + survived)
+        if found.setdefault(digest, score) != score:
+            raise SpecError(f"{where}:{number}: case {digest[:12]} has another score on an earlier line")
+    return found
+
+
+def _row(line: str, where: str) -> tuple[str, int, int]:
+    try:
+        row = json.loads(line)
+        return str(row["digest"]), _count(row["killed"]), _count(row["survived"])
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise SpecError(f"{where}: needs digest, killed and survived ({type(error).__name__}: {error})") from None
+
+
+def _count(given: Any) -> int:
+    count = len(given) if isinstance(given, list) else given
+    if type(count) is not int or count < 0:
+        raise ValueError(f"{count!r} is not a number of mutants")
+    return count

@@ -1,0 +1,121 @@
+"""Suites from what users name: models, files, sweeps, operators, ready-made suites; times from targets."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.case import Case
+from nearpeak.core.suite import Suite
+from nearpeak.core.target import Target
+from nearpeak.core.workload import Workload
+from nearpeak.errors import SpecError
+from nearpeak.suite.directed import directed_suite
+from nearpeak.suite.file import is_suite, load_text
+from nearpeak.suite.merge import merged, suite_of
+from nearpeak.suite.plan import Plan, planned
+from nearpeak.suite.ready import ready_names, ready_suite
+
+LAUNCH_S = 2e-6
+"""Time of a launch on devices that state no launch floor, so that no case is free."""
+
+
+def suite(
+    sources: Sequence[str | Path | Workload | Suite],
+    *,
+    name: str = "suite",
+    sweeps: Sequence[str] = (),
+    where: Sequence[str] = (),
+    directed: bool = False,
+    operators: Sequence[str] = (),
+    capture: Callable[[str], Workload] | None = None,
+) -> Suite:
+    """Return the suite of models, files, workloads, other suites, sweeps and rules, each case once.
+
+    Args:
+        sources: what `nearpeak.capture` takes, suite files, names of ready-made suites, workloads, suites.
+        sweeps: lines such as `op=gemm dtype=bf16 m=1024:4096:256 k=pow2(64,8192) n=4096`.
+        where: constraints that hold for every sweep.
+        directed: add the directed cases of every operator that the sources call.
+        operators: add the directed cases of these operators.
+        capture: how a source is captured; nearpeak.capture by default.
+
+    >>> found = suite([], sweeps=["op=fill dtype=bf16 elements=1:4"], operators=["softmax"])
+    >>> [one.name for one in found.sources]
+    ['sweep 1', 'directed softmax']
+    """
+    parts = [_part(one, capture) for one in sources] + list(_swept(sweeps, where))
+    wanted = dict.fromkeys(operators)
+    if directed:
+        wanted |= dict.fromkeys(sorted({one.case.op for part in parts for one in part.cases}))
+    return merged([*parts, *map(directed_suite, wanted)], name)
+
+
+def read_suite(name: str | Path) -> Suite:
+    """Return the suite of a file, or the ready-made one of that name."""
+    if str(name) in ready_names():
+        return ready_suite(str(name))
+    path = Path(name)
+    if not path.is_file():
+        raise SpecError(f"{name}: no such file, nor a ready-made suite; there are {', '.join(ready_names())}")
+    try:
+        return load_text(path.read_text(encoding="utf-8"), path.name)
+    except UnicodeDecodeError:
+        raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
+
+
+def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, float], str]:
+    """Return the least time of one call of each case with a launch of its own, and in words what time that is.
+
+    Cases that the target has no rate for are left out.
+
+    >>> from nearpeak.ops import case
+    >>> list(times_of([case("gemm", m=4096, n=4096, k=4096, dtype="bf16")], "h100_sxm")[0].values())[0] > 1e-4
+    True
+    """
+    from nearpeak import api
+    from nearpeak.ops._table import table_of_cases
+    from nearpeak.theory.table import answered_table
+
+    device = api.target(target) if isinstance(target, str) else target
+    launch_s = device.launch_floor_s or LAUNCH_S
+    found = answered_table(table_of_cases(cases), device, Policy()) if cases else None
+    rows = zip(cases, found.bound_s.tolist(), strict=True) if found is not None else ()
+    refused = found.refused if found is not None else {}
+    times = {case: bound_s + launch_s for row, (case, bound_s) in enumerate(rows) if row not in refused}
+    return times, f"bound on {device.name} plus a launch of {launch_s * 1e6:.3g} us"
+
+
+def cheapest(suite: Suite, target: str | Target, *, goal_ratio: float, identity: str = "saturated") -> Plan:
+    """Return the cheapest choice of cases that stand for `goal_ratio` of the FLOP-weighted calls.
+
+    >>> plan = cheapest(suite([], sweeps=["op=fill dtype=bf16 elements=8192,4096"]), "h100_sxm", goal_ratio=0.9)
+    >>> [dict(one.case.axes)["elements"] for one in plan.suite.chosen]
+    [4096]
+    """
+    times, words = times_of([one.case for one in suite.cases], target)
+    return planned(suite, times, goal_ratio=goal_ratio, time=words, identity=identity)
+
+
+def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload] | None) -> Suite:
+    if isinstance(one, Suite):
+        return one
+    if isinstance(one, Workload):
+        return suite_of(one)
+    if str(one) in ready_names() or _holds_suite(Path(one)):
+        return read_suite(one)
+    from nearpeak import api
+
+    return suite_of((capture or api.capture)(str(one)))
+
+
+def _holds_suite(path: Path) -> bool:
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return is_suite(file.readline())
+
+
+def _swept(sweeps: Sequence[str], where: Sequence[str]) -> list[Suite]:
+    from nearpeak.capture.sweep import swept
+
+    return [suite_of(swept(f"sweep {number}", line, where)) for number, line in enumerate(sweeps, start=1)]

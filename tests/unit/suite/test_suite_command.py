@@ -1,0 +1,94 @@
+"""`nearpeak suite` from the outside, and the ready-made suites: read without a framework, built again alike."""
+
+import json
+
+import pytest
+from benchmarks.ready_suites import __main__ as recipes
+from typer.testing import CliRunner
+
+from nearpeak import suites
+from nearpeak.cli import application
+from nearpeak.errors import SpecError, UnknownNameError
+from nearpeak.suite.file import save_text
+from nearpeak.suite.ready import ready_names, ready_suite
+
+
+def run(*words):
+    done = CliRunner().invoke(application(), ["suite", *map(str, words)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def test_build_writes_what_show_and_diff_read(tmp_path):
+    few, more = tmp_path / "few.jsonl", tmp_path / "more.jsonl"
+    run("build", "--sweep", "op=fill dtype=bf16 elements=1:4", "--where", "elements % 2 == 0", "--out", few)
+    run("build", few, few, "--op", "fill", "--name", "both", "--out", more)
+    shown = json.loads(run("show", more, "--json"))
+    assert [one["name"] for one in shown["sources"]] == ["sweep 1", "directed fill"]
+    assert shown["coverage"]["directed"][-1]["met_count"] == shown["coverage"]["directed"][-1]["valid_count"]
+    assert set(shown["coverage"]) >= {"use", "directed", "scored_count"}
+    changes = [json.loads(line)["change"] for line in run("diff", few, more, "--json").splitlines()]
+    assert set(changes) <= {"added", "changed"}
+    assert "added" in changes
+
+
+def test_a_cover_keeps_what_it_leaves_out_and_says_whose_time_it_counts(tmp_path):
+    whole, cheap = tmp_path / "whole.jsonl", tmp_path / "cheap.jsonl"
+    lines = [{"op": "gemm", "dtype": "bf16", "m": m, "n": 4096, "k": 4096, "count": 2} for m in (4096, 8192, 16384)]
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    run("build", tmp_path / "calls.jsonl", "--out", whole)
+    run("build", whole, "--cover", "99%", "--target", "h100_sxm", "--out", cheap)
+    found = suites.read_suite(cheap)
+    assert [dict(one.case.axes)["m"] for one in found.chosen] == [4096]
+    assert [one.call_count for one in found.cases] == [2, 2, 2]
+    assert found.plan["time"].startswith("bound on h100_sxm plus a launch of")
+    scores = tmp_path / "scores.jsonl"
+    scores.write_text(json.dumps({"digest": found.chosen[0].case.digest, "killed": 3, "survived": 1}), encoding="utf-8")
+    use = json.loads(run("show", cheap, "--scores", scores, "--json"))["coverage"]["use"]
+    assert [row["effective_ratio"] for row in use if (row["workload"], row["identity"]) == ("calls", "saturated")] == [
+        0.75
+    ] * 2
+
+
+@pytest.mark.parametrize("words", [["--cover", "99"], ["--cover", "0%"], ["--cover", "101%"], ["--cover", "x%"]])
+def test_shares_that_are_none_are_refused(words):
+    with pytest.raises(SpecError, match="is not a share from 0 to 100 percent"):
+        run("build", "--op", "fill", *words)
+
+
+def test_a_cover_needs_a_target_and_an_empty_suite_is_refused():
+    with pytest.raises(SpecError, match="--target: is missing"):
+        run("build", "--op", "fill", "--cover", "50%")
+    with pytest.raises(SpecError, match="there is no case"):
+        run("build")
+    with pytest.raises(SpecError, match="no such file, nor a ready-made suite"):
+        run("show", "nothing.jsonl")
+
+
+def test_every_ready_made_suite_reads_back_and_says_where_it_came_from():
+    assert set(ready_names()) == {*recipes.MODELS, *recipes.RULES}
+    assert run("build", "--ready", "list").split() == list(ready_names())
+    for name in ready_names():
+        suite = ready_suite(name)
+        assert suite.cases
+        assert all(source.origin for source in suite.sources)
+        if name in recipes.MODELS:
+            assert all(source.kind == "usecase" and "torch" in source.origin for source in suite.sources)
+    with pytest.raises(UnknownNameError, match="did you mean group_norm"):
+        ready_suite("groupnorm")
+
+
+@pytest.mark.parametrize("name", recipes.RULES)
+def test_suites_of_rules_are_what_their_recipes_say_now(name):
+    stored = (recipes.FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
+    assert save_text(recipes.built(name)) == stored, f"run 'python -m benchmarks.ready_suites {name}'"
+
+
+def test_the_recipe_of_recommendation_captures_what_is_stored():
+    torch = pytest.importorskip("torch")
+    suite = ready_suite("recommendation")
+    if suite.sources[0].origin["torch"] != torch.__version__:
+        pytest.skip("the stored suite was captured with another PyTorch")
+    built = recipes.built("recommendation")
+    assert {one.case: one.call_count for one in built.cases} == {one.case: one.call_count for one in suite.cases}
