@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, maker_of
-from benchmarks.accuracy.fit import SAMPLE, fitted_together, times_of
+from benchmarks.accuracy.fit import fitted_together, times_of
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import held_of, slopes, spread_from
 from nearpeak.predict.design import MOST_CASES, chosen
@@ -61,7 +61,7 @@ def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
     start = fitted_together(family, others).values
-    each = [fitted_together(family, [one], SAMPLE // 2) for one in others]
+    each = [fitted_together(family, [one], 0.5) for one in others]
     spread = spread_from(family.form, [(one.values, one.unidentified) for one in each])
     rows = np.arange(len(block.measured_s))
     before = _errors(times_of(family, block, rows)(start), block.measured_s)

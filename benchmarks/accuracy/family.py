@@ -15,6 +15,8 @@ from nearpeak.targets import target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40
 """Flags of the corpus: superseded software; host launch included; faster than the roofline, as inputs lay in cache."""
+SAMPLE = 3000
+"""Rows per fit: more do not move the scalars by what matters, where one kind of kernel is fitted."""
 LEAST_ROWS = 400
 """Blocks with fewer rows are held out whole."""
 
@@ -82,8 +84,8 @@ class Family:
     """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
     fixed: Callable[[Block], Sequence[str]] = lambda _: ()
     """Scalars that the rows of a block say nothing about."""
-    sample_ratio: int = 1
-    """Rows per fit, in multiples of the usual number: more where a form has several kinds of kernels."""
+    sample_count: int = SAMPLE
+    """Rows per fit, drawn evenly."""
     least_rows_count: int = LEAST_ROWS
     """Blocks with fewer rows are held out whole."""
     form_name: str = ""

@@ -23,8 +23,6 @@ from nearpeak.targets import target_of
 ALLOWED_BUCKETS = range(3, 20)
 """Shape buckets that may be read; 0 to 2 are not in the corpus."""
 FITTED, INTERVAL = (0, 1), (2,)
-SAMPLE = 3000
-"""Rows per fit, drawn evenly: more do not move the scalars by what matters."""
 CORRECTED_ROWS = 1000
 """Rows that a correction needs: fewer would not show that it holds on sites they do not have."""
 PRIOR_ROWS = 3.0
@@ -90,25 +88,25 @@ def sample(chosen: Any, count: int) -> Any:
     return np.sort(np.random.default_rng(SEED).permutation(rows)[:count])
 
 
-def fitted_together(family: Family, group: Sequence[Block], count: int = SAMPLE) -> Fit:
+def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) -> Fit:
     """Return the scalars that fit one block, or several with the same weight each."""
-    picked = [
-        (block, sample(np.isin(folds(block), FITTED), count * family.sample_ratio // len(group))) for block in group
-    ]
+    count = int(family.sample_count * share)
+    picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
     each = [times_of(family, block, rows) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
     return fit(family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed))
 
 
-def fitted_each(family: Family, group: Sequence[Block], count: int = SAMPLE) -> dict[str, Fit]:
+def fitted_each(family: Family, group: Sequence[Block], share: float = 1.0) -> dict[str, Fit]:
     """Return the scalars of each device, held near those that fit all of them together."""
-    home = fitted_together(family, group, count).values
+    home = fitted_together(family, group, share).values
     devices = sorted({block.device for block in group})
-    return {one: _held(family, [block for block in group if block.device == one], home, count) for one in devices}
+    return {one: _held(family, [block for block in group if block.device == one], home, share) for one in devices}
 
 
-def _held(family: Family, group: Sequence[Block], home: Any, count: int) -> Fit:
+def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fit:
+    count = int(family.sample_count * share)
     picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
     each = [times_of(family, block, rows) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
@@ -123,11 +121,11 @@ def _held(family: Family, group: Sequence[Block], home: Any, count: int) -> Fit:
     return held if wrong[0] < ASTRAY * wrong[1] else free
 
 
-def unseen_values(family: Family, block: Block, others: Sequence[Block], count: int = SAMPLE) -> Any:
+def unseen_values(family: Family, block: Block, others: Sequence[Block], share: float = 1.0) -> Any:
     """Return the scalars that a block's device gets when only `others` are measured, as predictions make them."""
     if family.form.size is None or maker_of(block) != maker_of(others[0]):
-        return fitted_together(family, others, count).values
-    measured = [(target_of(name), one.values) for name, one in fitted_each(family, others, count).items()]
+        return fitted_together(family, others, share).values
+    measured = [(target_of(name), one.values) for name, one in fitted_each(family, others, share).items()]
     return kin_values(family.form, target_of(block.device), block.dtypes, measured)
 
 
@@ -177,7 +175,7 @@ def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
     for device in sorted(devices):
         others = [block for block in group if block.device != device]
         out = [block for block in group if block.device == device]
-        left_out += [(block, unseen_values(family, block, others, SAMPLE // 2)) for block in out]
+        left_out += [(block, unseen_values(family, block, others, 0.5)) for block in out]
     return _toml(family, kind, found, interval(family, left_out), group)
 
 

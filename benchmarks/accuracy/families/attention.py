@@ -6,7 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.family import EAGER, HOT, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from benchmarks.accuracy.family import (
+    EAGER,
+    HOT,
+    OLD,
+    SAMPLE,
+    Block,
+    Family,
+    best_rows,
+    kinds_of,
+    site_numbers,
+    target_name,
+)
 
 SCALARS_OF_DECODE = (
     "decode_launch_s", "decode_dram_ratio", "decode_l2_bytes_per_clock", "decode_residency_ratio",
@@ -102,5 +113,5 @@ FAMILY = Family(
         for op in ("decode_attention", "context_attention", "mla_context")
     ),
     fixed=_fixed,
-    sample_ratio=2,
+    sample_count=2 * SAMPLE,
 )

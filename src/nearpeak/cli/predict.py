@@ -34,6 +34,7 @@ def predict(
 
     A table has the columns op, dtype and the operator's axes; bound_s, predicted_s, low_s, high_s and limiter are
     added.
+    Every operator of the catalogue can be predicted on GPUs, some coarsely: the interval says how far to trust it.
     A saved workload ('nearpeak capture … -o FILE.json') gives the sum over its calls, and what is not in it; for a
     model itself use 'nearpeak analyze'.
     """

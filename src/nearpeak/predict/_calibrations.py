@@ -51,11 +51,21 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
                 distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
                 found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
                 if found is not None:
-                    return _blended(found, form, target, cases, group) if steps == 2 else found
+                    found = _blended(found, form, target, cases, group) if steps == 2 else found
+                    return _widened(found, form.widening(cases.op))
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
     )
+
+
+def _widened(found: Calibration, power: float) -> Calibration:
+    """Return scalars with the interval of an operator that they were not measured on."""
+    if power == 1.0:
+        return found
+    low = {regime: ratio**power for regime, ratio in found.low_ratio.items()}
+    high = {regime: ratio**power for regime, ratio in found.high_ratio.items()}
+    return replace(found, low_ratio=low, high_ratio=high)
 
 
 def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int]]:

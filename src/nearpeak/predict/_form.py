@@ -42,7 +42,7 @@ class Setting:
     quantises_input: bool = False
     """Whether A arrives in bf16 and is quantised by a kernel of its own first."""
     host_timed: bool = False
-    """Whether the time includes the host's launch, as of single calls on an idle device."""
+    """Whether the time is seen from the host, which submits one kernel and waits, so that launching it counts."""
     expert_matrices_count: int = 1
     """Matrices of an expert, side by side along n, that a whole layer multiplies by: 3 with a gate, 2 without.
 
@@ -110,6 +110,10 @@ class Form:
     """Binary logarithm of what the scalars of devices without data are weighted by; none: all devices alike."""
     correction_axes: Callable[[CaseColumns], tuple[Any, Any, Any]] | None = None
     """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
+    widening: Callable[[str], float] = lambda _: 1.0
+    """How much wider, in logarithms, the interval of an operator is that the measurements were not of."""
+    is_fallback: bool = False
+    """Whether forms made for an operator come before this one."""
 
 
 USUAL = Setting()

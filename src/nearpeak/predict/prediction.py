@@ -179,5 +179,5 @@ def scalars_of(calibration: Calibration) -> Any:
 
 @lru_cache
 def _forms() -> Mapping[tuple[str, str], Form]:
-    forms = [FORMS[name] for name in FORMS if not name.startswith("_")]
+    forms = sorted((FORMS[name] for name in FORMS), key=lambda form: not form.is_fallback)
     return {(op, phase): form for form in forms for op in form.ops for phase in form.phases}

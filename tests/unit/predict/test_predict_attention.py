@@ -100,7 +100,6 @@ def test_absorbed_latent_attention_reads_its_cache_once():
         ({"mask": "float"}, "mask=float"),
         ({"dropout": True}, "dropout"),
         ({"dtype": "fp32"}, "attention in fp32"),
-        ({"phase": "backward"}, "backward"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused_in_one_line(axes, message):

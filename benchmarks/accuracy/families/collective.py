@@ -1,0 +1,57 @@
+"""Collectives among two and four devices of a node, and messages between two."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+
+FORMATS = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "int8": "int8"}
+KINDS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+         "send_recv": "send"}  # fmt: skip
+LEAST_US = 8
+"""Times of Vidur below this are left out: they are rounded to whole microseconds."""
+ONE_NODE = f"intra = 1 and n_gpus = per_node and latency_us >= {LEAST_US}"
+LEAST_ROWS = 20
+
+
+def _blocks(folder: Path) -> Iterator[Block]:
+    for file, where in (("aic_collectives", "true"), ("vidur_collectives", ONE_NODE)):
+        path = folder / f"{file}.parquet"
+        for name in kinds_of(path, "source", "device", "op", "dtype"):
+            if name[2] in KINDS and name[3] in FORMATS:
+                yield _block(path, name, where)
+
+
+def _block(path: Path, name: tuple[str, ...], where: str) -> Block:
+    source, device, op, dtype = name
+    condition = f"source = ? and device = ? and op = ? and dtype = ? and flags & {OLD | EAGER} = 0 and {where}"
+    found = best_rows(path, ("bytes::bigint as size_bytes", "n_gpus as ranks"), condition, name)
+    ranks, width = found["ranks"].astype(np.int64), 1 if dtype == "int8" else 2
+    axes = {"elements": found["size_bytes"].astype(np.int64) // width // ranks * ranks, "ranks": ranks}
+    kind = np.full(len(ranks), list(KINDS).index(op))
+    return Block(
+        source=source, device=target_name(device), kind=f"{op} {dtype}", op="collective",
+        dtypes={"dtype": FORMATS[dtype]}, attributes={"kind": KINDS[op]}, axes=axes, measured_s=found["best"],
+        sites=site_numbers(found["size_bytes"], ranks, kind),
+    )  # fmt: skip
+
+
+def _fixed(block: Block) -> tuple[str, ...]:
+    """Return the scalars that a block says nothing about."""
+    fixed = {"copy_s", "copy_ratio"}
+    if block.attributes["kind"] != "send":
+        fixed |= {"send_s", "send_ratio"}
+    if block.dtypes["dtype"] != "bf16":
+        fixed |= {"own_s", "own_hop_s", "one_shot_ratio", "two_shot_ratio", "far_ratio", "two_shot_s"}
+    return tuple(sorted(fixed))
+
+
+FAMILY = Family(
+    name="collective",
+    blocks=_blocks,
+    allowed=("aiconfigurator", "vidur h100_sxm send", "vidur a100_sxm_80gb send"),
+    fixed=_fixed,
+    least_rows_count=LEAST_ROWS,
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""Convolutions: the fastest solver of each pass."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from nearpeak.predict._form import Setting
+
+FORMATS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+PASSES: dict[str, tuple[str, dict[str, str | bool]]] = {
+    "conv": ("forward", {}), "conv_fwd": ("forward", {}),
+    "conv_bwd_data": ("backward", {"grad_weight": False}), "conv_bwd_weight": ("backward", {"grad_input": False}),
+}  # fmt: skip
+"""Phase and choices by the corpus' name of a pass."""
+PLAIN = {
+    "batch": "batch", "in_channels": "cin", "out_channels": "cout", "h": "hin", "w": "win", "kh": "kh", "kw": "kw",
+    "sh": "sh", "sw": "sw", "ph": "ph", "pw": "pw",
+}  # fmt: skip
+SQUARE = {
+    "batch": "batch", "in_channels": "cin", "out_channels": "cout", "h": "hin", "w": "hin", "kh": "ksize",
+    "kw": "ksize", "sh": "stride", "sw": "stride", "ph": "pad", "pw": "pad",
+}  # fmt: skip
+MIOPEN = PLAIN | {"dh": "dh", "dw": "dw", "groups": "groups"}
+SWAPPED = {"in_channels": "cout", "out_channels": "cin", "h": "hout", "w": "wout"}
+"""MIOpen's keys name what a backward pass reads `in`: the gradient of the output. Strided rows add up only so."""
+FILES: dict[str, dict[str, str]] = {"miopen_conv": MIOPEN, "deepbench_conv": PLAIN, "neusight_conv": SQUARE}
+HOST_TIMED = ("neusight",)
+LEAST_ROWS = 300
+DEVICES = {"gfx1030_72cu": "rx_6800_xt", "gfx900_56cu": "vega_56", "gfx900_64cu": "vega_64"}
+"""Targets of boards that the corpus names by chip and number of units."""
+
+
+def _blocks(folder: Path) -> Iterator[Block]:
+    for file, axes in FILES.items():
+        path = folder / f"{file}.parquet"
+        for name in kinds_of(path, "source", "device", "op", "dtype"):
+            if name[2] in PASSES and name[3] in FORMATS:
+                yield _block(path, name, axes)
+
+
+def _block(path: Path, name: tuple[str, ...], axes: dict[str, str]) -> Block:
+    source, device, op, dtype = name
+    if source == "miopen" and op != "conv_fwd":
+        axes = axes | SWAPPED
+    dropped = OLD if source in HOST_TIMED else OLD | EAGER
+    where = f"source = ? and device = ? and op = ? and dtype = ? and flags & {dropped} = 0"
+    found = best_rows(path, [f"{value} as x_{axis}" for axis, value in axes.items()], where, name)
+    columns: dict[str, Any] = {axis: found[f"x_{axis}"].astype(np.int64) for axis in axes}
+    phase, attributes = PASSES[op]
+    target = target_name(device)
+    return Block(
+        source=source, device=DEVICES.get(target, target), kind=f"{op} {dtype}", op="conv", phase=phase,
+        dtypes={"dtype": FORMATS[dtype]}, axes=columns, attributes=attributes, measured_s=found["best"],
+        sites=site_numbers(*(columns[axis] for axis in ("in_channels", "out_channels", "h", "w", "kh", "batch"))),
+        setting=Setting(host_timed=source in HOST_TIMED),
+    )  # fmt: skip
+
+
+def _fixed(block: Block) -> tuple[str, ...]:
+    """Return the scalars that a block says nothing about."""
+    fixed = {"launch_s"} if block.setting.host_timed else {"host_floor_s", "host_gap_s"}
+    used = {"conv_bwd_data": "dgrad_ratio", "conv_bwd_weight": "wgrad_ratio"}.get(block.kind.split()[0], "fprop_ratio")
+    return tuple(sorted(fixed | ({"fprop_ratio", "dgrad_ratio", "wgrad_ratio"} - {used})))
+
+
+FAMILY = Family(
+    name="conv",
+    blocks=_blocks,
+    allowed=("miopen", "neusight"),
+    fixed=_fixed,
+    sample_count=450,
+    least_rows_count=LEAST_ROWS,
+)  # fmt: skip

@@ -1,0 +1,24 @@
+"""The scalars of the form of convolutions: ranges, meaning, what pins each down."""
+
+from nearpeak.predict._form import scalars
+
+SCALARS = scalars(
+    # name, least, largest, usual, what it stands for, which measurements pin it down
+    ("launch_s", 0.5e-6, 40e-6, 5e-6, "start and end of the kernels of one pass", "smallest convolutions"),
+    ("host_floor_s", 5e-6, 300e-6, 60e-6, "least time of one call seen from the host", "smallest calls"),
+    ("host_gap_s", 1e-6, 200e-6, 25e-6, "what the host adds to a long kernel", "calls of two to ten times the floor"),
+    ("fprop_ratio", 0.02, 1.1, 0.7, "reached share of the product rate, output", "large forward passes"),
+    ("dgrad_ratio", 0.02, 1.1, 0.65, "the same, gradient of the input", "large gradients of inputs"),
+    ("wgrad_ratio", 0.02, 1.1, 0.6, "the same, gradient of the weight", "large gradients of weights"),
+    ("one_tap_ratio", 0.3, 3.0, 1.1, "rate of 1 x 1 kernels against others", "1 x 1"),
+    ("strided_ratio", 0.2, 1.5, 0.9, "rate with strides against without", "stride 2"),
+    ("winograd_ratio", 0.02, 1.1, 0.55, "reached share of the product rate in Winograd's algorithm", "3 x 3, stride 1"),
+    ("winograd_edge_elements", 0.0, 120.0, 8.0, "the cost of small tiles in it", "3 x 3, few channels"),
+    ("direct_ratio", 0.005, 1.0, 0.15, "reached share of the vector rate without a product of matrices", "depthwise"),
+    ("depth_elements", 0.0, 600.0, 40.0, "channels times taps that start and end of a tile cost", "few channels"),
+    ("edge_elements", 0.0, 80.0, 8.0, "cost of small tiles, as a wider edge", "small images, one image"),
+    ("tail_ratio", 0.0, 1.0, 0.5, "share of the last partial wave that nothing hides", "small images, small batches"),
+    ("tile_start_s", 0.0, 20e-6, 2e-6, "filling and draining the pipeline of one wave", "few channels, many waves"),
+    ("split_s", 0.5e-6, 100e-6, 6e-6, "adding up the parts of a split sum", "gradients of weights"),
+    ("dram_ratio", 0.1, 1.0, 0.7, "reached share of the memory rate", "1 x 1 with few channels"),
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""Convolutions as products of matrices: one pass, its extents, and its arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_SPACE = ("d", "h", "w")
+_PAIR_POINTS = 4
+"""Products that F(2, 3) takes for two outputs of three taps; longer kernels are cut into threes.
+
+Source: Lavin 2015, arXiv:1509.09308.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Extents of cases, as columns."""
+
+    images: Any
+    """Images of the batch."""
+    inputs: Any
+    """Input positions of an image."""
+    outputs: Any
+    """Output positions of an image."""
+    taps: Any
+    """Positions of the kernel."""
+    groups: Any
+    """Groups of channels."""
+    channels: Any
+    """Input channels of a group."""
+    filters: Any
+    """Output channels of a group."""
+    strides: Any
+    """Input positions per output position."""
+    points: Any
+    """Products per channel and filter of an image in Winograd's algorithm; 0 where it does not apply."""
+
+    @property
+    def flop(self) -> Any:
+        """Arithmetic of one pass, products with padding included."""
+        return 2 * self.images * self.outputs * self.taps * self.groups * self.channels * self.filters
+
+
+def shape_of(axes: Mapping[str, Any]) -> Shape:
+    """Return the extents of cases of `conv`."""
+
+    def axis(name: str, default: float = 1.0) -> Any:
+        return np.asarray(axes.get(name, default), dtype=np.float64)
+
+    inputs, outputs, taps, strides = np.ones(1), np.ones(1), np.ones(1), np.ones(1)
+    points, applies = np.ones(1), np.array([True])
+    for one in _SPACE:
+        size, kernel, stride, dilation = axis(one), axis(f"k{one}"), axis(f"s{one}"), axis(f"d{one}")
+        begin = axis(f"p{one}", 0.0)
+        end = axis(f"p{one}_end", 0.0) if axes.get(f"p{one}_end") is not None else begin
+        out = np.maximum((size + begin + end - dilation * (kernel - 1) - 1) // stride + 1, 0.0)
+        inputs, outputs, taps, strides = inputs * size, outputs * out, taps * kernel, strides * stride
+        points = points * np.where(kernel == 1, out, _PAIR_POINTS * np.ceil(out / 2) * np.ceil(kernel / 3))
+        applies = applies & (stride == 1) & (dilation == 1)
+    applies = applies & (taps > 1)
+    groups = axis("groups")
+    columns = np.broadcast_arrays(
+        axis("batch"), inputs, outputs, taps, groups, axis("in_channels") // groups, axis("out_channels") // groups,
+        strides, np.where(applies, points, 0.0),
+    )  # fmt: skip
+    return Shape(**dict(zip(Shape.__dataclass_fields__, (np.atleast_1d(one) for one in columns), strict=True)))
+
+
+def product_of(shape: Shape, part: str) -> tuple[Any, Any, Any]:
+    """Return m, n and k of one group of a pass: `fprop`, `dgrad` or `wgrad`.
+
+    An input position meets one tap in as many as there are input positions per output; some meet none.
+    """
+    positions = shape.images * shape.outputs
+    if part == "fprop":
+        return positions, shape.filters, shape.channels * shape.taps
+    if part == "dgrad":
+        met = shape.taps / shape.strides
+        return shape.images * shape.inputs * np.minimum(met, 1.0), shape.channels, shape.filters * np.maximum(met, 1.0)
+    return shape.filters, shape.channels * shape.taps, positions

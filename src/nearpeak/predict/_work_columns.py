@@ -1,0 +1,143 @@
+"""The work of cases as columns of floats: what forms read that follow from bytes, arithmetic and launches alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.dtype import DTYPES, dtype_of
+from nearpeak.core.target import Target
+from nearpeak.core.work import Work
+from nearpeak.ops import OPS
+from nearpeak.ops._data import highest_axes
+from nearpeak.predict._form import CaseColumns
+from nearpeak.theory.rates import matrix_rate
+
+_SAFE_PRODUCT = 2.0**54
+"""Product of extents up to which every count stays below 2^63: rules multiply it by less than 512."""
+_REMEMBERED_ROWS = 10_000
+"""Rows up to which the work of a table is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkColumns:
+    """Counts of each case."""
+
+    read_bytes: Any
+    """Distinct bytes read."""
+    write_bytes: Any
+    """Distinct bytes written."""
+    vector_flop: Any
+    """Element-wise arithmetic of every format."""
+    special_count: Any
+    """Evaluations of exp, log, roots and the like."""
+    matrix_s: Any
+    """Products at the documented rates of the device."""
+    launch_count: Any
+    """Kernels."""
+    group_count: Any
+    """Rows or channels of which every element needs a figure over all; 0 where there are none."""
+    group_bytes: Any
+    """Size of one of them."""
+
+
+class _Held:
+    """An object as part of a key: the same object only."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __hash__(self) -> int:
+        return id(self.held)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and other.held is self.held
+
+
+def work_columns(target: Target, cases: CaseColumns) -> WorkColumns:
+    """Return the work of cases whose values are the costliest: tables are read row by row, masks select all.
+
+    Raises:
+        NotModelledError: the rule of work, or a rate of the device, is missing.
+    """
+    shape = np.broadcast_shapes((1,), *(np.shape(value) for value in cases.axes.values()))
+    if shape[0] > _REMEMBERED_ROWS:
+        return _work_columns(target, cases, shape[0])
+    return _remembered(_Held(target), _Held(cases), shape[0])  # fits ask for the same rows over and over
+
+
+@lru_cache(maxsize=64)
+def _remembered(target: _Held, cases: _Held, count: int) -> WorkColumns:
+    return _work_columns(target.held, cases.held, count)
+
+
+def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns:
+    operator = OPS[cases.op]
+    defaults = operator.signatures[cases.phase].defaults
+    unknown = {name: defaults[name] for name in operator.data_axes if isinstance(defaults.get(name), int)}
+    axes = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in (unknown | dict(cases.axes)).items()}
+    fixed: dict[str, Any] = {name: dtype_of(value) for name, value in cases.dtypes.items()} | dict(cases.attributes)
+
+    def columns_of(values: Mapping[str, Any], rows: int) -> WorkColumns:
+        found = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)
+        return _columns(operator.rule(cases.phase)(**found, **fixed), target, rows)
+
+    safe = _is_safe(axes, operator.degree_count, count)
+    if safe.all():
+        return columns_of({name: _narrow(column) for name, column in axes.items()}, count)
+    parts = {name: np.empty(count) for name in _NAMES}
+    pieces = [(safe, {name: _narrow(column[safe]) for name, column in axes.items()})] if safe.any() else []
+    pieces += [([row], {name: int(column[row]) for name, column in axes.items()}) for row in np.flatnonzero(~safe)]
+    for where, values in pieces:
+        found = columns_of(values, int(safe.sum()) if where is safe else 1)
+        for name in _NAMES:
+            parts[name][where] = getattr(found, name)
+    return WorkColumns(**parts)
+
+
+def _is_safe(axes: Mapping[str, Any], degree: int, count: int) -> Any:
+    """Return which rows cannot overflow 64 bits."""
+    product = np.ones(count)
+    for column in axes.values():
+        product = product * np.maximum(column.astype(np.float64), 1)
+    return product**degree < _SAFE_PRODUCT
+
+
+def _narrow(column: Any) -> Any:
+    """Return integers as rules take them: one number where all rows agree."""
+    first = int(column[0])
+    narrow = column.astype(np.int64)
+    return first if (narrow == first).all() else narrow
+
+
+def _columns(work: Work, target: Target, count: int) -> WorkColumns:
+    def column(value: Any) -> Any:
+        return np.broadcast_to(np.asarray(value, dtype=np.float64), (count,))
+
+    barrier = work.barrier
+    kinds = {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}
+    return WorkColumns(
+        read_bytes=column(work.read_bytes), write_bytes=column(work.write_bytes),
+        vector_flop=column(sum(flop for kind, flop in work.flop.items() if kind not in kinds)),
+        special_count=column(work.special_count), matrix_s=column(_matrix_s(kinds, target)),
+        launch_count=column(work.launch_count),
+        group_count=column(0 if barrier is None else barrier.group_count),
+        group_bytes=column(0 if barrier is None else barrier.group_bytes),
+    )  # fmt: skip
+
+
+def _matrix_s(kinds: Mapping[str, Any], target: Target) -> Any:
+    """Return the time of products on units that form them directly: libraries do not add up partial products."""
+    total: Any = 0.0
+    for kind, flop in kinds.items():
+        dtype = kind.partition(".")[2]
+        direct = [target.flop_per_s(unit) for unit in DTYPES[dtype].matrix_units if unit in target.peaks]
+        total = total + flop / (max(direct) if direct else matrix_rate(target, dtype, "strict", documented=True)[1])
+    return total
+
+
+_NAMES = tuple(WorkColumns.__dataclass_fields__)

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nearpeak
+from nearpeak.errors import NotModelledError
+from nearpeak.ops.collective import KINDS
+
+DEVICES = ("h100_sxm", "a100_pcie_80gb", "b200_sxm", "l40s", "h200_sxm", "mi300x")
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    parts=st.integers(1, 2**28), ranks=st.integers(1, 8), kind=st.sampled_from(sorted(KINDS)),
+    device=st.sampled_from(DEVICES), dtype=st.sampled_from(("bf16", "fp16", "fp32")),
+)  # fmt: skip
+def test_parts_add_up_and_the_bound_the_interval_and_the_time_stand_in_order(parts, ranks, kind, device, dtype):
+    case = nearpeak.case("collective", elements=parts * ranks, ranks=ranks, kind=kind, dtype=dtype)
+    found = nearpeak.predict(case, device)
+    assert sum(term.time_s for term in found.terms) == pytest.approx(found.time_s, rel=1e-9)
+    assert found.bound_s <= found.low_s <= found.time_s <= found.high_s
+
+
+def test_a_table_gives_exactly_what_single_cases_give():
+    sizes = 8 * 2 ** np.arange(6, 28)
+    ranks = np.resize([2, 4, 8], len(sizes))
+    cases = nearpeak.case_table({"op": "collective", "dtype": "bf16", "elements": sizes, "ranks": ranks})
+    table = nearpeak.predict(cases, "h100_sxm")
+    for row, case in enumerate(cases.cases()):
+        assert nearpeak.predict(case, "h100_sxm").time_s == pytest.approx(table.predicted_s[row], rel=1e-12)
+
+
+def test_larger_messages_never_take_much_less_time():
+    sizes = 4 * 2 ** np.arange(4, 28)
+    for kind in ("all_reduce", "all_gather", "reduce_scatter"):
+        found = nearpeak.predict(
+            {"op": "collective", "dtype": "fp16", "elements": sizes, "ranks": 4, "kind": kind}, "h100_sxm"
+        ).predicted_s
+        assert (found[1:] >= 0.97 * found[:-1]).all()
+
+
+def test_bridges_join_pairs_and_larger_groups_meet_over_the_host():
+    def rate(ranks):
+        case = nearpeak.case("collective", elements=2**28, ranks=ranks, dtype="fp16")
+        return 2**28 / nearpeak.predict(case, "a100_pcie_80gb").time_s
+
+    assert rate(2) > 4 * rate(4)
+
+
+def test_copies_take_the_rate_of_the_host_link_and_others_that_of_the_links_between_devices():
+    def time(direction):
+        case = nearpeak.case("transfer", elements=2**28, dtype="fp32", direction=direction)
+        return nearpeak.predict(case, "h100_sxm").time_s
+
+    assert time("h2d") == pytest.approx(time("d2h"))
+    assert time("h2d") > 4 * time("d2d_out")
+
+
+def test_a_link_that_no_document_states_is_refused_in_one_line():
+    with pytest.raises(NotModelledError, match="no link to"):
+        nearpeak.predict(nearpeak.case("collective", elements=1024, dtype="bf16"), "jetson_nano")

@@ -1,0 +1,104 @@
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+from nearpeak.ops import OPS
+from nearpeak.predict._form import Setting
+from nearpeak.predict._work_columns import work_columns
+from nearpeak.predict.prediction import predict_case
+from nearpeak.targets import target_of
+
+GOLDEN = Path(__file__).parents[2] / "golden/work"
+FAMILIES = ("pointwise", "norm", "reduction", "movement", "optimizer")
+
+
+def _golden_cases(op):
+    """Return the distinct cases of an operator's golden rows."""
+    with (GOLDEN / f"{op}.csv").open(encoding="utf-8") as file:
+        rows = {(row["op"], row["phase"], row["arguments"]) for row in csv.DictReader(file)}
+    return [nearpeak.case(name, phase, **json.loads(arguments)) for name, phase, arguments in sorted(rows)]
+
+
+@pytest.mark.parametrize("op", [name for name in OPS if OPS[name].family in FAMILIES])
+@pytest.mark.parametrize("device", ["h100_sxm", "rx_6800_xt"])
+def test_every_operator_that_moves_data_has_a_time_whose_parts_add_up(op, device):
+    for case in _golden_cases(op):
+        try:
+            bound = nearpeak.bound(case, device)
+        except NearpeakError:
+            continue  # no rate is documented for its formats
+        found = nearpeak.predict(case, device)
+        assert sum(term.time_s for term in found.terms) == pytest.approx(found.time_s, rel=1e-9)
+        assert bound.time_s <= found.low_s <= found.time_s <= found.high_s
+        assert found.limiter in found.waterfall_s
+
+
+def test_an_operator_without_a_form_of_its_own_has_a_coarse_time_with_a_wide_interval():
+    found = nearpeak.predict(nearpeak.case("linalg", batch=1, n=512, dtype="fp32"), "h100_sxm")
+    assert "product" in found.calibration.name
+    assert found.high_s / found.low_s > 1.5
+
+
+def test_a_table_gives_exactly_what_single_cases_give():
+    draw = np.random.default_rng(5)
+    rows, hidden = (np.exp(draw.uniform(0, 9, 60)).astype(np.int64) for _ in range(2))
+    cases = nearpeak.case_table({"op": "layer_norm", "dtype": "bf16", "rows": rows, "hidden": hidden})
+    table = nearpeak.predict(cases, "h100_sxm")
+    for row, case in enumerate(cases.cases()):
+        one = nearpeak.predict(case, "h100_sxm")
+        assert one.time_s == pytest.approx(table.predicted_s[row], rel=1e-12)
+        assert (one.low_s, one.high_s) == pytest.approx((table.low_s[row], table.high_s[row]), rel=1e-12)
+
+
+def test_extents_beyond_64_bits_are_counted_exactly_beside_others():
+    columns = {"op": "softmax", "dtype": "fp32", "rows": np.array([8, 2**40]), "columns": np.array([8, 2**20])}
+    found = nearpeak.predict(columns, "h100_sxm").predicted_s
+    assert found[1] > 2**60 * 8 / target_of("h100_sxm").dram.bandwidth_bytes_per_s
+    assert found[0] < 1e-4
+
+
+def test_seen_from_the_host_a_small_call_takes_the_time_of_launching_it():
+    target, small = (
+        target_of("v100_pcie"),
+        nearpeak.case("elementwise", elements=64, function="add", b=64, dtype="fp32"),
+    )
+    seen = predict_case(small, target, Setting(host_timed=True))
+    assert seen.time_s > 3 * predict_case(small, target).time_s
+    assert seen.limiter == "host"
+
+
+def test_long_rows_that_the_cache_loses_are_read_again():
+    def rate(columns):
+        found = nearpeak.predict(nearpeak.case("layer_norm", rows=2**16, hidden=columns, dtype="fp32"), "t4")
+        return columns / found.time_s
+
+    assert rate(512) > 1.2 * rate(8192)
+
+
+def test_tables_are_read_row_by_row_where_indices_are_not_known():
+    case = nearpeak.case("embedding", tokens=4096, dim=1024, vocab=50_000, dtype="bf16")
+    columns = work_columns(target_of("h100_sxm"), _columns(case))
+    assert columns.read_bytes[0] >= 4096 * 1024 * 2
+
+
+def _columns(case):
+    from nearpeak.predict._form import CaseColumns
+
+    return CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
+
+
+def test_what_cannot_be_predicted_is_refused_in_one_line(tmp_path):
+    case = nearpeak.case("softmax", rows=8, columns=8, dtype="fp32")
+    with pytest.raises(NotModelledError, match="GPUs that state a memory bandwidth only"):
+        nearpeak.predict(case, "gaudi3")
+    path = tmp_path / "mine.toml"
+    path.write_text('[groups."stream.softmax"]\nversion = "stream-0"\n')
+    with pytest.raises(SpecError, match="fit again"):
+        nearpeak.predict(case, "h100_sxm", calibration=path)
