@@ -112,7 +112,7 @@ def _search(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any,
             if split > 1.0 and (tiles * split > 2.0 * sm or k < 4.0 * deep * split or p[_SPLIT] + least_s >= best[0]):
                 break
             load = tiles * split * per_sm
-            busy, waves, filling = load, 1.0, 1.0
+            busy, waves = load, 1.0
             if load > 1.0:
                 busy, waves = 1.0, load + _SHOWN * (np.ceil(load) - load)
             tensor, chain = waves * (depth * flop_s + p[_START]), waves * depth * step_s
@@ -120,11 +120,8 @@ def _search(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any,
             added = p[_RAMP] * busy + (p[_SPLIT] if split > 1.0 else 0.0)
             if max(tensor, chain, cache, memory_s) + added >= best[0]:
                 continue
-            if busy * _FILL < 1.0:
-                filling = 1.0 / (busy * _FILL)
-            memory, store = memory_s * filling, store_s * filling
-            if waves > 1.0:
-                store /= waves
+            filling = max(1.0, 1.0 / (busy * _FILL))
+            memory, store = memory_s * filling, store_s * filling / waves
             reduce = p[_SPLIT] + (split + 1.0) * part_s / busy if split > 1.0 else 0.0
             room = best[0] - store - reduce - p[_RAMP] * busy
             x, y, z, v = tensor * tensor, cache * cache, memory * memory, chain * chain

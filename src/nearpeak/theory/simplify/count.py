@@ -12,8 +12,8 @@ from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.theory.compulsory import union_bytes, without_bytes
 from nearpeak.theory.simplify.formed import NOTHING, Formed
 from nearpeak.theory.simplify.graph import Graph, Node
+from nearpeak.theory.simplify.orders import cost
 from nearpeak.theory.simplify.patterns import Bits, Some
-from nearpeak.theory.simplify.products import cost
 from nearpeak.theory.simplify.views import View
 
 _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "join")

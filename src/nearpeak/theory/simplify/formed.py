@@ -7,8 +7,9 @@ from nearpeak.core.work import Work
 from nearpeak.theory.simplify.alive import Alive
 from nearpeak.theory.simplify.graph import Graph, Node
 from nearpeak.theory.simplify.live_products import live_products
+from nearpeak.theory.simplify.orders import cost
 from nearpeak.theory.simplify.patterns import Patterns
-from nearpeak.theory.simplify.products import contracts, cost
+from nearpeak.theory.simplify.products import contracts
 from nearpeak.theory.simplify.search import Found
 from nearpeak.theory.simplify.symmetry import symmetric
 from nearpeak.theory.simplify.triangles import kept_of_products

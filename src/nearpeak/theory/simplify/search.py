@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from nearpeak.core.dtype import dtype_of
 from nearpeak.theory.simplify.graph import Graph
+from nearpeak.theory.simplify.orders import MOST_OPERANDS, cost
 from nearpeak.theory.simplify.products import (
-    MOST_OPERANDS,
     Product,
     Term,
     added,
     contracts,
-    cost,
     merged,
     opened,
     placed,
