@@ -79,6 +79,11 @@ class Validation:
         return next((result.status for result in self.results if result.failed), PASS)
 
     @property
+    def reason(self) -> str:
+        """Why the first check failed that did; empty when none did."""
+        return next((result.reason for result in self.results if result.failed), "")
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """Checks that failed."""
         return tuple(result.check for result in self.results if result.failed)

@@ -62,7 +62,8 @@ class TimedRunner:
         try:
             record = checked(case, self._backend) if self._timing.validate else None
             if record is not None and record.failed:
-                found = self._without_samples(case, Outcome.INCORRECT, f"{record.status}: {', '.join(record.failed)}")
+                why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
+                found = self._without_samples(case, Outcome.INCORRECT, why)
                 return dataclasses.replace(found, validation=record)
             with lock(self._backend):
                 return use(case, prepared, timer, record)

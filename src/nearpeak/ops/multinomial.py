@@ -16,7 +16,7 @@ def multinomial(rows: int, categories: int, samples: int, dtype: DType, index_dt
     """Return the least work of drawing `samples` categories per row of weights.
 
     Counts: bytes only; several algorithms of unlike cost are in use, and random bits are made on chip. Reference and
-    PyTorch call leave only the heaviest category of each row, so that they can be compared.
+    PyTorch call leave only the first of the heaviest categories of each row, so that they can be compared.
 
     Args:
         index_dtype: format of the results.
@@ -41,8 +41,9 @@ def _torch_call(tensors: dict[str, Any], samples: int, **_: Any) -> dict[str, An
     import torch
 
     weights = tensors["weights"]
-    heaviest = (weights == weights.amax(-1, keepdim=True)).to(weights.dtype)
-    return {"y": torch.multinomial(heaviest, samples, replacement=True)}
+    heaviest = weights == weights.amax(-1, keepdim=True)
+    first = heaviest & (heaviest.cumsum(-1) == 1)  # of equal ones, as the reference has it
+    return {"y": torch.multinomial(first.to(weights.dtype), samples, replacement=True)}
 
 
 def _match(weights: Tensor, out: Tensor) -> Match:

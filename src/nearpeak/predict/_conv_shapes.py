@@ -65,7 +65,8 @@ def shape_of(axes: Mapping[str, Any]) -> Shape:
         axis("batch"), inputs, outputs, taps, groups, axis("in_channels") // groups, axis("out_channels") // groups,
         strides, np.where(applies, points, 0.0),
     )  # fmt: skip
-    return Shape(**dict(zip(Shape.__dataclass_fields__, (np.atleast_1d(one) for one in columns), strict=True)))
+    own = (np.array(one, ndmin=1) for one in columns)  # compiled code takes no broadcast views
+    return Shape(**dict(zip(Shape.__dataclass_fields__, own, strict=True)))
 
 
 def product_of(shape: Shape, part: str) -> tuple[Any, Any, Any]:

@@ -19,7 +19,7 @@ def said_by_pytest(folder, text):
     (folder / "test_kernels.py").write_text(HEAD + text)
     source = str(Path(__file__).parents[3] / "src")
     command = [sys.executable, "-m", "pytest", "-p", "nearpeak.pytest_plugin", "-p", "no:cacheprovider", "-q", "-rA"]
-    environment = {**os.environ, "PYTHONPATH": source}
+    environment = {**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         [*command, "--rootdir", str(folder), str(folder)], env=environment, capture_output=True, text=True, check=False
     )
