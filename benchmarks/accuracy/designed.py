@@ -5,14 +5,14 @@ As for a device that nobody has measured: scalars and their spread come from all
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import Block, Family, maker_of
+from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import held_of, slopes, spread_from
@@ -43,20 +43,11 @@ def main() -> None:
     options = parser.parse_args()
     lines = []
     for family in families(options.family):
-        allowed = [block for block in family.blocks(options.corpus) if family.is_allowed(block)]
-        for line in _lines(family, allowed) if family.form.grid else ():
-            print(line, flush=True)
-            lines.append(line)
+        for block, others in left_out(family, options.corpus) if family.form.grid else ():
+            lines.append(_line(family, block, others))
+            print(lines[-1], flush=True)
     if not options.family:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
-    for block in allowed:
-        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
-        own = [b for b in alike if maker_of(b) == maker_of(block)]
-        if alike:
-            yield _line(family, block, own or alike)
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:

@@ -111,6 +111,16 @@ def maker_of(block: Block) -> str:
     return target_of(block.device).vendor.lower()
 
 
+def left_out(family: Family, corpus: Path) -> Iterator[tuple[Block, list[Block]]]:
+    """Yield each block that scalars may be fitted on with those of other devices: its maker's, or all others'."""
+    allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
+    for block in allowed:
+        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
+        own = [b for b in alike if maker_of(b) == maker_of(block)]
+        if alike:
+            yield block, own or alike
+
+
 def site_numbers(*columns: Any) -> Any:
     """Return a number per row that depends on the given axes alone.
 

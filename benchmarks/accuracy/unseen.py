@@ -1,13 +1,13 @@
 """Leaves each device out in turn and scores it: `python -m benchmarks.accuracy.unseen CORPUS`. Writes a page."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import Block, Family, maker_of
+from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of, shown
 from nearpeak.core.bound import Policy
@@ -37,21 +37,11 @@ def main() -> None:
     options = parser.parse_args()
     lines = []
     for family in families(options.family):
-        allowed = [block for block in family.blocks(options.corpus) if family.is_allowed(block)]
-        for line in _lines(family, allowed):
-            print(line, flush=True)
-            lines.append(line)
+        for block, others in left_out(family, options.corpus):
+            lines.append(_line(family, block, others))
+            print(lines[-1], flush=True)
     if not options.family:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _lines(family: Family, allowed: Sequence[Block]) -> Iterator[str]:
-    """Yield a row of the table for each block whose kind of case other devices have too."""
-    for block in allowed:
-        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
-        own = [b for b in alike if maker_of(b) == maker_of(block)]
-        if alike:
-            yield _line(family, block, own or alike)
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
