@@ -31,3 +31,19 @@ def pytest_runtest_makereport(item):
 def pytest_make_collect_report(collector):
     report = yield
     return _failed(report, collector.nodeid) if report.skipped and _must_run(collector.nodeid) else report
+
+
+SLOW_FILES = frozenset({
+    "test_architecture", "test_autocast", "test_compare", "test_doors", "test_fidelity", "test_kernel_functions",
+    "test_masked_products", "test_measured_in_isolation", "test_model_type", "test_onnx_file", "test_optimizers",
+    "test_paired", "test_pytest_plugin", "test_runners", "test_score_and_export", "test_simplify", "test_suite_command",
+    "test_theory_table", "test_tries",
+})  # fmt: skip
+"""Files that take more than a second and a half: they start processes or run many models."""
+
+
+def pytest_collection_modifyitems(items):
+    """Leave slow files to `make test`, so that `make check` stays quick."""
+    for item in items:
+        if item.path.stem in SLOW_FILES:
+            item.add_marker(pytest.mark.slow)
