@@ -1,0 +1,1 @@
+"""History: measurements kept in a database, from which everything else is derived."""
