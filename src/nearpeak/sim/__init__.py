@@ -1,1 +1,1 @@
-"""A GPU that may not exist: events, residency, bandwidth sharing, streams, partitions and preemption, in integer picoseconds."""
+"""A GPU that may not exist: events, residency, shared bandwidth, streams, partitions, in integer picoseconds."""
