@@ -6,6 +6,7 @@ from nearpeak.sim._nodes import Running
 from nearpeak.sim._residents import Flow, Group
 from nearpeak.sim.machine import PIPES, PS_PER_S, Machine
 from nearpeak.sim.partition import Context
+from nearpeak.sim.power import Power
 from nearpeak.sim.sharing import progress
 
 EXACT = 1.0 + 1e-12
@@ -26,28 +27,43 @@ class Rates:
         self.shared = shared
         self.known: dict[object, list[float]] = {}
 
-    def speeds(self, running: list[tuple[Group, Flow]], moving: list[Flow]) -> list[float]:
+    def speeds(self, running: list[tuple[Group, Flow]], moving: list[Flow], clock_ratio: float) -> list[float]:
         """Return the speed of each flow: first those on multiprocessors, then those of copy engines."""
         key = (
+            clock_ratio,
             *((group.mask, flow.running.order, flow.phase, flow.count, self._held(flow)) for group, flow in running),
             *((0, flow.running.order, 0, 1, False) for flow in moving),
         )
         if key not in self.known:
             if len(self.known) > 4096:
                 self.known.clear()
-            self.known[key] = self._solve(running, moving)
+            self.known[key] = self._solve(running, moving, clock_ratio)
         return self.known[key]
+
+    def watts(self, running: list[tuple[Group, Flow]], moving: list[Flow], speeds: list[float], power: Power) -> float:
+        """Return what all of it draws beyond rest, at the highest voltage."""
+        pipe_w = [power.pipe_w.get(pipe, 0.0) for pipe in PIPES]
+        byte_j = [power.byte_j.get(pool, 0.0) * PS_PER_S for pool in self.pools]
+        counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)
+        flows = [flow for _, flow in running] + moving
+        total = 0.0
+        for flow, count, speed in zip(flows, counts, speeds, strict=True):
+            pace = flow.running.paces[flow.phase]
+            each = sum(w * use for w, use in zip(pipe_w, pace.pipes, strict=True))
+            each += sum(j * use for j, use in zip(byte_j, pace.pools, strict=True))
+            total += speed * count * each
+        return total
 
     def _held(self, flow: Flow) -> bool:
         """Return whether a flow waits for the end of what came before."""
         return flow.running.paces[flow.phase].waits and bool(flow.running.waits_for)
 
-    def _solve(self, running: list[tuple[Group, Flow]], moving: list[Flow]) -> list[float]:
+    def _solve(self, running: list[tuple[Group, Flow]], moving: list[Flow], clock_ratio: float) -> list[float]:
         """Set up who draws how much of what, and share it."""
         flows = [flow for _, flow in running] + moving
         counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)
         live = [not self._held(flow) for flow in flows]
-        columns, capacities = self._pipes(running, live)
+        columns, capacities = self._pipes(running, live, clock_ratio)
         for place in range(len(self.pools)):
             for draws, capacity in self._pool(place, flows, live):
                 columns.append(draws)
@@ -62,8 +78,10 @@ class Rates:
             speeds = progress(uses, counts, [capacities[i] for i in tight])
         return [speed if alive else 0.0 for speed, alive in zip(speeds, live, strict=True)]
 
-    def _pipes(self, running: list[tuple[Group, Flow]], live: list[bool]) -> tuple[list[list[float]], list[float]]:
-        """Return the use of each unit of each group's multiprocessors; their capacity is one unit each."""
+    def _pipes(
+        self, running: list[tuple[Group, Flow]], live: list[bool], clock_ratio: float
+    ) -> tuple[list[list[float]], list[float]]:
+        """Return the use of each unit of each group's multiprocessors; each has one at its clock."""
         columns: list[list[float]] = []
         capacities: list[float] = []
         groups = list({id(group): group for group, _ in running}.values())
@@ -75,7 +93,7 @@ class Rates:
                 ]
                 if any(column):
                     columns.append(column + [0.0] * (len(live) - len(running)))
-                    capacities.append(float(group.mask.bit_count()))
+                    capacities.append(group.mask.bit_count() * clock_ratio)
         return columns, capacities
 
     def _pool(self, place: int, flows: list[Flow], live: list[bool]) -> list[tuple[list[float], float]]:

@@ -12,7 +12,8 @@ from nearpeak.sim._residents import Flow, Group
 from nearpeak.sim._turns import Turns
 from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
-from nearpeak.sim.record import Batch, Run, Span
+from nearpeak.sim.power import Governor
+from nearpeak.core.simulation import Batch, Run, Span
 from nearpeak.sim.work import Copy, Node
 
 NEAR_PS = 1e-3
@@ -48,6 +49,7 @@ class _Seen:
     unfinished: dict[int, int]
     slot_ps: dict[int, int]
     events: int
+    energy_j: float
 
 
 class _Engine:
@@ -70,6 +72,8 @@ class _Engine:
         self.batches: list[Batch] = []
         self.seen: dict[object, _Seen] = {}
         self.left = len(self.nodes)
+        self.governor = None if machine.power is None else Governor(machine.power)
+        self.decided_ps = 0
 
     def run(self) -> Run:
         """Go from event to event until all work is complete."""
@@ -77,6 +81,8 @@ class _Engine:
             node.unfinished = node.total
             if not node.waits_for:
                 self._at(node.node.not_before_ps, "ready", node.order)
+        if self.governor is not None:
+            self._at(self.governor.power.step_ps, "clock", 0)
         while self.left:
             self._deliver()
             self._place()
@@ -86,6 +92,8 @@ class _Engine:
         return Run(
             end_ps=max((span.end_ps for span in spans), default=0), spans=spans, batches=tuple(self.batches),
             event_count=self.events, cta_count=self.ctas,
+            energy_j=None if self.governor is None else self.governor.energy_j,
+            power=() if self.governor is None else tuple(self.governor.samples),
         )  # fmt: skip
 
     def _at(self, time_ps: int, kind: str, order: int) -> None:
@@ -102,7 +110,16 @@ class _Engine:
                 self._ready(self.nodes[order])
             elif kind == "complete":
                 self._complete(self.nodes[order])
+            elif kind == "clock":
+                self._decide()
         self._turn()
+
+    def _decide(self) -> None:
+        """Let the governor set the clock, as long as there is work."""
+        if self.governor is not None and self.left:
+            self.governor.decide(self.now_ps, self.decided_ps)
+            self.decided_ps = self.now_ps
+            self._at(self.now_ps + self.governor.power.step_ps, "clock", 0)
 
     def _turn(self) -> None:
         """Let contexts take turns, and note when the next turn may come."""
@@ -181,16 +198,18 @@ class _Engine:
         """Go to the next moment at which something ends or is due."""
         self.events += 1
         running = [(group, flow) for state in self.turns.running() for group, flow in state.residents.flows()]
-        speeds = self.rates.speeds(running, self.moving)
+        speeds = self.rates.speeds(running, self.moving, 1.0 if self.governor is None else self.governor.clock_ratio)
         flows = [flow for _, flow in running] + self.moving
         ends = [flow.left_ps / speed for flow, speed in zip(flows, speeds, strict=True) if speed > 0]
         wait = _whole(min(ends)) if ends else None
         due = self.timed[0][0] - self.now_ps if self.timed else None
-        if wait is None and due is None:
+        if wait is None and (due is None or self._only_clock()):
             self._refuse_standstill()
         if self.compresses and wait is not None and self._repeats(running, due):
             return
         step = min(value for value in (wait, due) if value is not None)
+        if self.governor is not None:
+            self.governor.draw(self.rates.watts(running, self.moving, speeds, self.governor.power), step)
         self._advance(running, flows, speeds, step)
 
     def _advance(
@@ -255,6 +274,7 @@ class _Engine:
         return _Seen(
             self.now_ps, {o: p.unplaced for o, p in touched.items()}, {o: p.unfinished for o, p in touched.items()},
             {o: p.slot_ps for o, p in touched.items()}, len(self.batches),
+            0.0 if self.governor is None else self.governor.energy_j,
         )  # fmt: skip
 
     def _jump(self, seen: _Seen, touched: dict[int, Running], due_ps: int | None) -> bool:
@@ -271,6 +291,8 @@ class _Engine:
             piece.unplaced -= times * used[order]
             self.ctas += times * used[order]
         self.now_ps += times * period
+        if self.governor is not None:
+            self.governor.repeat(times * (self.governor.energy_j - seen.energy_j))
         self._shift(times, period, seen.events)
         self.seen.clear()
         return True
@@ -285,6 +307,10 @@ class _Engine:
                 name=batch.name, start_ps=batch.start_ps + period, end_ps=batch.end_ps + period, sms=batch.sms,
                 each_count=batch.each_count, repeat_count=times, period_ps=period,
             ))  # fmt: skip
+
+    def _only_clock(self) -> bool:
+        """Return whether nothing is due but decisions of the governor."""
+        return all(kind == "clock" for _, _, kind, _ in self.timed)
 
     def _refuse_standstill(self) -> None:
         names = ", ".join(node.node.name for node in self.nodes if node.end_ps < 0)

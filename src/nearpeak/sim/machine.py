@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.sim.power import Power
 
 PIPES = ("tensor", "vector", "special", "shared")
 """Units of one multiprocessor that its resident blocks share; work on them is stated in seconds of the whole unit."""
@@ -58,6 +62,8 @@ class Machine:
     """What all share, per second: bytes of `l2`, `dram`, `link`, `host_in`, `host_out`."""
     costs: Costs = Costs()
     """Times that no work explains."""
+    power: "Power | None" = None
+    """What it draws and may draw; without it the clock stays where it is."""
 
     def __post_init__(self) -> None:
         """Refuse a machine that cannot be."""

@@ -14,6 +14,7 @@ from nearpeak.sim.engine import simulate
 from nearpeak.sim.greedy import makespan_ps
 from nearpeak.sim.machine import LIMITS, Costs, Limits, Machine
 from nearpeak.sim.partition import Context, green
+from nearpeak.sim.power import Power
 from nearpeak.sim.sharing import max_min
 from nearpeak.sim.work import Copy, Kernel, Phase
 
@@ -250,3 +251,35 @@ def test_another_multiprocessor_or_a_shorter_block_never_slows_independent_block
 def test_the_same_input_gives_the_same_record():
     work = [kernel(1000, "a", needs=HALF), memory("m", 5e5, "1"), kernel(500, "b", 333, queue="2", needs=HALF)]
     assert simulate(H100, work, records=True) == simulate(H100, work, records=True)
+
+
+def board(limit_w):
+    power = Power(idle_w=10.0, limit_w=limit_w, pipe_w={"tensor": 10.0}, byte_j={"dram": 1e-11})
+    return device(4, pools={"dram": 1e12}, power=power)
+
+
+def products(seconds):
+    return kernel(4, phases=(Phase(pipe_s={"tensor": seconds}),))
+
+
+def test_an_infinite_limit_leaves_the_clock_and_a_low_one_lowers_it():
+    free, capped = (simulate(board(limit), [products(0.2)]) for limit in (float("inf"), 35.0))
+    assert free.end_ps == 200_000_000_000
+    assert all(clock == 1.0 for _, _, clock in free.power)
+    assert free.energy_j == pytest.approx(50.0 * 0.2, rel=1e-9)
+    _, watt, clock = capped.power[-2]
+    assert watt == pytest.approx(35.0, rel=0.03)
+    volt = 0.6 + 0.4 * clock
+    assert 10 + 40 * clock * volt * volt == pytest.approx(watt, rel=1e-6)
+    assert capped.end_ps > free.end_ps
+
+
+def test_memory_keeps_its_pace_when_the_clock_falls():
+    copy = memory("m", 2e11, "1")
+    alone = simulate(board(35.0), [copy])
+    assert alone.end_ps == pytest.approx(0.2e12, rel=1e-9)
+
+
+def test_a_board_that_may_draw_nothing_is_refused():
+    with pytest.raises(SpecError, match="leaves nothing above 10 W"):
+        board(10.0)

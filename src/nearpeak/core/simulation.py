@@ -60,6 +60,10 @@ class Run:
     """States that the simulation went through."""
     cta_count: int
     """Thread blocks that ran."""
+    energy_j: float | None = None
+    """Energy of the whole run; none where the machine says nothing of its power."""
+    power: tuple[tuple[int, float, float], ...] = ()
+    """Decisions of the governor: end of the time in picoseconds, mean watts, clock of the highest."""
 
     def span(self, name: str) -> Span:
         """Return the span of one kernel or copy."""
