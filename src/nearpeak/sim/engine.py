@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nearpeak.core.simulation import Batch, Run, Span
 from nearpeak.errors import SpecError
 from nearpeak.sim._nodes import Running, prepared
 from nearpeak.sim._rates import Rates
@@ -13,7 +14,6 @@ from nearpeak.sim._turns import Turns
 from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
 from nearpeak.sim.power import Governor
-from nearpeak.core.simulation import Batch, Run, Span
 from nearpeak.sim.work import Copy, Node
 
 NEAR_PS = 1e-3

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nearpeak.core.case import Case
+from nearpeak.core.simulation import Run
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
@@ -11,7 +12,6 @@ from nearpeak.sim.device import machine_of
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
 from nearpeak.sim.machine import PS_PER_S, Machine
-from nearpeak.core.simulation import Run
 from nearpeak.sim.work import Kernel
 
 
