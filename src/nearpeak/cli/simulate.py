@@ -87,7 +87,8 @@ def _simulate_step(workload: "Workload", device: "Target", *, json: bool) -> Non
     if json or not shared.on_terminal():
         record = {
             "name": workload.name, "step": workload.step, "target": device.name, "simulated_s": found.time_s,
-            "kernel_count": found.kernel_count, "cta_count": found.cta_count, "unmodelled": dict(found.unmodelled),
+            "kernel_count": found.kernel_count, "cta_count": found.cta_count,
+            "unmodelled": dict(found.unmodelled_count),
         }  # fmt: skip
         sys.stdout.write(jsonlib.dumps(record) + "\n")
         return
@@ -96,5 +97,5 @@ def _simulate_step(workload: "Workload", device: "Target", *, json: bool) -> Non
         f"  time       {show(found.time_s, 's')}, kernel after kernel in one stream\n"
         f"  kernels    {found.kernel_count:,}, thread blocks {found.cta_count:,}\n"
     )
-    for reason, count in found.unmodelled.items():
+    for reason, count in found.unmodelled_count.items():
         sys.stdout.write(f"  not in it  {count} calls: {reason}\n")

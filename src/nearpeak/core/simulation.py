@@ -62,7 +62,7 @@ class Run:
     """Thread blocks that ran."""
     energy_j: float | None = None
     """Energy of the whole run; none where the machine says nothing of its power."""
-    power: tuple[tuple[int, float, float], ...] = ()
+    governed: tuple[tuple[int, float, float], ...] = ()
     """Decisions of the governor: end of the time in picoseconds, mean watts, clock of the highest."""
 
     def span(self, name: str) -> Span:

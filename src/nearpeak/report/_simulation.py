@@ -97,8 +97,8 @@ def to_trace(run: Run, slots: int) -> str:
         for span in run.spans
     ]  # fmt: skip
     events += [_counter("busy multiprocessors", time, {"busy": busy}) for time, busy in _steps(run)]
-    events += [_counter("power", time, {"W": watt}) for time, watt, _ in run.power]
-    events += [_counter("clock", time, {"percent": 100 * clock}) for time, _, clock in run.power]
+    events += [_counter("power", time, {"W": watt}) for time, watt, _ in run.governed]
+    events += [_counter("clock", time, {"percent": 100 * clock}) for time, _, clock in run.governed]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"multiprocessors": slots}})
 
 

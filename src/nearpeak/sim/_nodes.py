@@ -1,8 +1,8 @@
 """Work as the engine keeps it: what it waits for, how far it is, what its phases use at full speed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil
+from typing import NamedTuple
 
 from nearpeak.errors import SpecError
 from nearpeak.sim._residents import Flow
@@ -10,8 +10,7 @@ from nearpeak.sim.machine import PIPES, PS_PER_S, Machine
 from nearpeak.sim.work import Copy, Kernel, Node, Phase
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """A phase at full speed on this machine."""
 
     alone_ps: float
@@ -21,30 +20,35 @@ class Pace:
     pools: tuple[float, ...]
     """Bytes per picosecond that one block draws from each pool meanwhile."""
     waits: bool
+    """Whether it starts only when what came before has ended."""
 
 
-@dataclass(slots=True, eq=False)
 class Running:
-    """One kernel or copy."""
+    """One kernel or copy on its way: what it waits for, how many blocks are left, when everything happened."""
 
-    node: Node
-    order: int
-    rank: int
-    """Place in the order given; says which of several equals is meant."""
-    paces: tuple[Pace, ...]
-    needs: tuple[int, ...]
-    mask: int
-    cluster: int
-    total: int
-    unplaced: int
-    waits_for: set[int] = field(default_factory=set)
-    blocks: list[int] = field(default_factory=list)
-    unfinished: int = 0
-    ready_ps: int = -1
-    start_ps: int = -1
-    placed_ps: int = -1
-    end_ps: int = -1
-    slot_ps: int = 0
+    __slots__ = (
+        "blocks", "cluster", "end_ps", "mask", "needs", "node", "order", "paces", "placed_ps", "ready_ps", "slot_ps",
+        "start_ps", "total", "unfinished", "unplaced", "waits_for",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, order: int, paces: tuple[Pace, ...], needs: tuple[int, ...], mask: int, cluster: int,
+        total: int,
+    ) -> None:  # fmt: skip
+        """Keep what does not change; nothing has happened yet."""
+        self.node, self.order, self.paces, self.needs, self.mask, self.cluster = (
+            node,
+            order,
+            paces,
+            needs,
+            mask,
+            cluster,
+        )
+        self.total = self.unplaced = self.unfinished = total
+        self.waits_for: set[int] = set()
+        self.blocks: list[int] = []
+        self.ready_ps = self.start_ps = self.placed_ps = self.end_ps = -1
+        self.slot_ps = 0
 
     def started(self, count: int, now_ps: int) -> Flow:
         """Return blocks that begin their first phase."""
@@ -103,15 +107,13 @@ def _running(node: Node, index: int, machine: Machine, masks: Mapping[str, int])
         raise SpecError(f"{node.name}: no context {node.context}; there are {', '.join(masks)}")
     if isinstance(node, Copy):
         phase = Phase(fixed_ps=node.fixed_ps, pool_bytes=node.pool_bytes)
-        return Running(node, index, index, (_pace(phase, machine, node.name),), (), 0, 1, 1, 1)
+        return Running(node, index, (_pace(phase, machine, node.name),), (), 0, 1, 1)
     mask = masks[node.context]
     if node.sms is not None:
         mask &= sum(1 << sm for sm in set(node.sms))
     paces = tuple(_pace(phase, machine, node.name) for phase in node.phases)
     _check_fits(node, machine, mask)
-    return Running(
-        node, index, index, paces, node.needs.vector(), mask, node.cluster_count, node.cta_count, node.cta_count
-    )
+    return Running(node, index, paces, node.needs.vector(), mask, node.cluster_count, node.cta_count)
 
 
 def _check_fits(kernel: Kernel, machine: Machine, mask: int) -> None:
@@ -132,7 +134,7 @@ def _check_fits(kernel: Kernel, machine: Machine, mask: int) -> None:
 
 def gpc_masks(machine: Machine) -> tuple[int, ...]:
     """Return the bit mask of each cluster of multiprocessors."""
-    masks = [0] * len(machine.gpcs)
+    masks = [0] * len(machine.gpc_sm_count)
     for place, gpc in enumerate(machine.spread()):
         masks[gpc] |= 1 << place
     return tuple(masks)
@@ -140,15 +142,17 @@ def gpc_masks(machine: Machine) -> tuple[int, ...]:
 
 def _pace(phase: Phase, machine: Machine, name: str) -> Pace:
     """Return what a phase takes and uses at full speed."""
-    unknown = [*(set(phase.pipe_s) - set(PIPES)), *(set(phase.pool_bytes) - set(machine.pools))]
+    unknown = [*(set(phase.pipe_s) - set(PIPES)), *(set(phase.pool_bytes) - set(machine.pool_bytes_per_s))]
     if unknown:
-        raise SpecError(f"{name}: {machine.name} has no {unknown[0]}; it has {', '.join((*PIPES, *machine.pools))}")
+        raise SpecError(
+            f"{name}: {machine.name} has no {unknown[0]}; it has {', '.join((*PIPES, *machine.pool_bytes_per_s))}"
+        )
     least = max(
         phase.fixed_ps,
         *(ceil(seconds * PS_PER_S - 1e-6) for seconds in phase.pipe_s.values()), 0, 0,
-        *(ceil(amount / machine.pools[pool] * PS_PER_S - 1e-6) for pool, amount in phase.pool_bytes.items()),
+        *(ceil(amount / machine.pool_bytes_per_s[pool] * PS_PER_S - 1e-6) for pool, amount in phase.pool_bytes.items()),
     )  # fmt: skip
     alone = max(least, 1)
     pipes = tuple(phase.pipe_s.get(pipe, 0.0) * PS_PER_S / alone for pipe in PIPES)
-    pools = tuple(phase.pool_bytes.get(pool, 0.0) / alone for pool in machine.pools)
+    pools = tuple(phase.pool_bytes.get(pool, 0.0) / alone for pool in machine.pool_bytes_per_s)
     return Pace(float(alone), pipes, pools, phase.waits)

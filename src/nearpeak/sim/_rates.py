@@ -16,11 +16,12 @@ class Rates:
     """Speeds of flows, of 1 when alone; the same company is not worked out twice."""
 
     def __init__(self, machine: Machine, contexts: Sequence[Context]) -> None:
-        self.pools = tuple(machine.pools)
-        shared = tuple(rate / PS_PER_S for rate in machine.pools.values())
+        self.pools = tuple(machine.pool_bytes_per_s)
+        shared = tuple(rate / PS_PER_S for rate in machine.pool_bytes_per_s.values())
         self.own = {
             context.name: tuple(
-                context.pools[pool] / PS_PER_S if pool in context.pools else None for pool in self.pools
+                context.pool_bytes_per_s[pool] / PS_PER_S if pool in context.pool_bytes_per_s else None
+                for pool in self.pools
             )
             for context in contexts
         }

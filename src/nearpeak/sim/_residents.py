@@ -1,7 +1,6 @@
 """Which thread blocks are where: multiprocessors in equal state are one group, blocks in equal state one flow."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,36 +9,33 @@ if TYPE_CHECKING:
 Free = tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False)
 class Flow:
     """Equal blocks of one kernel on each multiprocessor of a group, at the same point of the same phase."""
 
-    running: "Running"
-    phase: int
-    left_ps: float
-    """Time that the phase still takes at full speed."""
-    count: int
-    """Blocks on each multiprocessor."""
-    start_ps: int
+    __slots__ = ("count", "left_ps", "phase", "running", "start_ps")
+
+    def __init__(self, running: "Running", phase: int, left_ps: float, count: int, start_ps: int) -> None:
+        """Keep where they are: `left_ps` is what the phase still takes at full speed."""
+        self.running, self.phase, self.left_ps = running, phase, left_ps
+        self.count, self.start_ps = count, start_ps
 
     def key(self) -> tuple[int, int, float, int, int]:
         """Return what makes two of them the same."""
-        return (self.running.rank, self.phase, self.left_ps, self.count, self.start_ps)
+        return (self.running.order, self.phase, self.left_ps, self.count, self.start_ps)
 
     def copy(self) -> "Flow":
         """Return the same for a group that was split off."""
         return Flow(self.running, self.phase, self.left_ps, self.count, self.start_ps)
 
 
-@dataclass(slots=True, eq=False)
 class Group:
     """Multiprocessors whose residents are the same."""
 
-    mask: int
-    """Bit mask of multiprocessors, by place in the order of a first wave."""
-    free: Free
-    """What one of them still holds: blocks, threads, registers, bytes."""
-    flows: list[Flow] = field(default_factory=list)
+    __slots__ = ("flows", "free", "mask")
+
+    def __init__(self, mask: int, free: Free, flows: list[Flow] | None = None) -> None:
+        """Keep the bit mask of multiprocessors, and what one of them still holds: blocks, threads, registers, bytes."""
+        self.mask, self.free, self.flows = mask, free, flows or []
 
     def fits(self, needs: Free) -> int:
         """Return how many more blocks of a kernel one of them holds."""
@@ -56,15 +52,14 @@ class Group:
         self.free = tuple(f + n * flow.count for f, n in zip(self.free, needs, strict=True))
 
 
-@dataclass(slots=True, eq=False)
 class Residents:
     """All multiprocessors that one context sees."""
 
-    groups: list[Group]
-    gpcs: tuple[int, ...]
-    """Bit mask of each cluster of multiprocessors."""
-    packs: bool = False
-    """Whether a multiprocessor is filled before the next is used, instead of one block each in turn."""
+    __slots__ = ("gpcs", "groups", "packs")
+
+    def __init__(self, groups: list[Group], gpcs: tuple[int, ...], packs: bool = False) -> None:
+        """Keep the groups, the masks of clusters of multiprocessors, and whether one is filled before the next."""
+        self.groups, self.gpcs, self.packs = groups, gpcs, packs
 
     def flows(self) -> Iterator[tuple[Group, Flow]]:
         """Go through all blocks."""

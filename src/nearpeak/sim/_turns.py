@@ -1,7 +1,6 @@
 """Contexts that share multiprocessors take turns; those that do not run side by side."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nearpeak.errors import SpecError
 from nearpeak.sim._nodes import gpc_masks
@@ -10,30 +9,30 @@ from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
 
 
-@dataclass(slots=True, eq=False)
 class State:
     """One context: its own view of the multiprocessors, which is saved when another's turn comes."""
 
-    context: Context
-    residents: Residents
+    __slots__ = ("context", "residents")
+
+    def __init__(self, context: Context, residents: Residents) -> None:
+        """Keep both."""
+        self.context, self.residents = context, residents
 
     def busy(self) -> bool:
         """Return whether any of its blocks is resident."""
         return any(group.flows for group in self.residents.groups)
 
 
-@dataclass(slots=True, eq=False)
 class Circle:
     """Contexts of which one runs at a time."""
 
-    states: list[State]
-    at: int = 0
-    until_ps: int | None = None
-    """End of the slice, while another waits."""
-    blocked_ps: int = -1
-    """End of a switch that is going on."""
-    leaving: bool = False
-    """Whether the one whose turn it is starts nothing more."""
+    __slots__ = ("at", "blocked_ps", "leaving", "states", "until_ps")
+
+    def __init__(self, states: list[State]) -> None:
+        """Give the first the turn; no slice runs out before another waits, no switch is going on."""
+        self.states, self.at, self.leaving = states, 0, False
+        self.until_ps: int | None = None
+        self.blocked_ps = -1
 
 
 class Turns:

@@ -17,7 +17,7 @@ _EXACT_BITS = 52
 class Accumulator:
     """How sums of products are kept."""
 
-    significant_bits: int = 24
+    significant_bits_count: int = 24
     """Bits of the running sum, the leading one included: 24 is fp32."""
     group_count: int = 1
     """Products that are added at once, aligned to the largest of them and of the sum."""
@@ -28,8 +28,8 @@ class Accumulator:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be emulated."""
-        if not 2 <= self.significant_bits <= _EXACT_BITS:
-            raise SpecError(f"accumulator: {self.significant_bits} bits; 2 to {_EXACT_BITS} can be emulated")
+        if not 2 <= self.significant_bits_count <= _EXACT_BITS:
+            raise SpecError(f"accumulator: {self.significant_bits_count} bits; 2 to {_EXACT_BITS} can be emulated")
         if self.group_count < 1 or self.promotion_count < 0:
             raise SpecError("accumulator: adds one product at a time at least, and promotes after 0 or more")
         if self.rounding not in ROUNDINGS:
@@ -37,7 +37,7 @@ class Accumulator:
 
 
 FP32 = Accumulator()
-HOPPER_FP8 = Accumulator(significant_bits=14, group_count=32, rounding="toward_zero")
+HOPPER_FP8 = Accumulator(significant_bits_count=14, group_count=32, rounding="toward_zero")
 """FP8 products of Hopper: about 14 bits are kept of sums aligned to the largest.
 
 Source: DeepSeek-V3 technical report (arXiv:2412.19437), section 3.3.2."""
@@ -52,7 +52,7 @@ def multiply(a: Any, b: Any, accumulator: Accumulator = FP32, *, seed: int = 0) 
         accumulator: how sums are kept.
         seed: of stochastic rounding.
 
-    >>> multiply([[1.0, 2.0**-13, 2.0**-13]], [[1.0], [1.0], [1.0]], Accumulator(significant_bits=11)).item()
+    >>> multiply([[1.0, 2.0**-13, 2.0**-13]], [[1.0], [1.0], [1.0]], Accumulator(significant_bits_count=11)).item()
     1.0
     """
     left, right = np.ascontiguousarray(a, dtype=np.float64), np.ascontiguousarray(b, dtype=np.float64)
@@ -60,7 +60,7 @@ def multiply(a: Any, b: Any, accumulator: Accumulator = FP32, *, seed: int = 0) 
         raise SpecError(f"multiply: shapes {left.shape} and {right.shape} do not fit; [m,k] and [k,n] are right")
     out = np.empty((left.shape[0], right.shape[1]))
     _multiply(
-        left, np.ascontiguousarray(right.T), accumulator.significant_bits, accumulator.group_count,
+        left, np.ascontiguousarray(right.T), accumulator.significant_bits_count, accumulator.group_count,
         accumulator.promotion_count, ROUNDINGS.index(accumulator.rounding), seed, out,
     )  # fmt: skip
     return out

@@ -23,7 +23,7 @@ def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
     """Return the machine of a target, real or edited.
 
     >>> from nearpeak.targets import target_of
-    >>> machine_of(target_of("h100_sxm")).gpcs
+    >>> machine_of(target_of("h100_sxm")).gpc_sm_count
     (18, 18, 16, 16, 16, 16, 16, 16)
 
     Raises:
@@ -43,7 +43,7 @@ def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
     if host_to_device in target.links:
         pools |= dict.fromkeys(("host_in", "host_out"), target.links[host_to_device].bandwidth_bytes_per_s)
     return Machine(
-        name=target.name, gpcs=_gpcs(target), limits=limits_of(target), pools=pools,
+        name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools,
         costs=Costs(floor_ps=round((target.launch_floor_s or 0.0) * PS_PER_S)),
     )  # fmt: skip
 

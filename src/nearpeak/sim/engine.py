@@ -3,7 +3,7 @@
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nearpeak.core.simulation import Batch, Run, Span
 from nearpeak.errors import SpecError
@@ -40,15 +40,14 @@ def simulate(
     return _Engine(machine, work, contexts, records, packs, compresses).run()
 
 
-@dataclass(slots=True)
-class _Seen:
-    """A state that may come again: when, and what each kernel had left."""
+class _Seen(NamedTuple):
+    """A state that may come again: when it was, and what each kernel had left then."""
 
     now_ps: int
     unplaced: dict[int, int]
     unfinished: dict[int, int]
     slot_ps: dict[int, int]
-    events: int
+    batches: int
     energy_j: float
 
 
@@ -78,7 +77,6 @@ class _Engine:
     def run(self) -> Run:
         """Go from event to event until all work is complete."""
         for node in self.nodes:
-            node.unfinished = node.total
             if not node.waits_for:
                 self._at(node.node.not_before_ps, "ready", node.order)
         if self.governor is not None:
@@ -93,7 +91,7 @@ class _Engine:
             end_ps=max((span.end_ps for span in spans), default=0), spans=spans, batches=tuple(self.batches),
             event_count=self.events, cta_count=self.ctas,
             energy_j=None if self.governor is None else self.governor.energy_j,
-            power=() if self.governor is None else tuple(self.governor.samples),
+            governed=() if self.governor is None else tuple(self.governor.samples),
         )  # fmt: skip
 
     def _at(self, time_ps: int, kind: str, order: int) -> None:
@@ -293,7 +291,7 @@ class _Engine:
         self.now_ps += times * period
         if self.governor is not None:
             self.governor.repeat(times * (self.governor.energy_j - seen.energy_j))
-        self._shift(times, period, seen.events)
+        self._shift(times, period, seen.batches)
         self.seen.clear()
         return True
 

@@ -18,15 +18,15 @@ _MOST_TABLE_BITS = 16
 class FloatFormat:
     """A binary floating-point format of at most 32 bits.
 
-    >>> FloatFormat(name="e4m3", exponent_bits=4, fraction_bits=3, nan="all_ones").largest
+    >>> FloatFormat(name="e4m3", exponent_bits_count=4, fraction_bits_count=3, nan="all_ones").largest
     448.0
     """
 
     name: str
     """How results call it."""
-    exponent_bits: int
+    exponent_bits_count: int
     """Bits of the exponent."""
-    fraction_bits: int
+    fraction_bits_count: int
     """Bits after the leading one."""
     bias: int | None = None
     """What the exponent field exceeds the exponent by; half of its range when none."""
@@ -38,7 +38,7 @@ class FloatFormat:
 
     def __post_init__(self) -> None:
         """Refuse a format that holds nothing or that no table names."""
-        if not 1 <= self.exponent_bits <= 11 or not 0 <= self.fraction_bits <= 52 or self.bits_count > 32:
+        if not 1 <= self.exponent_bits_count <= 11 or not 0 <= self.fraction_bits_count <= 52 or self.bits_count > 32:
             raise SpecError(f"format {self.name}: needs 1 to 11 bits of exponent and 32 bits in all at most")
         if self.nan not in ("ieee", "all_ones", "negative_zero", "none"):
             raise SpecError(f"format {self.name}: nan is {self.nan!r}; ieee, all_ones, negative_zero or none is right")
@@ -48,17 +48,17 @@ class FloatFormat:
     @property
     def bits_count(self) -> int:
         """Bits of an element."""
-        return self.exponent_bits + self.fraction_bits + self.signed
+        return self.exponent_bits_count + self.fraction_bits_count + self.signed
 
     @property
     def offset(self) -> int:
         """Bias of the exponent field."""
-        return 2 ** (self.exponent_bits - 1) - 1 if self.bias is None else self.bias
+        return 2 ** (self.exponent_bits_count - 1) - 1 if self.bias is None else self.bias
 
     @property
     def least_exponent(self) -> int:
         """Exponent of the smallest normal number; formats without a fraction have no subnormal ones."""
-        return 1 - self.offset if self.fraction_bits else -self.offset
+        return 1 - self.offset if self.fraction_bits_count else -self.offset
 
     @cached_property
     def largest(self) -> float:
@@ -68,8 +68,8 @@ class FloatFormat:
     @property
     def _largest_code(self) -> int:
         """Return the code of the largest finite number."""
-        whole: int = 2 ** (self.exponent_bits + self.fraction_bits) - 1
-        lost = {"ieee": 2**self.fraction_bits, "all_ones": 1, "negative_zero": 0, "none": 0}[self.nan]
+        whole: int = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
+        lost = {"ieee": 2**self.fraction_bits_count, "all_ones": 1, "negative_zero": 0, "none": 0}[self.nan]
         return int(whole - lost)
 
     def decode(self, codes: Any) -> Any:
@@ -105,7 +105,7 @@ class FloatFormat:
         magnitude = np.abs(x)
         finite = np.isfinite(x)
         _, exponent = np.frexp(np.where(finite, magnitude, 1.0))
-        quantum = np.exp2(np.maximum(exponent - 1, self.least_exponent) - float(self.fraction_bits))
+        quantum = np.exp2(np.maximum(exponent - 1, self.least_exponent) - float(self.fraction_bits_count))
         steps = np.where(finite, magnitude, 0.0) / quantum
         kept = _whole(steps, rounding, seed) * quantum
         kept = self._without_zero(kept, magnitude)
@@ -114,7 +114,9 @@ class FloatFormat:
     def _without_zero(self, kept: Any, magnitude: Any) -> Any:
         """Formats without a fraction have no zero, and give NaN for it."""
         return (
-            kept if self.fraction_bits else np.where(magnitude > 0, np.maximum(kept, 2.0**self.least_exponent), np.nan)
+            kept
+            if self.fraction_bits_count
+            else np.where(magnitude > 0, np.maximum(kept, 2.0**self.least_exponent), np.nan)
         )
 
     def _beyond(self, x: Any, kept: Any, finite: Any, saturates: bool) -> Any:
@@ -135,11 +137,11 @@ class FloatFormat:
         usual = np.isfinite(magnitude)
         safe = np.where(usual, magnitude, 0.0)
         _, exponent = np.frexp(np.where(safe > 0, safe, 1.0))
-        field = np.maximum(exponent - 1 + self.offset, 1 if self.fraction_bits else 0)
-        quantum = np.exp2((field - self.offset - self.fraction_bits).astype(np.float64))
+        field = np.maximum(exponent - 1 + self.offset, 1 if self.fraction_bits_count else 0)
+        quantum = np.exp2((field - self.offset - self.fraction_bits_count).astype(np.float64))
         steps = np.rint(safe / quantum).astype(np.int64)
-        hidden = 2**self.fraction_bits
-        codes = np.where(steps >= hidden, (field << self.fraction_bits) + steps - hidden, steps)
+        hidden = 2**self.fraction_bits_count
+        codes = np.where(steps >= hidden, (field << self.fraction_bits_count) + steps - hidden, steps)
         codes = np.where(usual, codes, self._special(x))
         sign = (np.signbit(x) & ~np.isnan(x)) if self.signed else np.zeros(np.shape(x), dtype=bool)
         whole = codes + (sign.astype(np.int64) << (self.bits_count - 1))
@@ -147,29 +149,29 @@ class FloatFormat:
 
     def _special(self, x: Any) -> Any:
         """Return the codes of infinities and of what is no number, without sign."""
-        ones = 2 ** (self.exponent_bits + self.fraction_bits) - 1
+        ones = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
         if self.nan == "ieee":
-            infinity = (2**self.exponent_bits - 1) << self.fraction_bits
-            return np.where(np.isinf(x), infinity, infinity + 2 ** max(self.fraction_bits - 1, 0))
+            infinity = (2**self.exponent_bits_count - 1) << self.fraction_bits_count
+            return np.where(np.isinf(x), infinity, infinity + 2 ** max(self.fraction_bits_count - 1, 0))
         return np.full(np.shape(x), 2 ** (self.bits_count - 1) if self.nan == "negative_zero" else ones)
 
 
 def _value(form: FloatFormat, codes: Any) -> Any:
     """Return the numbers of codes by the definition of the format."""
     codes = np.asarray(codes, dtype=np.int64)
-    fraction = codes & (2**form.fraction_bits - 1)
-    field = (codes >> form.fraction_bits) & (2**form.exponent_bits - 1)
-    normal = (field > 0) | (form.fraction_bits == 0)
-    whole = fraction + np.where(normal, 2**form.fraction_bits, 0)
-    exponent = np.where(normal, field, 1) - form.offset - form.fraction_bits
+    fraction = codes & (2**form.fraction_bits_count - 1)
+    field = (codes >> form.fraction_bits_count) & (2**form.exponent_bits_count - 1)
+    normal = (field > 0) | (form.fraction_bits_count == 0)
+    whole = fraction + np.where(normal, 2**form.fraction_bits_count, 0)
+    exponent = np.where(normal, field, 1) - form.offset - form.fraction_bits_count
     value = np.ldexp(whole.astype(np.float64), exponent)
     negative = (codes >> (form.bits_count - 1)) & 1 if form.signed else np.zeros_like(codes)
-    magnitude = codes & (2 ** (form.exponent_bits + form.fraction_bits) - 1)
+    magnitude = codes & (2 ** (form.exponent_bits_count + form.fraction_bits_count) - 1)
     if form.nan == "ieee":
-        top = field == 2**form.exponent_bits - 1
+        top = field == 2**form.exponent_bits_count - 1
         value = np.where(top, np.where(fraction == 0, np.inf, np.nan), value)
     elif form.nan == "all_ones":
-        value = np.where(magnitude == 2 ** (form.exponent_bits + form.fraction_bits) - 1, np.nan, value)
+        value = np.where(magnitude == 2 ** (form.exponent_bits_count + form.fraction_bits_count) - 1, np.nan, value)
     value = np.where(negative == 1, -value, value)
     if form.nan == "negative_zero":
         value = np.where((negative == 1) & (magnitude == 0), np.nan, value)
@@ -187,7 +189,7 @@ def _whole(steps: Any, rounding: str, seed: int) -> Any:
 
 
 def _row(name: str, exponent: int, fraction: int, **more: Any) -> FloatFormat:
-    return FloatFormat(name=name, exponent_bits=exponent, fraction_bits=fraction, **more)
+    return FloatFormat(name=name, exponent_bits_count=exponent, fraction_bits_count=fraction, **more)
 
 
 E4M3 = _row("fp8_e4m3", 4, 3, nan="all_ones")

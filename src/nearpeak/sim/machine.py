@@ -48,17 +48,17 @@ class Costs:
 class Machine:
     """One device, real or not.
 
-    >>> Machine(name="toy", gpcs=(4, 4), limits=LIMITS["hopper"], pools={"dram": 1e12}).sm_count
+    >>> Machine(name="toy", gpc_sm_count=(4, 4), limits=LIMITS["hopper"], pool_bytes_per_s={"dram": 1e12}).sm_count
     8
     """
 
     name: str
     """How reports call it."""
-    gpcs: tuple[int, ...]
+    gpc_sm_count: tuple[int, ...]
     """Multiprocessors of each cluster of them; a cluster of thread blocks stays inside one."""
     limits: Limits
     """What one multiprocessor holds."""
-    pools: Mapping[str, float] = field(default_factory=dict)
+    pool_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     """What all share, per second: bytes of `l2`, `dram`, `link`, `host_in`, `host_out`."""
     costs: Costs = Costs()
     """Times that no work explains."""
@@ -67,9 +67,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         """Refuse a machine that cannot be."""
-        if not self.gpcs or min(self.gpcs) < 1:
-            raise SpecError(f"{self.name}: every cluster of multiprocessors needs at least one, not {self.gpcs}")
-        for key, value in self.pools.items():
+        if not self.gpc_sm_count or min(self.gpc_sm_count) < 1:
+            raise SpecError(f"{self.name}: a cluster of multiprocessors has at least one, not {self.gpc_sm_count}")
+        for key, value in self.pool_bytes_per_s.items():
             if not 0 < value < float("inf"):
                 raise SpecError(f"{self.name}: pools.{key} is {value:g} per second; it must be positive and finite")
         if min(self.limits.vector()) < 1:
@@ -78,17 +78,17 @@ class Machine:
     @property
     def sm_count(self) -> int:
         """Multiprocessors of the device."""
-        return sum(self.gpcs)
+        return sum(self.gpc_sm_count)
 
     def spread(self) -> tuple[int, ...]:
         """Return the cluster of each multiprocessor, in the order in which a first wave reaches them.
 
         One of each cluster in turn, so that a small grid meets as many caches and ports as there are.
 
-        >>> Machine(name="toy", gpcs=(2, 1), limits=LIMITS["hopper"]).spread()
+        >>> Machine(name="toy", gpc_sm_count=(2, 1), limits=LIMITS["hopper"]).spread()
         (0, 1, 0)
         """
-        left, order = list(self.gpcs), []
+        left, order = list(self.gpc_sm_count), []
         while any(left):
             for gpc, count in enumerate(left):
                 if count:

@@ -15,7 +15,7 @@ class Context:
     """How work names it."""
     sms: tuple[int, ...] | None = None
     """Multiprocessors it may use, by place in the order of a first wave; none for all."""
-    pools: Mapping[str, float] = field(default_factory=dict)
+    pool_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     """Pools of its own, per second, in place of the device's: a slice of memory that nobody else uses."""
     slice_ps: int = 2_000_000_000
     """How long it keeps shared multiprocessors while another waits.

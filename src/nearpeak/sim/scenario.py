@@ -123,10 +123,11 @@ def _contexts(streams: Sequence[Stream], machine: Machine, policy: str) -> list[
     each -= each % 8 if each >= 8 else 0  # multiprocessors go to contexts by eight, see partition.green
     if each < 1:
         raise SpecError(f"{len(streams)} streams on {machine.sm_count} multiprocessors: each needs one at least")
-    own = {pool: rate / len(streams) for pool, rate in machine.pools.items() if pool in ("dram", "l2")}
+    own = {pool: rate / len(streams) for pool, rate in machine.pool_bytes_per_s.items() if pool in ("dram", "l2")}
     return [
         Context(
-            name=one.name, sms=tuple(range(place * each, (place + 1) * each)), pools=own if policy == "slices" else {}
+            name=one.name, sms=tuple(range(place * each, (place + 1) * each)),
+            pool_bytes_per_s=own if policy == "slices" else {},
         )
         for place, one in enumerate(streams)
     ]  # fmt: skip

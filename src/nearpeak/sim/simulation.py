@@ -27,7 +27,7 @@ class StepRun:
     """Kernels that ran."""
     cta_count: int
     """Thread blocks that ran."""
-    unmodelled: Mapping[str, int] = field(default_factory=dict)
+    unmodelled_count: Mapping[str, int] = field(default_factory=dict)
     """Calls without a time, by reason."""
 
 
@@ -52,18 +52,18 @@ def simulate_step(workload: Workload, target: Target) -> StepRun:
     machine, known = machine_of(target), dict[Case, tuple[float, int, int] | str]()
     times: list[float | None] = []
     kernels = blocks = 0
-    unmodelled: dict[str, int] = {}
+    unmodelled_count: dict[str, int] = {}
     for call in workload.calls:
         found = "operator is not in the catalogue" if call.case is None else _known(call.case, target, machine, known)
         if isinstance(found, str):
-            unmodelled[found] = unmodelled.get(found, 0) + call.call_count
+            unmodelled_count[found] = unmodelled_count.get(found, 0) + call.call_count
             times.append(None)
             continue
         times.append(found[0] * call.call_count)
         kernels, blocks = kernels + found[1] * call.call_count, blocks + found[2] * call.call_count
     return StepRun(
         time_s=sum(time for time in times if time is not None), call_s=tuple(times), kernel_count=kernels,
-        cta_count=blocks, unmodelled=unmodelled,
+        cta_count=blocks, unmodelled_count=unmodelled_count,
     )  # fmt: skip
 
 

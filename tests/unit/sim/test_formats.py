@@ -65,16 +65,16 @@ def test_stochastic_rounding_keeps_the_mean():
 
 @given(st.integers(2, 8), st.integers(1, 10), st.floats(-1e4, 1e4))
 def test_rounding_to_any_format_is_final_and_monotone(exponent, fraction, x):
-    form = FloatFormat(name="own", exponent_bits=exponent, fraction_bits=fraction)
+    form = FloatFormat(name="own", exponent_bits_count=exponent, fraction_bits_count=fraction)
     once = form.rounded(x, saturates=True)
     assert form.rounded(once) == once
     assert form.rounded(np.nextafter(x, np.inf), saturates=True) >= once
 
 
-@pytest.mark.parametrize("wrong", [{"exponent_bits": 0}, {"fraction_bits": 30}, {"nan": "some"}])
+@pytest.mark.parametrize("wrong", [{"exponent_bits_count": 0}, {"fraction_bits_count": 30}, {"nan": "some"}])
 def test_impossible_formats_are_refused(wrong):
     with pytest.raises(SpecError, match="own"):
-        FloatFormat(**{"name": "own", "exponent_bits": 5, "fraction_bits": 2} | wrong)
+        FloatFormat(**{"name": "own", "exponent_bits_count": 5, "fraction_bits_count": 2} | wrong)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -87,14 +87,14 @@ def test_wide_accumulators_add_small_integers_exactly(seed):
 
 def test_a_bf16_accumulator_stops_at_256():
     ones = np.ones((1, 1000))
-    assert multiply(ones, ones.T, Accumulator(significant_bits=8)).item() == 256.0
+    assert multiply(ones, ones.T, Accumulator(significant_bits_count=8)).item() == 256.0
 
 
 def test_fourteen_bits_lose_percents_over_4096_products_and_promotion_saves_them():
     rng = np.random.default_rng(1)
     a, b = E4M3.rounded(rng.random((24, 4096))), E4M3.rounded(rng.random((4096, 24)))
     exact = a @ b
-    kept = Accumulator(significant_bits=14, group_count=32, promotion_count=128, rounding="toward_zero")
+    kept = Accumulator(significant_bits_count=14, group_count=32, promotion_count=128, rounding="toward_zero")
     lost, saved = (np.abs(multiply(a, b, one) / exact - 1).max() for one in (HOPPER_FP8, kept))
     assert 0.01 < lost < 0.1
     assert saved < 0.001
@@ -104,4 +104,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(SpecError, match="do not fit"):
         multiply(np.ones((2, 3)), np.ones((2, 3)))
     with pytest.raises(SpecError, match="60 bits"):
-        Accumulator(significant_bits=60)
+        Accumulator(significant_bits_count=60)

@@ -21,11 +21,16 @@ from nearpeak.sim.work import Copy, Kernel, Phase
 WHOLE = Limits(ctas_count=1, threads_count=1024, registers_count=65536, shared_bytes=200 * 1024)
 """A block that fills a multiprocessor."""
 HALF = replace(WHOLE, registers_count=32768, shared_bytes=100 * 1024)
-H100 = Machine(name="h100", gpcs=(18, 18, 16, 16, 16, 16, 16, 16), limits=LIMITS["hopper"], pools={"dram": 3.35e12})
+H100 = Machine(
+    name="h100",
+    gpc_sm_count=(18, 18, 16, 16, 16, 16, 16, 16),
+    limits=LIMITS["hopper"],
+    pool_bytes_per_s={"dram": 3.35e12},
+)
 
 
 def device(sm_count, **kwargs):
-    return Machine(name="toy", gpcs=(sm_count,), limits=LIMITS["hopper"], **kwargs)
+    return Machine(name="toy", gpc_sm_count=(sm_count,), limits=LIMITS["hopper"], **kwargs)
 
 
 def kernel(count, name="a", length_ps=1000, **kwargs):
@@ -97,13 +102,13 @@ def memory(name, amount, queue, **kwargs):
 
 
 def test_two_kernels_share_the_memory():
-    run = simulate(device(2, pools={"dram": 2.0e12}), [memory("a", 1e3, "0"), memory("b", 3e3, "1")])
+    run = simulate(device(2, pool_bytes_per_s={"dram": 2.0e12}), [memory("a", 1e3, "0"), memory("b", 3e3, "1")])
     assert [span.end_ps for span in run.spans] == [1000, 2000]
 
 
 def test_products_and_memory_on_different_multiprocessors_do_not_meet():
     products = kernel(1, "p", phases=(Phase(pipe_s={"tensor": 3e-9}),))
-    run = simulate(device(2, pools={"dram": 1e12}), [products, memory("m", 5000.0, "1")])
+    run = simulate(device(2, pool_bytes_per_s={"dram": 1e12}), [products, memory("m", 5000.0, "1")])
     assert (run.span("p").end_ps, run.span("m").end_ps) == (3000, 5000)
 
 
@@ -113,8 +118,11 @@ def test_blocks_of_one_multiprocessor_share_its_units():
 
 
 def test_a_slice_has_its_own_multiprocessors_and_memory():
-    machine = device(8, pools={"dram": 8e12})
-    slices = [Context(name="s", sms=(0, 1), pools={"dram": 1e12}), Context(name="rest", sms=tuple(range(2, 8)))]
+    machine = device(8, pool_bytes_per_s={"dram": 8e12})
+    slices = [
+        Context(name="s", sms=(0, 1), pool_bytes_per_s={"dram": 1e12}),
+        Context(name="rest", sms=tuple(range(2, 8))),
+    ]
     work = [kernel(5, "a", context="s"), memory("m", 4000.0, "1", context="s", after=("a",)),
             memory("big", 8e4, "2", context="rest")]  # fmt: skip
     run = simulate(machine, work, contexts=slices)
@@ -167,7 +175,7 @@ def test_any_order_of_work_keeps_to_its_bounds(sms, seed):
 
 
 def test_two_copy_engines_overlap_and_one_does_not():
-    machine = device(1, pools={"host_in": 64e9, "host_out": 64e9, "dram": 1e12})
+    machine = device(1, pool_bytes_per_s={"host_in": 64e9, "host_out": 64e9, "dram": 1e12})
 
     def copy(name, pool, engine):
         return Copy(name=name, engine=engine, pool_bytes={pool: 64_000.0, "dram": 64_000.0}, queue=name)
@@ -198,7 +206,7 @@ def test_a_stalled_stream_stalls_no_other():
 def test_repeated_states_may_be_counted_instead_of_simulated(count, other, length, memory_share):
     phases = (Phase(fixed_ps=100 * length), Phase(pool_bytes={"dram": 40.0 * memory_share}, fixed_ps=7))
     work = [kernel(count, "a", phases=phases, needs=HALF), kernel(other, "b", 130 * length, queue="1", needs=HALF)]
-    machine = device(12, pools={"dram": 1e12})
+    machine = device(12, pool_bytes_per_s={"dram": 1e12})
     short, long = (simulate(machine, work, compresses=flag) for flag in (True, False))
     assert short.end_ps == long.end_ps
     assert [s.slot_ps for s in short.spans] == [s.slot_ps for s in long.spans]
@@ -231,11 +239,12 @@ def test_impossible_work_is_refused(work, message):
 
 
 @pytest.mark.parametrize("wrong", [
-    {"gpcs": ()}, {"gpcs": (0,)}, {"pools": {"dram": -1.0}}, {"pools": {"dram": float("inf")}},
+    {"gpc_sm_count": ()}, {"gpc_sm_count": (0,)},
+    {"pool_bytes_per_s": {"dram": -1.0}}, {"pool_bytes_per_s": {"dram": float("inf")}},
 ])  # fmt: skip
 def test_impossible_machines_are_refused(wrong):
     with pytest.raises(SpecError, match="toy"):
-        Machine(**{"name": "toy", "gpcs": (1,), "limits": LIMITS["hopper"]} | wrong)
+        Machine(**{"name": "toy", "gpc_sm_count": (1,), "limits": LIMITS["hopper"]} | wrong)
 
 
 @settings(max_examples=60, deadline=None)
@@ -255,7 +264,7 @@ def test_the_same_input_gives_the_same_record():
 
 def board(limit_w):
     power = Power(idle_w=10.0, limit_w=limit_w, pipe_w={"tensor": 10.0}, byte_j={"dram": 1e-11})
-    return device(4, pools={"dram": 1e12}, power=power)
+    return device(4, pool_bytes_per_s={"dram": 1e12}, power=power)
 
 
 def products(seconds):
@@ -265,9 +274,9 @@ def products(seconds):
 def test_an_infinite_limit_leaves_the_clock_and_a_low_one_lowers_it():
     free, capped = (simulate(board(limit), [products(0.2)]) for limit in (float("inf"), 35.0))
     assert free.end_ps == 200_000_000_000
-    assert all(clock == 1.0 for _, _, clock in free.power)
+    assert all(clock == 1.0 for _, _, clock in free.governed)
     assert free.energy_j == pytest.approx(50.0 * 0.2, rel=1e-9)
-    _, watt, clock = capped.power[-2]
+    _, watt, clock = capped.governed[-2]
     assert watt == pytest.approx(35.0, rel=0.03)
     volt = 0.6 + 0.4 * clock
     assert 10 + 40 * clock * volt * volt == pytest.approx(watt, rel=1e-6)

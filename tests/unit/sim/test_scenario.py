@@ -53,7 +53,7 @@ def test_a_step_is_the_sum_of_its_kernels_and_names_what_is_not_in_it():
     assert found.call_s[0] == pytest.approx(2 * alone)
     assert found.call_s[1] is None
     assert found.time_s == pytest.approx(sum(time for time in found.call_s if time))
-    assert sum(found.unmodelled.values()) == 1
+    assert sum(found.unmodelled_count.values()) == 1
 
 
 @pytest.mark.parametrize(("edit", "slower"), [

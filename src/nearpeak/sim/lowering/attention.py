@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ _SOURCE_BYTES = 2.0
 """Bytes of an element as the projection before attention leaves it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequences:
+class Sequences(NamedTuple):
     """Equal sequences and their heads."""
 
     batch: float

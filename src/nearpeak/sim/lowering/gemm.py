@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ _OVERLAP = 4.0
 """Power at which products, cache, memory and latency overlap: 1 would be one after the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(NamedTuple):
     """What a product needs of a device, free of tiles."""
 
     m: float
