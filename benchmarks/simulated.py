@@ -1,0 +1,91 @@
+"""The simulator beside the closed form on measured rows that neither was fitted on; sizes and speed of its engine."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._figures import Figure
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, folds
+from nearpeak.errors import NearpeakError
+from nearpeak.ops import case
+from nearpeak.predict.prediction import predict_case
+from nearpeak.sim.greedy import makespan_ps
+from nearpeak.sim.machine import PS_PER_S
+from nearpeak.sim.simulation import simulate_case
+from nearpeak.targets import target_of
+
+FIGURES = ("simulated_gemm_against_form", "simulated_decode_against_form", "simulated_ctas_per_second")
+SEED = 11
+ROWS = 400
+"""Held-out rows per block."""
+APART = 0.05
+"""Difference of simulation and closed form that is reported."""
+
+
+def measure() -> Iterator[Figure]:
+    """Score simulation and form on the same rows, then the speed of the engine."""
+    corpus = Path(os.environ.get("NEARPEAK_CORPUS", "../shared/corpus"))
+    for name, family, wanted in (("gemm", "gemm", None), ("decode", "attention", "decode")):
+        ratio = compared(corpus, family, wanted)
+        yield Figure(
+            name=f"simulated_{name}_against_form", value=ratio, unit="times the form's error", bar="<= 1.2",
+            passed=ratio <= 1.2, seed=SEED,
+        )  # fmt: skip
+    rate = _rate()
+    yield Figure(
+        name="simulated_ctas_per_second", value=rate, unit="CTA/s", bar=">= 2,000,000", passed=rate >= 2e6, seed=SEED
+    )
+
+
+def compared(corpus: Path, family_name: str, only: str | None) -> float:
+    """Return the simulation's mean error over the form's, on all blocks together; print each block."""
+    family = next(one for one in families() if one.name == family_name)
+    total = np.zeros(2)
+    count = 0
+    for block in family.blocks(corpus):
+        if not family.is_allowed(block) or (only and only not in block.name):
+            continue
+        rows = _rows(block)
+        found = [errors for row in rows if (errors := _errors(block, int(row))) is not None]
+        if not found:
+            continue
+        sim, form, apart = (np.array(column) for column in zip(*found, strict=True))
+        total += (sim.sum(), form.sum())
+        count += len(found)
+        print(
+            f"  {block.name}: {len(found)} rows, simulated {100 * sim.mean():.1f} %, form {100 * form.mean():.1f} %, "
+            f"{(apart > APART).sum()} rows differ by more than {100 * APART:.0f} %", flush=True,
+        )  # fmt: skip
+    return float(total[0] / total[1]) if count else float("nan")
+
+
+def _rows(block: Block) -> np.ndarray:
+    held = np.flatnonzero(folds(block) == 3)
+    return np.random.default_rng(SEED).permutation(held)[:ROWS]
+
+
+def _errors(block: Block, row: int) -> tuple[float, float, float] | None:
+    """Return the errors of simulation and form on one row, and how far they are apart."""
+    axes = {name: int(column[row]) for name, column in block.axes.items()}
+    target = target_of(block.device)
+    try:
+        one = case(block.op, block.phase, **block.dtypes, **block.attributes, **axes)
+        run = simulate_case(one, target)
+    except NearpeakError:
+        return None
+    form = predict_case(one, target, block.setting_of(row)).time_s
+    simulated, measured = run.end_ps / PS_PER_S, float(block.measured_s[row])
+    return abs(simulated / measured - 1), abs(form / measured - 1), abs(simulated / form - 1)
+
+
+def _rate() -> float:
+    draws = np.random.default_rng(SEED).exponential(1e6, (2000, 1000)).astype(np.int64)
+    makespan_ps(draws[0], 132)
+    start = time.process_time()
+    for row in draws:
+        makespan_ps(row, 132)
+    return float(draws.size / (time.process_time() - start))

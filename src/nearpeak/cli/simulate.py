@@ -1,0 +1,101 @@
+"""`nearpeak simulate`: a case or a step on a simulated device, real or edited, kernel by kernel."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import workload_of
+from nearpeak.cli._words import case_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.target import Target
+    from nearpeak.core.workload import Workload
+
+
+def simulate(
+    words: list[str] = typer.Argument(
+        metavar="OP AXIS=EXTENT… | MODEL", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16, or resnet50."
+    ),
+    target: list[str] = shared.TARGET,
+    edits: list[str] = shared.EDITS,
+    step: str = shared.STEP,
+    batch: int | None = shared.BATCH,
+    sequence: int | None = shared.SEQUENCE,
+    kv: int | None = shared.KV,
+    dtype: str | None = shared.DTYPE,
+    trace: Path | None = typer.Option(None, "--trace", help="One case: write a trace that Perfetto opens (.json)."),
+    json: bool = shared.JSON,
+    timeout: float = shared.TIMEOUT,
+    memory: str = shared.MEMORY,
+) -> None:
+    """Run a case, or all calls of a model step, on a simulated GPU; --set makes one that does not exist.
+
+    Thread blocks are placed on multiprocessors, share units, caches and memory, and end; durations come from their
+    phases and the device's resources. docs/explain/simulator.md lists what is assumed.
+    """
+    devices = shared.targets_of(target, edits)
+    shared.check_writable(trace)
+    if "=" in " ".join(words[1:]):
+        _simulate_case(words, devices, trace, json=json)
+        return
+    if len(words) > 1 or trace is not None:
+        raise SpecError("simulate: give one case (OP AXIS=EXTENT…), which --trace goes with, or one model")
+    workload = workload_of(
+        words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
+        fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
+    )  # fmt: skip
+    for device in devices:
+        _simulate_step(workload, device, json=json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(simulate)
+
+
+def _simulate_case(words: list[str], devices: list["Target"], trace: Path | None, *, json: bool) -> None:
+    from nearpeak.ops import label_of
+    from nearpeak.report import _simulation as report
+    from nearpeak.sim.simulation import simulate_case
+    from nearpeak.theory.case_bound import case_bound
+
+    case = case_of(words, "simulate")
+    if trace is not None and len(devices) != 1:
+        raise SpecError(f"simulate: a trace takes one target, got {len(devices)}; run once per target")
+    for device in devices:
+        run, bound_s = simulate_case(case, device, records=True), case_bound(case, device).time_s
+        if json or not shared.on_terminal():
+            text = report.to_json(label_of(case), device.name, run, bound_s)
+        else:
+            text = report.to_terminal(label_of(case), f"{device.title} ({device.name})", run, bound_s, device.sm_count)
+        sys.stdout.write(f"{text}\n")
+        if trace is not None:
+            shared.write_whole(trace, report.to_trace(run, device.sm_count))
+
+
+def _simulate_step(workload: "Workload", device: "Target", *, json: bool) -> None:
+    import json as jsonlib
+
+    from nearpeak.sim.simulation import simulate_step
+    from nearpeak.units import show
+
+    found = simulate_step(workload, device)
+    if json or not shared.on_terminal():
+        record = {
+            "name": workload.name, "step": workload.step, "target": device.name, "simulated_s": found.time_s,
+            "kernel_count": found.kernel_count, "cta_count": found.cta_count,
+            "unmodelled": dict(found.unmodelled_count),
+        }  # fmt: skip
+        sys.stdout.write(jsonlib.dumps(record) + "\n")
+        return
+    sys.stdout.write(
+        f"{workload.name} ({workload.step}) on {device.title} ({device.name}, simulated)\n"
+        f"  time       {show(found.time_s, 's')}, kernel after kernel in one stream\n"
+        f"  kernels    {found.kernel_count:,}, thread blocks {found.cta_count:,}\n"
+    )
+    for reason, count in found.unmodelled_count.items():
+        sys.stdout.write(f"  not in it  {count} calls: {reason}\n")

@@ -1,0 +1,70 @@
+"""What a run leaves: when each kernel waited, started and ended, and where its blocks were."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One kernel or copy."""
+
+    name: str
+    """Name in the work."""
+    queue: str
+    """Stream."""
+    ready_ps: int
+    """When everything it waits for had ended."""
+    start_ps: int
+    """When its first block started."""
+    placed_ps: int
+    """When its last block had started."""
+    end_ps: int
+    """When it was complete."""
+    pool_bytes: Mapping[str, float]
+    """Bytes it moved, by pool."""
+    slot_ps: int
+    """Time that its blocks were resident, all added up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Blocks of one kernel that started together and ended together on equal multiprocessors."""
+
+    name: str
+    """Kernel."""
+    start_ps: int
+    """When they started."""
+    end_ps: int
+    """When they ended."""
+    sms: int
+    """Bit mask of their multiprocessors."""
+    each_count: int
+    """Blocks on each of them."""
+    repeat_count: int = 1
+    """Times in a row that the same happened and was not simulated anew."""
+    period_ps: int = 0
+    """Time from one of them to the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A whole simulation."""
+
+    end_ps: int
+    """When the last piece of work was complete."""
+    spans: tuple[Span, ...]
+    """Every kernel and copy, in the order given."""
+    batches: tuple[Batch, ...]
+    """Where blocks were; empty when not asked for."""
+    event_count: int
+    """States that the simulation went through."""
+    cta_count: int
+    """Thread blocks that ran."""
+    energy_j: float | None = None
+    """Energy of the whole run; none where the machine says nothing of its power."""
+    governed: tuple[tuple[int, float, float], ...] = ()
+    """Decisions of the governor: end of the time in picoseconds, mean watts, clock of the highest."""
+
+    def span(self, name: str) -> Span:
+        """Return the span of one kernel or copy."""
+        return next(span for span in self.spans if span.name == name)

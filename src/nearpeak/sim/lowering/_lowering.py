@@ -1,0 +1,59 @@
+"""What a lowering is, and what it reads of the device and of its measured ceilings."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nearpeak.core.case import Case
+from nearpeak.core.target import Target
+from nearpeak.predict import FORMS
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._form import CaseColumns
+from nearpeak.sim.device import limits_of
+from nearpeak.sim.machine import PS_PER_S, Limits
+from nearpeak.sim.work import Kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowering:
+    """How cases of some operators become kernels."""
+
+    ops: tuple[str, ...]
+    """Operators; none for all that no other file names."""
+    kernels: Callable[[Case, Target], tuple[Kernel, ...]]
+    """Rule: case and target to kernels that follow one another."""
+
+
+def ceilings(case: Case, target: Target, family: str) -> tuple[Mapping[str, float], tuple[float, ...]]:
+    """Return what was measured of the resources of a device for a family: scalars by name, and how good kernels are.
+
+    They say what share of a rate kernels reach and what starting costs, never how long a kernel takes.
+    """
+    columns = CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
+    found = calibration_for(target, FORMS[family], columns)
+    return {one.name: one.value for one in found.coefficients}, found.correction
+
+
+def ps(time_s: float) -> int:
+    """Return seconds as whole picoseconds, rounded up.
+
+    >>> ps(1e-6)
+    1000000
+    """
+    return math.ceil(time_s * PS_PER_S - 1e-6)
+
+
+def filling(target: Target, each_count: int = 1) -> Limits:
+    """Return the needs of blocks of which `each_count` fill a multiprocessor.
+
+    >>> from nearpeak.targets import target_of
+    >>> filling(target_of("h100_sxm"), 2).registers_count
+    32768
+    """
+    limits = limits_of(target)
+    return Limits(
+        ctas_count=1, threads_count=min(256, limits.threads_count // each_count),
+        registers_count=limits.registers_count // each_count, shared_bytes=limits.shared_bytes // each_count,
+    )  # fmt: skip
