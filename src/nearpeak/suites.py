@@ -63,6 +63,14 @@ def read_suite(name: str | Path) -> Suite:
         raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
 
 
+def holds_suite(path: Path) -> bool:
+    """Say whether `path` is a file that claims to be a suite, of any version."""
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return is_suite(file.readline())
+
+
 def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, float], str]:
     """Return the least time of one call of each case with a launch of its own, and in words what time that is.
 
@@ -101,18 +109,11 @@ def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload]
         return one
     if isinstance(one, Workload):
         return suite_of(one)
-    if str(one) in ready_names() or _holds_suite(Path(one)):
+    if str(one) in ready_names() or holds_suite(Path(one)):
         return read_suite(one)
     from nearpeak import api
 
     return suite_of((capture or api.capture)(str(one)))
-
-
-def _holds_suite(path: Path) -> bool:
-    if path.suffix != ".jsonl" or not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return is_suite(file.readline())
 
 
 def _swept(sweeps: Sequence[str], where: Sequence[str]) -> list[Suite]:

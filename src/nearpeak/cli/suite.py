@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.target import Target
     from nearpeak.core.workload import Workload
+    from nearpeak.suite.results import RunOfSuite
 
 SUITE = typer.Argument(help="Suite file, or the name of a ready-made suite.")
 SCORES = typer.Option(
     None, "--scores", help="Mutation scores (.jsonl: digest, killed, survived) for effective numbers."
+)
+RESULTS = typer.Option(
+    None, "--results", help="Results of 'nearpeak measure SUITE --out': what ran and was right counts, with its times."
 )
 
 
@@ -85,12 +89,14 @@ def show(
     suite: str = SUITE,
     target: list[str] = shared.TARGET,
     scores: Path | None = SCORES,
+    results: Path | None = RESULTS,
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
     json: bool = shared.JSON,
 ) -> None:
     """Show what a suite holds and its three coverage numbers: use-case, directed, effective.
 
-    Shares of time need a --target, whose bounds are the times. Effective numbers need --scores.
+    Without --results the numbers say what is planned. Shares of time need a --target, whose bounds are the times, or
+    --results, whose medians are. Effective numbers need --scores.
     """
     from nearpeak import suites
     from nearpeak.suite.coverage import coverage_of
@@ -102,14 +108,19 @@ def show(
         return
     times, words = suites.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
     given = None if scores is None else read_scores(_text(scores), scores.name)
-    coverage = coverage_of(found, time_s=times, scores=given)
+    ran = None if results is None else _ran(found, results)
+    if ran is not None and times is None:
+        times, words = dict(ran.time_s), f"medians of {results}"
+    coverage = coverage_of(found, time_s=times, scores=given, passed=None if ran is None else ran.passed)
     if json or not shared.on_terminal():
         head = {"suite": found.name, "plan": dict(found.plan), "sources": [asdict(one) for one in found.sources]}
-        sys.stdout.write(jsonlib.dumps({**head, "time": words, "coverage": asdict(coverage)}) + "\n")
+        run = None if ran is None else {"passed": len(ran.passed), "unchecked": ran.unchecked_count,
+                                        "excluded": [asdict(one) for one in ran.excluded]}  # fmt: skip
+        sys.stdout.write(jsonlib.dumps({**head, "time": words, "run": run, "coverage": asdict(coverage)}) + "\n")
         return
     from nearpeak.cli._suite_tables import print_suite
 
-    print_suite(found, coverage)
+    print_suite(found, coverage, ran)
 
 
 def diff(
@@ -162,6 +173,16 @@ def _cheapest(found: "Suite", device: "Target", share: float, identity: str) -> 
         f"{plan.cover_ratio:.1%} of the time of all that workloads call ({found.plan['time']})\n"
     )
     return found
+
+
+def _ran(suite: "Suite", path: Path) -> "RunOfSuite":
+    """Return what the result file at `path` says of the suite's cases."""
+    from nearpeak.measure.results import read_results
+    from nearpeak.suite.results import run_of
+
+    if not path.is_file():
+        raise SpecError(f"{path}: not found; 'nearpeak measure SUITE --out {path}' writes it")
+    return run_of(suite, read_results(path))
 
 
 def _write(suite: "Suite", out: Path | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import Estimate, estimate_of
+from nearpeak.core.suite import Why
 from nearpeak.errors import MeasureError
 
 
@@ -182,6 +183,13 @@ class Measurement:
     """What did not run where it was meant to."""
     validation: Any = None
     """What the contract on results found; none where it was not asked."""
+    why: tuple[Why, ...] = ()
+    """Reasons for the case with their counts, where it was run for a suite."""
+
+    @property
+    def suite_calls(self) -> int:
+        """Calls that the workloads of its suite make of the case; 0 outside of a suite."""
+        return sum(one.call_count for one in self.why)
 
     @property
     def best_s(self) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
+from nearpeak.core.suite import why_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 
@@ -44,6 +45,8 @@ def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     record["phases_s"] = dict(one.phases_s)
     record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
     record["validation"] = _plain(one.validation)
+    if one.why:
+        record["why"] = [why.record() for why in one.why]
     return record
 
 
@@ -66,7 +69,8 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
         return Measurement(
             case=case, outcome=Outcome(record["outcome"]), method=method,
             environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
-            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"], **plain,
+            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"],
+            why=tuple(map(why_of, record.get("why", ()))), **plain,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SpecError):
