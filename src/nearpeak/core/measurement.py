@@ -176,7 +176,11 @@ class Measurement:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`, once each, apart from the runs."""
     clock_probes_s: tuple[float, ...] = ()
-    """Time of one fixed piece of work on the same core before and after the samples."""
+    """Time of one fixed piece of work on the same core or device before and after the samples."""
+    activity_s: float | None = None
+    """Time that the device was busy during one call by its own records (CUPTI); none where there are none."""
+    launch: int = 1
+    """Which fresh process of those that repeat the case this is."""
     algorithm: str = ""
     """What the runner chose, as it calls it."""
     ledger: tuple[Fallback, ...] = ()
@@ -329,3 +333,17 @@ class Reading:
     """Wall time from the first call until the last is done."""
     result: Any = None
     """What the last call returned."""
+    late_s: float = 0.0
+    """Time for which the device went on after the end was recorded: on streams that the timer does not look at."""
+    cycles_s: float = 0.0
+    """Time that a fixed number of the device's clock cycles took just before; 0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a device was seen to do during one call, by its own records instead of by events."""
+
+    busy_s: float
+    """Time in which at least one kernel, copy or fill ran, on whatever stream."""
+    kernels: tuple[str, ...]
+    """Their names, in order of first appearance."""
