@@ -40,6 +40,7 @@ def measure(
     threads: int = THREADS,
     memory: str = MEMORY,
     fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
+    launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
     json: bool = shared.JSON,
 ) -> None:
@@ -55,7 +56,7 @@ def measure(
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
-    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh):
+    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh, launch_count=launches):
         found.append(one)
         sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
         sys.stdout.flush()

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import TIMED, Measurement
+from nearpeak.core.estimate import quantile
+from nearpeak.core.measurement import TIMED, Measurement, Outcome
 from nearpeak.core.suite import Suite
 from nearpeak.suite.weights import fleet_of, weights_of
 
@@ -41,7 +42,7 @@ class RunOfSuite:
 def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
     """Return what the measurements `found` say of the chosen cases of `suite`; others are not looked at.
 
-    Of several measurements of a case one that passed counts.
+    A case passes when one of its measurements does and none is wrong; of several launches the median counts.
 
     >>> from nearpeak.suite.directed import directed_suite
     >>> suite = directed_suite("fill")
@@ -49,18 +50,26 @@ def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
     True
     """
     chosen = {one.case: one for one in suite.chosen}
-    best: dict[Case, Measurement] = {}
+    rows: dict[Case, list[Measurement]] = {case: [] for case in chosen}
     for one in found:
-        if one.case in chosen and (one.case not in best or one.outcome in TIMED):
-            best[one.case] = one
-    right = {case: one for case, one in best.items() if one.outcome in TIMED}
+        if one.case in rows:
+            rows[one.case].append(one)
+    reasons = {case: _reason(own) for case, own in rows.items()}
+    right = {case: [one for one in rows[case] if one.outcome in TIMED] for case in rows if not reasons[case]}
     return RunOfSuite(
         passed=frozenset(case.digest for case in right),
-        unchecked_count=sum(one.validation is None for one in right.values()),
-        time_s={case: one.estimate().centre_s for case, one in right.items()},
-        excluded=_excluded(suite, {case: best[case].outcome.value if case in best else NOT_RUN
-                                   for case in chosen if case not in right}),
+        unchecked_count=sum(all(one.validation is None for one in own) for own in right.values()),
+        time_s={case: quantile(sorted(one.estimate().centre_s for one in own), 0.5) for case, own in right.items()},
+        excluded=_excluded(suite, {case: reason for case, reason in reasons.items() if reason}),
     )  # fmt: skip
+
+
+def _reason(own: list[Measurement]) -> str:
+    """Return why a case with these measurements does not count; empty when it does."""
+    outcomes = [one.outcome for one in own]
+    if Outcome.INCORRECT in outcomes or not any(one in TIMED for one in outcomes):
+        return Outcome.INCORRECT.value if Outcome.INCORRECT in outcomes else (outcomes or [NOT_RUN])[-1]
+    return ""
 
 
 def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]:
