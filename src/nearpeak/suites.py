@@ -15,6 +15,9 @@ from nearpeak.suite.merge import merged, suite_of
 from nearpeak.suite.plan import Plan, planned
 from nearpeak.suite.ready import ready_names, ready_suite
 
+SAMPLING_S, CALLS_RUN = 0.4, 10
+"""What running a case costs beyond its calls: samples by the usual budget and a process of its own; and how many calls
+are made however long one is: warm-up, samples, checks."""
 LAUNCH_S = 2e-6
 """Time of a launch on devices that state no launch floor, so that no case is free."""
 
@@ -93,14 +96,24 @@ def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, fl
     return times, f"bound on {device.name} plus a launch of {launch_s * 1e6:.3g} us"
 
 
-def cheapest(suite: Suite, target: str | Target, *, goal_ratio: float, identity: str = "saturated") -> Plan:
+def cheapest(
+    suite: Suite, target: str | Target, *, goal_ratio: float, identity: str = "saturated", budget_s: float | None = None
+) -> Plan:
     """Return the cheapest choice of cases that stand for `goal_ratio` of the FLOP-weighted calls.
+
+    Args:
+        budget_s: seconds that 'nearpeak measure' may take on the target; the cost of a case is then that of running
+            it, not of one call.
 
     >>> plan = cheapest(suite([], sweeps=["op=fill dtype=bf16 elements=8192,4096"]), "h100_sxm", goal_ratio=0.9)
     >>> [dict(one.case.axes)["elements"] for one in plan.suite.chosen]
     [4096]
     """
     times, words = times_of([one.case for one in suite.cases], target)
+    if budget_s is not None:
+        costs = {case: SAMPLING_S + CALLS_RUN * time_s for case, time_s in times.items()}
+        words = f"{SAMPLING_S:g} s and {CALLS_RUN} times the {words}"
+        return planned(suite, costs, goal_ratio=goal_ratio, time=words, identity=identity, budget_s=budget_s)
     return planned(suite, times, goal_ratio=goal_ratio, time=words, identity=identity)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def build(
     cover: str | None = typer.Option(
         None, "--cover", help="Run only the cheapest cases that cover this share, as 99%."
     ),
+    within: str | None = typer.Option(
+        None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
+    ),
     identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
     target: list[str] = shared.TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
@@ -58,8 +62,8 @@ def build(
     """Build a suite: distinct cases with counts and reasons, from models, files, sweeps and rules.
 
     Options of capture hold for every source; for models that differ in them, save workloads first ('nearpeak capture
-    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover, --target says whose bounds
-    are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
+    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover or --within, --target says
+    whose bounds are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
     """
     from nearpeak import suites
     from nearpeak.suite.ready import ready_names, ready_suite
@@ -68,7 +72,8 @@ def build(
         sys.stdout.write("".join(f"{one}\n" for one in ready_names()))
         return
     shared.check_writable(out)
-    share = None if cover is None else _share(cover)
+    budget_s = None if within is None else seconds_of(within, "--within")
+    share = _share(cover) if cover is not None else None if within is None else 1.0
     devices = shared.targets_of(target, []) if share is not None or target else []
 
     def capture(source: str) -> "Workload":
@@ -82,7 +87,7 @@ def build(
         [*named, *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
         capture=capture,
     )  # fmt: skip
-    _write(found if share is None else _cheapest(found, devices[0], share, identity), out)
+    _write(found if share is None else _cheapest(found, devices[0], share, identity, budget_s), out)
 
 
 def show(
@@ -162,11 +167,13 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="suite")
 
 
-def _cheapest(found: "Suite", device: "Target", share: float, identity: str) -> "Suite":
+def _cheapest(
+    found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None
+) -> "Suite":
     """Return the suite with the cheapest cases chosen, and say what they take."""
     from nearpeak import suites
 
-    plan = suites.cheapest(found, device, goal_ratio=share, identity=identity)
+    plan = suites.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
     found = plan.suite
     sys.stderr.write(
         f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use, in "
