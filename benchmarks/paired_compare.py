@@ -1,12 +1,23 @@
-"""Verdicts of `compare` beside two busy loops: pairs of the same work, and pairs with 5 % more planted."""
+"""Verdicts of `compare` beside two busy loops: pairs of the same work, and pairs with 5 % more planted.
 
+Pairs are kept in build/paired_compare.jsonl as long as nothing that takes or judges them changes, so that they can be
+taken in pieces: `python -m benchmarks.paired_compare --minutes 12` adds what fits and says how things stand.
+"""
+
+import argparse
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from benchmarks._figures import ROOT, Figure
 from benchmarks.load import busy
+from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
 from nearpeak.measure.turns import Arm
@@ -15,55 +26,129 @@ from nearpeak.ops import case
 
 FIGURES = ("compare_false_verdicts", "compare_planted_found", "compare_inconclusive", "compare_longest_pair")
 PAIRS = 300
+AT_ONCE = 2
+"""Comparisons that run at a time, each on cores of its own choice: each has more load beside it than the bar asks."""
+KEPT = ROOT / "build" / "paired_compare.jsonl"
+SAME, PLANTED = "base", "planted"
+CASE: Case = case("softmax", rows=64, columns=128, dtype="fp32")
+BUDGET_S = 50.0
+"""Budget of a pair; the round that is under way when it ends is still finished."""
+_MECHANISM = (
+    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py", "src/nearpeak/analyze/paired.py",
+    "benchmarks/_planted.py", "benchmarks/load.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Verdicts of some pairs."""
+class Pair:
+    """One comparison that was made."""
 
-    verdicts: tuple[str, ...]
-    """One for each pair."""
-    longest_s: float
-    """Wall time of the pair that took longest."""
+    candidate: str
+    """Function of benchmarks._planted that stood against the base."""
+    verdict: str
+    """Verdict, or how the one that could not run ended."""
+    took_s: float
+    """Wall time."""
+    ratio: float | None
+    """Candidate over baseline."""
+    round_count: int
+    """Rounds."""
+    mechanism: str
+    """Digest of the files that take and judge pairs."""
 
 
 def measure() -> Iterator[Figure]:
     """Yield false verdicts, the share of planted slowdowns found, inconclusive ones and the longest pair."""
-    same, slower = pairs("base", PAIRS), pairs("planted", PAIRS)
-    false = sum(one in ("regression", "improvement") for one in same.verdicts)
+    add(PAIRS, minutes=24 * 60.0)
+    yield from figures(kept())
+
+
+def figures(pairs: Sequence[Pair]) -> Iterator[Figure]:
+    """Yield the figures of the pairs that there are; short of PAIRS of each kind none has reached its bar."""
+    same, slower = ([one for one in pairs if one.candidate == kind] for kind in (SAME, PLANTED))
+    enough = min(len(same), len(slower)) >= PAIRS
+    false = sum(one.verdict in ("regression", "improvement") for one in same)
     yield Figure(
-        name="compare_false_verdicts", value=false, unit=f"of {PAIRS} pairs", bar="<= 3 of 300 A/A pairs",
-        passed=false * 300 <= 3 * PAIRS,
+        name=FIGURES[0], value=false, unit=f"of {len(same)} pairs", bar="<= 3 of 300 A/A pairs",
+        passed=enough and false * 300 <= 3 * len(same),
     )  # fmt: skip
-    found = slower.verdicts.count("regression") / PAIRS
-    yield Figure(name="compare_planted_found", value=100 * found, unit="%", bar=">= 95 %", passed=found >= 0.95)
-    open_ratio = (same.verdicts + slower.verdicts).count("inconclusive") / (2 * PAIRS)
-    yield Figure(name="compare_inconclusive", value=100 * open_ratio, unit="%", bar="<= 20 %", passed=open_ratio <= 0.2)
-    longest_s = max(same.longest_s, slower.longest_s)
-    yield Figure(name="compare_longest_pair", value=longest_s, unit="s", bar="<= 60 s a pair", passed=longest_s <= 60)
+    found = sum(one.verdict == "regression" for one in slower) / max(1, len(slower))
+    yield Figure(name=FIGURES[1], value=100 * found, unit="%", bar=">= 95 %", passed=enough and found >= 0.95)
+    open_ratio = sum(one.verdict == "inconclusive" for one in pairs) / max(1, len(pairs))
+    yield Figure(name=FIGURES[2], value=100 * open_ratio, unit="%", bar="<= 20 %", passed=enough and open_ratio <= 0.2)
+    longest_s = max((one.took_s for one in pairs), default=0.0)
+    yield Figure(
+        name=FIGURES[3], value=longest_s, unit="s", bar="<= 60 s a pair", passed=enough and longest_s <= 60
+    )  # fmt: skip
 
 
-def pairs(candidate: str, count: int) -> Seen:
-    """Return the verdicts on `count` pairs of the base work against the candidate's, beside two busy loops."""
-    verdicts, longest_s = [], 0.0
-    with busy():
-        for number in range(count):
-            begun_s = time.monotonic()
-            verdicts.append(verdict(candidate))
-            longest_s = max(longest_s, time.monotonic() - begun_s)
-            print(f"  {candidate} {number + 1}/{count}: {verdicts[-1]}, longest {longest_s:.1f} s", flush=True)
-    return Seen(verdicts=tuple(verdicts), longest_s=longest_s)
+def add(count: int, minutes: float) -> None:
+    """Add pairs of both kinds until there are `count` of each, or the minutes are over, beside two busy loops."""
+    KEPT.parent.mkdir(exist_ok=True)
+    with busy(), tempfile.TemporaryDirectory() as folder:
+        workers = []
+        for number in range(AT_ONCE):
+            place = Path(folder) / str(number)  # the lock of the device lies there: each worker has its own
+            place.mkdir()
+            words = [sys.executable, "-m", "benchmarks.paired_compare", "--worker", "--pairs", str(count), "--minutes", str(minutes)]
+            workers.append(subprocess.Popen(words, cwd=ROOT, env={**os.environ, "TMPDIR": str(place)}))
+        for worker in workers:
+            worker.wait()
 
 
-def verdict(candidate: str) -> str:
-    """Return the verdict on one pair; what could not run says how it ended."""
+def work(count: int, minutes: float) -> None:
+    """Take pairs, the kind that is behind first, and keep each."""
+    end_s = time.monotonic() + 60 * minutes
+    while time.monotonic() < end_s:
+        taken = [one.candidate for one in kept()]
+        kind = min((SAME, PLANTED), key=taken.count)
+        if taken.count(kind) >= count:
+            return
+        with KEPT.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(pair(kind))) + "\n")
+
+
+def pair(candidate: str) -> Pair:
+    """Return one comparison of the base work with the candidate's."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    arms = (Arm(runner=f"callable:benchmarks._planted:{name}") for name in ("base", candidate))
+    begun_s = time.monotonic()
+    arms = (Arm(runner=f"callable:benchmarks._planted:{name}") for name in (SAME, candidate))
     found = compare(CASE, *arms, Timing(cache="hot", validate=False), budget_s=BUDGET_S)
-    return found.judgement.verdict if found.judgement else found.outcome
+    judged = found.judgement
+    return Pair(
+        candidate=candidate, verdict=judged.verdict if judged else found.outcome, took_s=time.monotonic() - begun_s,
+        ratio=judged.time_ratio if judged else None, round_count=len(found.rounds), mechanism=mechanism(),
+    )  # fmt: skip
 
 
-CASE: Case = case("softmax", rows=64, columns=128, dtype="fp32")
-BUDGET_S = 50.0
-"""Budget of a pair; the round that is under way when it ends is still finished."""
+def kept() -> list[Pair]:
+    """Return the pairs that this mechanism has taken."""
+    if not KEPT.exists():
+        return []
+    rows = [Pair(**json.loads(line)) for line in KEPT.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return [one for one in rows if one.mechanism == mechanism()]
+
+
+def mechanism() -> str:
+    """Return what changes when pairs are taken or judged in another way."""
+    return digest([(ROOT / name).read_text(encoding="utf-8") for name in _MECHANISM])[:16]
+
+
+def main() -> None:
+    """Add pairs for some minutes and say how the figures stand."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=12.0)
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs of each kind to reach")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options.pairs, options.minutes)
+        return
+    add(options.pairs, options.minutes)
+    for one in figures(kept()):
+        print(f"{one.name} = {one.shown()} ({'passed' if one.passed else 'open'}: {one.bar})")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.conversion import Conversion
 from nearpeak.core.measurement import TIMED, Environment, Measurement, Outcome, Timing
 from nearpeak.core.paired import INCONCLUSIVE, PairedComparison
+from nearpeak.core.suite import Suite
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def measure(
-    cases: Case | Iterable[Case], runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
-    fresh: bool = False,
+    cases: Case | Iterable[Case] | Suite, runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
+    fresh: bool = False, launch_count: int = 1,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case: its samples, or the outcome that says why there are none.
 
@@ -29,8 +30,10 @@ def measure(
     `out` each measurement is on disk before it is yielded, and what the file holds already does not run again.
 
     Args:
+        cases: of a suite, those that it chooses; their reasons and counts stay with the results.
         runner: `name` or `name:argument` ('nearpeak show runners' lists all).
         fresh: start a process per case instead of forking a warmed one.
+        launch_count: fresh processes that measure each case; each is a measurement of its own.
 
     >>> from nearpeak.ops import case
     >>> [one.outcome.value for one in measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null")]
@@ -38,11 +41,16 @@ def measure(
     """
     from nearpeak.measure.session import run_cases
 
-    wanted = [cases] if isinstance(cases, Case) else list(cases)
+    why = {one.case: one.why for one in cases.chosen} if isinstance(cases, Suite) else {}
+    wanted = list(why) if isinstance(cases, Suite) else [cases] if isinstance(cases, Case) else list(cases)
     if not wanted:
         raise SpecError("measure: no cases are given; give at least one")
     device = _target_of(runner)
-    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=lambda one: _beside_bound(one, device))
+
+    def judged(found: Measurement) -> Measurement:
+        return dataclasses.replace(_beside_bound(found, device), why=why.get(found.case, ()))
+
+    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count)
 
 
 def measured(

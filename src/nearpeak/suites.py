@@ -15,6 +15,9 @@ from nearpeak.suite.merge import merged, suite_of
 from nearpeak.suite.plan import Plan, planned
 from nearpeak.suite.ready import ready_names, ready_suite
 
+SAMPLING_S, CALLS_RUN = 0.4, 10
+"""What running a case costs beyond its calls: samples by the usual budget and a process of its own; and how many calls
+are made however long one is: warm-up, samples, checks."""
 LAUNCH_S = 2e-6
 """Time of a launch on devices that state no launch floor, so that no case is free."""
 
@@ -63,6 +66,14 @@ def read_suite(name: str | Path) -> Suite:
         raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
 
 
+def holds_suite(path: Path) -> bool:
+    """Say whether `path` is a file that claims to be a suite, of any version."""
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return is_suite(file.readline())
+
+
 def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, float], str]:
     """Return the least time of one call of each case with a launch of its own, and in words what time that is.
 
@@ -85,14 +96,24 @@ def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, fl
     return times, f"bound on {device.name} plus a launch of {launch_s * 1e6:.3g} us"
 
 
-def cheapest(suite: Suite, target: str | Target, *, goal_ratio: float, identity: str = "saturated") -> Plan:
+def cheapest(
+    suite: Suite, target: str | Target, *, goal_ratio: float, identity: str = "saturated", budget_s: float | None = None
+) -> Plan:
     """Return the cheapest choice of cases that stand for `goal_ratio` of the FLOP-weighted calls.
+
+    Args:
+        budget_s: seconds that 'nearpeak measure' may take on the target; the cost of a case is then that of running
+            it, not of one call.
 
     >>> plan = cheapest(suite([], sweeps=["op=fill dtype=bf16 elements=8192,4096"]), "h100_sxm", goal_ratio=0.9)
     >>> [dict(one.case.axes)["elements"] for one in plan.suite.chosen]
     [4096]
     """
     times, words = times_of([one.case for one in suite.cases], target)
+    if budget_s is not None:
+        costs = {case: SAMPLING_S + CALLS_RUN * time_s for case, time_s in times.items()}
+        words = f"{SAMPLING_S:g} s and {CALLS_RUN} times the {words}"
+        return planned(suite, costs, goal_ratio=goal_ratio, time=words, identity=identity, budget_s=budget_s)
     return planned(suite, times, goal_ratio=goal_ratio, time=words, identity=identity)
 
 
@@ -101,18 +122,11 @@ def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload]
         return one
     if isinstance(one, Workload):
         return suite_of(one)
-    if str(one) in ready_names() or _holds_suite(Path(one)):
+    if str(one) in ready_names() or holds_suite(Path(one)):
         return read_suite(one)
     from nearpeak import api
 
     return suite_of((capture or api.capture)(str(one)))
-
-
-def _holds_suite(path: Path) -> bool:
-    if path.suffix != ".jsonl" or not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return is_suite(file.readline())
 
 
 def _swept(sweeps: Sequence[str], where: Sequence[str]) -> list[Suite]:

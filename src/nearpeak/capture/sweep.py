@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from nearpeak.core.case import Case
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Call, Workload
 from nearpeak.covering import covering
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops import OPS, Value
+from nearpeak.ops import OPS, Value, work_of
 
 LARGEST_CASE_COUNT = 1_000_000
 """Cases in one file, before constraints take some away."""
 LARGEST_EXTENT = 2**40
 _RESERVED = ("op", "phase", "count", "rule")
+TOTALS = ("bytes_total", "flop_total")
+"""What constraints may name beside axes: the bytes that a case must read and write, and its arithmetic."""
 _COVER = "cover"
 """Key of a sweep that takes a covering array of that strength instead of all points."""
 
@@ -56,13 +58,15 @@ def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
     """Return the cases of one sweep in words, such as `op=gemm dtype=bf16 m=1024:4096:256 k=pow2(64,8192) n=8`.
 
     Args:
-        where: constraints, as in a file of sweeps.
+        where: constraints, as in a file of sweeps, over axes, `bytes_total` and `flop_total`.
 
     Raises:
         SpecError: a word is not NAME=VALUES, or the sweep is not one that a file could state.
 
     >>> [call.case.label() for call in swept("s", "op=fill dtype=bf16 elements=1:8", ["elements % 4 == 0"]).calls]
     ['fill elements=4 bf16', 'fill elements=8 bf16']
+    >>> [call.case.label() for call in swept("s", "op=fill dtype=bf16 elements=1:3", ["bytes_total > 4"]).calls]
+    ['fill elements=3 bf16']
     """
     table: dict[str, Any] = {}
     for word in shlex.split(line):
@@ -131,7 +135,7 @@ def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
     try:
         fixed = {key: table[key] for key in _RESERVED if key in table and not isinstance(table[key], list)}
         axes = [axis_values(key, given) for key, given in table.items() if key not in (*fixed, "where", _COVER)]
-        constraints = _constraints(table.get("where", []), axes)
+        constraints = _constraints(table.get("where", []), axes, fixed, where)
         points = _points(axes) if _COVER not in table else _covered(axes, table[_COVER], constraints, found.removed)
         if _COVER not in table:
             counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
@@ -153,10 +157,25 @@ def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
         found.removed[text] = found.removed.get(text, 0) + count
 
 
-def _constraints(given: object, axes: list[AxisValues]) -> dict[str, Any]:
+def _constraints(
+    given: object, axes: list[AxisValues], fixed: Mapping[str, Any], where: str
+) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
+    """Return the test of each constraint; totals of the case are computed only where one is named."""
     texts = given if isinstance(given, list) else [given]
     names = frozenset(name for axis in axes for name in axis.names)
-    return {str(text): condition(text, names) for text in texts}
+    tests = {str(text): condition(text, names | frozenset(TOTALS)) for text in texts}
+    totals = {text for text in tests if any(name in text for name in TOTALS)}
+
+    def of_case(test: Callable[[Mapping[str, Any]], bool]) -> Callable[[Mapping[str, Any]], bool]:
+        return lambda row: test({**row, **_totals(_call(where, {**fixed, **row}).case)})
+
+    return {text: of_case(test) if text in totals else test for text, test in tests.items()}
+
+
+def _totals(case: Case | None) -> dict[str, int]:
+    assert case is not None  # every row of a sweep has one
+    work = work_of(case)
+    return {TOTALS[0]: int(work.read_bytes + work.write_bytes), TOTALS[1]: int(sum(work.flop.values()))}
 
 
 def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:

@@ -1,4 +1,4 @@
-"""Cases as commands take them: words, a table of cases, or a saved workload."""
+"""Cases as commands take them: words, a suite, a table of cases, or a saved workload."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,18 +8,24 @@ from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
+    from nearpeak.core.suite import Suite
 
 TABLES = (".csv", ".jsonl", ".parquet")
 
 
 def cases_of(words: list[str], command: str) -> "list[Case]":
-    """Return the cases of OP AXIS=EXTENT…, or of a file: a table, JSON lines, a saved workload, a result file.
+    """Return the cases of OP AXIS=EXTENT…, of a suite, or of a file: a table, JSON lines, a saved workload, results.
+
+    Of a suite, file or ready-made, those that are run; digests and counts are checked as it is read.
 
     Raises:
         SpecError: the words are neither, or the file holds no cases.
     """
     if not words:
         raise SpecError(f"{command}: no case; e.g. nearpeak {command} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+    suite = suite_of_words(words)
+    if suite is not None:
+        return [one.case for one in suite.chosen]
     path = Path(words[0])
     if path.suffix not in (*TABLES, ".json"):
         return [case_of(words, command)]
@@ -33,6 +39,16 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
     if not found:
         raise SpecError(f"{path}: holds no cases")
     return list(dict.fromkeys(found))
+
+
+def suite_of_words(words: list[str]) -> "Suite | None":
+    """Return the suite that a single word names, a file or a ready-made one; none where it names something else."""
+    from nearpeak import suites
+    from nearpeak.suite.ready import ready_names
+
+    if len(words) != 1:
+        return None
+    return suites.read_suite(words[0]) if words[0] in ready_names() or suites.holds_suite(Path(words[0])) else None
 
 
 def _workload(path: Path) -> "list[Case]":

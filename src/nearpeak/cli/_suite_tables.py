@@ -11,21 +11,26 @@ if TYPE_CHECKING:
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.suite_coverage import DirectedShare, SuiteCoverage, UseShare
     from nearpeak.suite.difference import SuiteDifference
+    from nearpeak.suite.results import RunOfSuite
 
 NOT_MEASURED = "not measured"
 
 
-def print_suite(suite: "Suite", coverage: "SuiteCoverage") -> None:
-    """Print the plan, then use-case, directed and effective coverage."""
+def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | None" = None) -> None:
+    """Print the plan, what of it ran, then use-case, directed and effective coverage."""
     console = Console(highlight=False)
-    console.print(escape(f"{suite.name}: {coverage.chosen_count} of {coverage.case_count} cases are run"))
+    did = "are run" if ran is None else f"ran and passed ({ran.unchecked_count} of them unchecked)"
+    console.print(escape(f"{suite.name}: {coverage.chosen_count} of {coverage.case_count} cases {did}"))
+    for one in () if ran is None else ran.excluded:
+        console.print(f"  [yellow]{one.reason}: {one.case_count} cases, {one.flop_ratio:.2%} of FLOP[/yellow]")
     for key, value in suite.plan.items():
         console.print(escape(f"  {key}: {value}"))
     for name, count in coverage.uncovered.items():
         console.print(f"  [yellow]uncovered: {escape(name)}, {count} calls[/yellow]")
     if coverage.untimed_count:
         console.print(f"  [yellow]without a time on this target: {coverage.untimed_count} cases[/yellow]")
-    console.print(_use_table(coverage.use, effective=False))
+    table = _use_table(coverage.use, effective=False)
+    console.print(table if table.row_count else "use-case coverage: no workload calls any of them")
     console.print(_directed_table(coverage.directed))
     if coverage.scored_count is None:
         console.print(f"effective coverage: {NOT_MEASURED}; --scores takes the mutation scores of the cases")
@@ -68,15 +73,25 @@ def print_difference(found: "SuiteDifference") -> None:
 
 
 def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
-    """Return one row per workload, one column per currency and identity."""
-    columns = list(dict.fromkeys((share.currency, share.identity) for share in shares))
-    heads = [(f"{currency}\n{identity}", "right") for currency, identity in columns]
-    table = _table(f"{'effective ' if effective else ''}use-case coverage", ("workload", "left"), *heads)
-    for workload in dict.fromkeys(share.workload for share in shares):
-        row = [share for share in shares if share.workload == workload]
-        ratios = [share.effective_ratio if effective else share.covered_ratio for share in row]
-        table.add_row(escape(workload), *(_percent(ratio, "none") for ratio in ratios))
+    """Return one row per workload and identity, one column per currency; rows without any weight are left out."""
+    currencies = list(dict.fromkeys(share.currency for share in shares))
+    heads = [(currency, "right") for currency in currencies]
+    title = f"{'effective ' if effective else ''}use-case coverage"
+    table = _table(title, ("workload", "left"), ("a case stands for", "left"), *heads)
+    ratios = {
+        (share.workload, share.identity, share.currency): share.effective_ratio if effective else share.covered_ratio
+        for share in shares
+    }  # fmt: skip
+    shown = ""
+    for workload, identity in dict.fromkeys((share.workload, share.identity) for share in shares):
+        row = [ratios[workload, identity, currency] for currency in currencies]
+        if any(ratio is not None for ratio in row):
+            name, shown = ("" if workload == shown else workload), workload
+            table.add_row(escape(name), _STANDS_FOR[identity], *(_percent(ratio, "none") for ratio in row))
     return table
+
+
+_STANDS_FOR = {"exact": "itself", "class": "its class", "saturated": "its saturated class"}
 
 
 def _directed_table(shares: Iterable["DirectedShare"]) -> Table:

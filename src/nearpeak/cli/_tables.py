@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.cli._cases import suite_of_words
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_cases(path: Path | None, command: str) -> tuple[dict[str, Any], "CaseTable"]:
-    """Return the columns of a table file, or of JSON lines on standard input, and the cases that they state."""
+    """Return the columns of a table file, a suite, or JSON lines on standard input, and the cases that they state."""
     from nearpeak import api
     from nearpeak.capture.table_file import parse_jsonl, read_columns, rows_to_columns
 
@@ -22,6 +23,8 @@ def read_cases(path: Path | None, command: str) -> tuple[dict[str, Any], "CaseTa
         if not records:
             raise SpecError(f"{command}: stdin holds no cases; pipe JSON lines with op, dtype and axes")
         columns: dict[str, Any] = rows_to_columns(records)
+    elif (suite := suite_of_words([str(path)])) is not None:
+        columns = rows_to_columns([{**one.case.record(), "calls": one.call_count} for one in suite.chosen])
     else:
         columns = read_columns(path)
     table = api.case_table(columns)

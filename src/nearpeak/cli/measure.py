@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._cases import cases_of
+from nearpeak.cli._cases import cases_of, suite_of_words
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.measurement import Measurement, Timing
     from nearpeak.core.target import Target
 
-CASES = typer.Argument(None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a table, or a saved workload.")
+CASES = typer.Argument(
+    None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
+)
 BUDGET = typer.Option("300 ms", "--budget", help="Time to sample each case, e.g. '300 ms'.")
 LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is given up.")
 CACHE = typer.Option(
@@ -38,28 +40,33 @@ def measure(
     threads: int = THREADS,
     memory: str = MEMORY,
     fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
+    launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
     json: bool = shared.JSON,
 ) -> None:
     """Run cases and show what each call took, beside its bound where this machine's roofs are known.
 
-    A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Exit code 12 when a
-    result is wrong, 3 when the device was not to be had.
+    A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Of a suite, a file or a
+    ready-made one, the chosen cases run, and reasons and counts stay with the results ('nearpeak suite show SUITE
+    --results FILE'). Exit code 12 when a result is wrong, 3 when the device was not to be had.
     """
     from nearpeak import measuring
 
-    wanted, timing = cases_of(cases, "measure"), timing_of(budget, limit, cache, threads, memory, check=not no_check)
+    wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
+    timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
-    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh):
+    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh, launch_count=launches):
         found.append(one)
         sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
         sys.stdout.flush()
     if out is not None:
         from nearpeak.measure.results import read_results
 
-        sys.stderr.write(f"{out}: {len(found)} new results\n")
-        found = list(read_results(out))
+        new, found = len(found), list(read_results(out))
+        sys.stderr.write(f"{out}: {new} new results, {len(found)} in all\n")
+    if len(found) > 1:
+        sys.stderr.write(f"{_outcomes(found)}\n")
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))
@@ -106,6 +113,14 @@ def exit_code(found: "list[Measurement]") -> int:
 
     outcomes = {one.outcome for one in found}
     return 3 if Outcome.INFRA in outcomes else 12 if Outcome.INCORRECT in outcomes else 0
+
+
+def _outcomes(found: "list[Measurement]") -> str:
+    """Return how many measurements ended in each way, in words."""
+    from collections import Counter
+
+    counted = Counter(one.outcome.value for one in found)
+    return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
 def _check_files(out: Path | None, export: list[Path]) -> None:

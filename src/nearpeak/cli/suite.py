@@ -10,16 +10,21 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.target import Target
     from nearpeak.core.workload import Workload
+    from nearpeak.suite.results import RunOfSuite
 
 SUITE = typer.Argument(help="Suite file, or the name of a ready-made suite.")
 SCORES = typer.Option(
     None, "--scores", help="Mutation scores (.jsonl: digest, killed, survived) for effective numbers."
+)
+RESULTS = typer.Option(
+    None, "--results", help="Results of 'nearpeak measure SUITE --out': what ran and was right counts, with its times."
 )
 
 
@@ -40,6 +45,9 @@ def build(
     cover: str | None = typer.Option(
         None, "--cover", help="Run only the cheapest cases that cover this share, as 99%."
     ),
+    within: str | None = typer.Option(
+        None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
+    ),
     identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
     target: list[str] = shared.TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
@@ -54,8 +62,8 @@ def build(
     """Build a suite: distinct cases with counts and reasons, from models, files, sweeps and rules.
 
     Options of capture hold for every source; for models that differ in them, save workloads first ('nearpeak capture
-    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover, --target says whose bounds
-    are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
+    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover or --within, --target says
+    whose bounds are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
     """
     from nearpeak import suites
     from nearpeak.suite.ready import ready_names, ready_suite
@@ -64,7 +72,8 @@ def build(
         sys.stdout.write("".join(f"{one}\n" for one in ready_names()))
         return
     shared.check_writable(out)
-    share = None if cover is None else _share(cover)
+    budget_s = None if within is None else seconds_of(within, "--within")
+    share = _share(cover) if cover is not None else None if within is None else 1.0
     devices = shared.targets_of(target, []) if share is not None or target else []
 
     def capture(source: str) -> "Workload":
@@ -78,19 +87,21 @@ def build(
         [*named, *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
         capture=capture,
     )  # fmt: skip
-    _write(found if share is None else _cheapest(found, devices[0], share, identity), out)
+    _write(found if share is None else _cheapest(found, devices[0], share, identity, budget_s), out)
 
 
 def show(
     suite: str = SUITE,
     target: list[str] = shared.TARGET,
     scores: Path | None = SCORES,
+    results: Path | None = RESULTS,
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
     json: bool = shared.JSON,
 ) -> None:
     """Show what a suite holds and its three coverage numbers: use-case, directed, effective.
 
-    Shares of time need a --target, whose bounds are the times. Effective numbers need --scores.
+    Without --results the numbers say what is planned. Shares of time need a --target, whose bounds are the times, or
+    --results, whose medians are. Effective numbers need --scores.
     """
     from nearpeak import suites
     from nearpeak.suite.coverage import coverage_of
@@ -102,14 +113,19 @@ def show(
         return
     times, words = suites.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
     given = None if scores is None else read_scores(_text(scores), scores.name)
-    coverage = coverage_of(found, time_s=times, scores=given)
+    ran = None if results is None else _ran(found, results)
+    if ran is not None and times is None:
+        times, words = dict(ran.time_s), f"medians of {results}"
+    coverage = coverage_of(found, time_s=times, scores=given, passed=None if ran is None else ran.passed)
     if json or not shared.on_terminal():
         head = {"suite": found.name, "plan": dict(found.plan), "sources": [asdict(one) for one in found.sources]}
-        sys.stdout.write(jsonlib.dumps({**head, "time": words, "coverage": asdict(coverage)}) + "\n")
+        run = None if ran is None else {"passed": len(ran.passed), "unchecked": ran.unchecked_count,
+                                        "excluded": [asdict(one) for one in ran.excluded]}  # fmt: skip
+        sys.stdout.write(jsonlib.dumps({**head, "time": words, "run": run, "coverage": asdict(coverage)}) + "\n")
         return
     from nearpeak.cli._suite_tables import print_suite
 
-    print_suite(found, coverage)
+    print_suite(found, coverage, ran)
 
 
 def diff(
@@ -151,17 +167,29 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="suite")
 
 
-def _cheapest(found: "Suite", device: "Target", share: float, identity: str) -> "Suite":
+def _cheapest(
+    found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None
+) -> "Suite":
     """Return the suite with the cheapest cases chosen, and say what they take."""
     from nearpeak import suites
 
-    plan = suites.cheapest(found, device, goal_ratio=share, identity=identity)
+    plan = suites.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
     found = plan.suite
     sys.stderr.write(
         f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use, in "
         f"{plan.cover_ratio:.1%} of the time of all that workloads call ({found.plan['time']})\n"
     )
     return found
+
+
+def _ran(suite: "Suite", path: Path) -> "RunOfSuite":
+    """Return what the result file at `path` says of the suite's cases."""
+    from nearpeak.measure.results import read_results
+    from nearpeak.suite.results import run_of
+
+    if not path.is_file():
+        raise SpecError(f"{path}: not found; 'nearpeak measure SUITE --out {path}' writes it")
+    return run_of(suite, read_results(path))
 
 
 def _write(suite: "Suite", out: Path | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import Estimate, estimate_of
+from nearpeak.core.suite import Why
 from nearpeak.errors import MeasureError
 
 
@@ -175,13 +176,24 @@ class Measurement:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`, once each, apart from the runs."""
     clock_probes_s: tuple[float, ...] = ()
-    """Time of one fixed piece of work on the same core before and after the samples."""
+    """Time of one fixed piece of work on the same core or device before and after the samples."""
+    activity_s: float | None = None
+    """Time that the device was busy during one call by its own records (CUPTI); none where there are none."""
+    launch: int = 1
+    """Which fresh process of those that repeat the case this is."""
     algorithm: str = ""
     """What the runner chose, as it calls it."""
     ledger: tuple[Fallback, ...] = ()
     """What did not run where it was meant to."""
     validation: Any = None
     """What the contract on results found; none where it was not asked."""
+    why: tuple[Why, ...] = ()
+    """Reasons for the case with their counts, where it was run for a suite."""
+
+    @property
+    def suite_calls(self) -> int:
+        """Calls that the workloads of its suite make of the case; 0 outside of a suite."""
+        return sum(one.call_count for one in self.why)
 
     @property
     def best_s(self) -> float:
@@ -321,3 +333,17 @@ class Reading:
     """Wall time from the first call until the last is done."""
     result: Any = None
     """What the last call returned."""
+    late_s: float = 0.0
+    """Time for which the device went on after the end was recorded: on streams that the timer does not look at."""
+    cycles_s: float = 0.0
+    """Time that a fixed number of the device's clock cycles took just before; 0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a device was seen to do during one call, by its own records instead of by events."""
+
+    busy_s: float
+    """Time in which at least one kernel, copy or fill ran, on whatever stream."""
+    kernels: tuple[str, ...]
+    """Their names, in order of first appearance."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nearpeak.core.case import Case
 
@@ -25,6 +26,32 @@ class Why:
     """Rule that asked for it."""
     call_count: int = 0
     """Calls per step of the source; 0 where nothing was counted."""
+
+    def record(self) -> dict[str, object]:
+        """Return it as plain data, what is empty left out."""
+        record = {
+            "kind": self.kind, "source": self.source, "module": self.module, "line": self.line, "rule": self.rule,
+            "calls": self.call_count,
+        }  # fmt: skip
+        return {key: value for key, value in record.items() if value}
+
+
+def why_of(record: Mapping[str, Any]) -> Why:
+    """Return the reason that plain data state.
+
+    Raises:
+        ValueError: its count is not a whole number.
+
+    >>> why_of(Why(kind="usecase", source="w", call_count=3).record()).call_count
+    3
+    """
+    count = record.get("calls", 0)
+    if type(count) is not int or count < 0:
+        raise ValueError(f"calls={count!r} is not a whole number")
+    return Why(
+        kind=record["kind"], source=record["source"], module=record.get("module", ""), line=record.get("line", ""),
+        rule=record.get("rule", ""), call_count=count,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,15 @@ from typing import Any
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
+from nearpeak.core.suite import why_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 
 SCHEMA_VERSION = 1
 # 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
 _SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
+_UNUSUAL = {"activity_s": None, "launch": 1}
+"""Fields that are written only where they say something."""
 _PLAIN = ("target", "runner", "call_count", "timer_s", "note", "algorithm")
 
 
@@ -45,6 +48,9 @@ def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     record["phases_s"] = dict(one.phases_s)
     record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
     record["validation"] = _plain(one.validation)
+    record |= {name: getattr(one, name) for name, usual in _UNUSUAL.items() if getattr(one, name) != usual}
+    if one.why:
+        record["why"] = [why.record() for why in one.why]
     return record
 
 
@@ -64,10 +70,12 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
         method = Method(**record["method"]) if record["method"] else None
         plain: dict[str, Any] = {name: record[name] for name in _PLAIN}
         plain |= {name: tuple(record[name]) for name in _SAMPLES}
+        plain |= {name: record.get(name, usual) for name, usual in _UNUSUAL.items()}
         return Measurement(
             case=case, outcome=Outcome(record["outcome"]), method=method,
             environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
-            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"], **plain,
+            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"],
+            why=tuple(map(why_of, record.get("why", ()))), **plain,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SpecError):

@@ -27,6 +27,7 @@ _MANY = 10
 _HUGE_BYTES = 2 << 20
 _COLLAPSE = 25  # MADV_COLLAPSE of madvise(2), Linux 6.1
 _ANONYMOUS = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\])?$")
+_LIBC = ctypes.CDLL(None)
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
@@ -57,15 +58,14 @@ def _gather_pages() -> None:
     """
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None)
-    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     with open("/proc/self/maps") as file:
         regions = [_ANONYMOUS.match(line) for line in file]
     for region in filter(None, regions):
         start, stop = (int(end, 16) for end in region.groups())
         start, stop = -(-start // _HUGE_BYTES) * _HUGE_BYTES, stop // _HUGE_BYTES * _HUGE_BYTES
         if stop > start:
-            libc.madvise(start, stop - start, _COLLAPSE)
+            _LIBC.madvise(start, stop - start, _COLLAPSE)
 
 
 def _load(preload: str) -> None:
@@ -174,7 +174,7 @@ def limit(memory_bytes: int | None) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":
         return
-    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     if memory_bytes is None:
         return
     with open("/proc/self/statm") as file:

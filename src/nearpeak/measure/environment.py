@@ -40,6 +40,7 @@ def _version(package: str) -> str:
         return ""
 
 
+@cache
 def cpu_name() -> str:
     """Return the processor as the operating system names it."""
     names = [

@@ -31,7 +31,7 @@ def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
         {"case": case, "runner": runner, "timing": timing, "process": "forked"},
         timeout_s=timing.limit_s,
         memory_bytes=memory_bytes(runner, timing),
-        preload=(*_abilities(runner).preload, "nearpeak.measure.warm_up:warm_up"),
+        preload=(*_abilities(runner).preload, __name__, "nearpeak.measure.warm_up:warm_up"),
         variables=thread_variables(timing.thread_count),
     )
     return told(ending, case, runner, timing)

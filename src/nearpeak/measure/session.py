@@ -1,5 +1,6 @@
 """A run over many cases: each in a process of its own, each result kept before the next case starts."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -16,36 +17,42 @@ Judge = Callable[[Measurement], Measurement]
 
 def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
-    judge: Judge = lambda found: found,
+    judge: Judge = lambda found: found, launch_count: int = 1,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
 
     Args:
         fresh: start a process per case instead of forking a warmed one.
         judge: what is to be said of a measurement before it is stored.
+        launch_count: fresh processes that measure each case, in as many rounds over all cases: what repeats a
+            measurement is the process, as samples of one share its memory layout.
     """
-    take = _take(runner, judge, fresh=fresh)
-    wanted = dict.fromkeys(cases)
+    take = _take(runner, judge, fresh=fresh or launch_count > 1)
+    wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in dict.fromkeys(cases)]
     if out is None:
-        for case in wanted:
-            yield take(case, runner, timing)
+        for case, launch in wanted:
+            yield _numbered(take(case, runner, timing), launch)
         return
     with result_file(out) as file:
-        yield from _stored(wanted, runner, timing, (file, take, "fresh" if fresh else "forked"))
+        yield from _stored(wanted, runner, timing, (file, take, "fresh" if fresh or launch_count > 1 else "forked"))
 
 
 def _stored(
-    cases: Iterable[Case], runner: str, timing: Timing, how: tuple[ResultFile, Take, str]
+    wanted: Iterable[tuple[Case, int]], runner: str, timing: Timing, how: tuple[ResultFile, Take, str]
 ) -> Iterator[Measurement]:
     file, take, process = how
     method = {"cache": timing.cache, "thread_count": timing.thread_count, "process": process}
-    for case in cases:
-        key = key_of(case, runner, method)
+    for case, launch in wanted:
+        key = key_of(case, runner, method if launch == 1 else {**method, "launch": launch})
         if key in file.keys:
             continue
-        found = take(case, runner, timing)
+        found = _numbered(take(case, runner, timing), launch)
         file.append(found, key)
         yield found
+
+
+def _numbered(found: Measurement, launch: int) -> Measurement:
+    return found if launch == 1 else dataclasses.replace(found, launch=launch)
 
 
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:

@@ -6,13 +6,21 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Backend, Measurement, Method, Outcome, Prepared, Timer, Timing
+from nearpeak.core.measurement import (
+    TIMED, Activity, Backend, Measurement, Method, Outcome, Prepared, Timer, Timing,
+)  # fmt: skip
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
 from nearpeak.measure.contract import checked
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, sample
 
+LATE_RATIO, LATE_S = 0.05, 5e-5
+"""Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
+HIDDEN_RATIO, HIDDEN_S = 1.25, 5e-6
+"""How much longer than its shortest sample a device may be busy in the call whose activity is recorded."""
+SLOW_SAMPLES_RATIO = 0.3
+"""Share of samples with a low clock from which on they count as throttled; all of them are kept."""
 _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 Lock = Callable[[Backend], AbstractContextManager[object]]
 Use = Callable[[Case, Prepared, Timer, Any], Measurement]
@@ -72,11 +80,20 @@ class TimedRunner:
                 prepared.close()
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
-        throttle_count, before_s = cpu_throttle_count(), clock_probe_s()
+        probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
+        throttle_count, before_s = cpu_throttle_count(), probe_s()
         sampled = sample(prepared, timer, self._timing)
-        after_s = clock_probe_s()
+        after_s = probe_s()
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
+        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
+        if outcome in TIMED and seen is not None and seen.busy_s > HIDDEN_RATIO * min(sampled.samples_s) + HIDDEN_S:
+            outcome, note = Outcome.SUSPECT_FAST, (
+                f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {min(sampled.samples_s):.4g} s"
+            )
         bare = self.row(case, prepared, timer, record)
+        if seen is not None:
+            algorithm = bare.algorithm or ", ".join(seen.kernels)
+            bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
@@ -132,6 +149,12 @@ def _judged(
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
     ):
         return Outcome.SUSPECT_FAST, "the device's time is longer than the host's; a timer is wrong"
+    if sampled.late_s > LATE_RATIO * min(sampled.samples_s) * sampled.call_count + LATE_S:
+        return Outcome.SUSPECT_FAST, (
+            f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
+        )
+    if sampled.slow_ratio > SLOW_SAMPLES_RATIO:
+        return Outcome.THROTTLED, f"the device's clock was low in {sampled.slow_ratio:.0%} of the samples"
     if throttle_count > 0:
         return Outcome.THROTTLED, f"the processor throttled {throttle_count} times"
     if throttled(before_s, after_s):

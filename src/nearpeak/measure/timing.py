@@ -1,6 +1,7 @@
 """Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from nearpeak.core.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
+from nearpeak.measure.timers import SLOW_CLOCK_RATIO
 
 WINDOW_COUNT = 5
 """Samples of each of the two windows whose agreement ends the warm-up."""
@@ -43,6 +45,10 @@ class Sampled:
     """Whether the median is known as well as was asked."""
     result: Any
     """What a call of a sample returned, to be checked."""
+    late_s: float = 0.0
+    """Median time for which the device went on after the end of a sample was recorded."""
+    slow_ratio: float = 0.0
+    """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
 
 
 def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
@@ -120,7 +126,18 @@ def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_coun
         host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
         warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
         call_count=call_count, outcome=outcome, result=kept[-1].result,
+        late_s=statistics.median(one.late_s for one in kept), slow_ratio=_slow_ratio([one.cycles_s for one in kept]),
     )  # fmt: skip
+
+
+def _slow_ratio(cycles_s: Sequence[float]) -> float:
+    """Return in what share of the samples the same number of cycles took much longer than in the best one.
+
+    >>> _slow_ratio([1.0, 1.0, 1.5, 1.1]), _slow_ratio([0.0, 0.0])
+    (0.25, 0.0)
+    """
+    least = min((one for one in cycles_s if one > 0), default=0.0)
+    return sum(least / one < SLOW_CLOCK_RATIO for one in cycles_s if one > 0) / len(cycles_s)
 
 
 def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Sequence[float]:
@@ -142,6 +159,8 @@ def settled(samples_s: Sequence[float]) -> bool:
     if len(samples_s) < 2 * WINDOW_COUNT:
         return False
     before, after = (sorted(samples_s[end - WINDOW_COUNT : end or None]) for end in (-WINDOW_COUNT, 0))
+    if before[0] <= 0 or after[0] <= 0:  # no time at all: a wrong timer, which waiting does not mend
+        return True
     low, high = quantile(before, 0.25), quantile(before, 0.75)
     if samples_s[-WINDOW_COUNT] > high + 1.5 * (high - low) + 1e-12 * high:
         return False
@@ -157,6 +176,6 @@ def converged(samples_s: Sequence[float], precision_ratio: float) -> bool:
     (True, False, False)
     """
     low, high = median_ranks(len(samples_s))
-    if low == 0 or high == len(samples_s) - 1:
+    if low == 0 or high == len(samples_s) - 1 or min(samples_s) <= 0:
         return False
     return estimate_of(samples_s).half_width_ratio <= precision_ratio

@@ -1,12 +1,15 @@
 """What a warmed process does before it forks a child per case: imports and buffers, never a case."""
 
 import sys
+import tempfile
+
+import numpy as np
 
 from nearpeak.core.measurement import Timing
 from nearpeak.measure.contract import contract
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.runners import RUNNERS
-from nearpeak.measure.timers import swept
+from nearpeak.measure.timers import clock_probe_s, cpu_throttle_count, swept
 from nearpeak.ops import OPS
 
 
@@ -23,5 +26,9 @@ def warm_up() -> None:
         OPS[name]
     contract()
     swept(Timing().flush_bytes)
+    np.random.default_rng((0, 0)).standard_normal(1)
+    tempfile.gettempdir()
+    clock_probe_s()
+    cpu_throttle_count()
     versions("torch", "numpy", "onnxruntime", "onnx", "triton")
     cpu_environment()

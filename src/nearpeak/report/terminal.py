@@ -175,7 +175,7 @@ def _opportunities(console: Console, target: TargetAnalysis) -> None:
 
 
 def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> None:
-    """Print the measured calls, furthest from their bound first, and mark those that cannot be true."""
+    """Print the measured calls beside expected time and bound, most to gain first; mark those that cannot be true."""
     found = [(row, time) for row, time in zip(analysis.rows, target.times, strict=True) if time.measured_s]
     if not found:
         return
@@ -183,13 +183,14 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
     console.print()
     console.print(Text(f"Measured on {words.shortened(target.title, 40)}, most time to gain first", style="bold"))
     table = _table()
-    for name, columns in (("measured", 9), ("bound", 9), ("attained", 11)):
+    for name, columns in (("measured", 9), ("expected", 9), ("bound", 9), ("attained", 11)):
         table.add_column(name, justify="right", no_wrap=True, width=columns)
     table.add_column("one call of", no_wrap=True, overflow="ellipsis")
     for row, time in found[:TOP_COUNT]:
         ratio = "implausible" if words.is_implausible(time) else words.percent(words.attained(time) or 0.0)
         label = Text(words.clean(row.label))
-        table.add_row(show(time.measured_s or 0.0, "s"), show(time.bound_s, "s"), ratio, label)
+        expected = show(time.prediction.time_s, "s") if time.prediction else "–"
+        table.add_row(show(time.measured_s or 0.0, "s"), expected, show(time.bound_s, "s"), ratio, label)
     console.print(table)
     implausible = sum(words.is_implausible(time) for _, time in found)
     if implausible:

@@ -1,6 +1,7 @@
 """Weighted covering by greedy choice: the cheapest cases that reach a share of what is to be covered."""
 
 import heapq
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -30,8 +31,12 @@ def greedy_cover(
     cost_s: Mapping[str, float],
     goal_ratio: float = 1.0,
     mandatory: Iterable[str] = (),
+    budget_s: float = math.inf,
 ) -> tuple[Pick, ...]:
     """Return which keys to choose so that they cover at least `goal_ratio` of all weight, in the order of choice.
+
+    With a budget it ends before the goal where the next choice would cost more than is left; what costs less is still
+    looked at, and one key alone is chosen instead where it covers more than all of them.
 
     Each step takes the largest uncovered weight per second, ties by lower cost, then by key; gains only shrink, so a
     queue is enough. What turns out not to be needed for the goal is dropped again, dearest first. For a goal
@@ -40,7 +45,7 @@ def greedy_cover(
     Source: Chvátal 1979, Mathematics of Operations Research 4(3), pages 233-235.
 
     Raises:
-        SpecError: a cost is not above 0, or the goal lies outside 0 to 1.
+        SpecError: a cost is not above 0, the goal lies outside 0 to 1, or what is mandatory exceeds the budget.
 
     >>> covers = {"a": "xy", "b": "yz", "c": "xyz"}
     >>> [one.key for one in greedy_cover(covers, {"x": 1, "y": 1, "z": 1}, {"a": 1, "b": 1, "c": 9})]
@@ -55,15 +60,39 @@ def greedy_cover(
     }
     kept = tuple(dict.fromkeys(key for key in mandatory if key in held))
     wanted = goal_ratio * sum(weights.values()) * (1 - 1e-12)
-    order = _needed([*kept, *_grown(held, weights, cost_s, kept, wanted)], held, weights, cost_s, kept, wanted)
-    return _picks(order, held, weights, cost_s)
+    left_s = budget_s - sum(cost_s[key] for key in kept)
+    if left_s < 0:
+        raise SpecError(f"cover: the mandatory cases alone take more than the budget of {budget_s:g} s; raise it")
+    grown = _grown(held, weights, cost_s, kept, (wanted, left_s))
+    if math.isfinite(budget_s):
+        return _picks([*kept, *_better(grown, held, weights, cost_s, kept, left_s)], held, weights, cost_s)
+    return _picks(_needed([*kept, *grown], held, weights, cost_s, kept, wanted), held, weights, cost_s)
+
+
+def _better(
+    grown: list[str], held: Mapping[str, Sequence[Key]], weights: Mapping[Key, float], cost_s: Mapping[str, float],
+    kept: Sequence[str], left_s: float,
+) -> list[str]:  # fmt: skip
+    """Return the choices, or the one affordable key that covers more: the better of both is near the best by a factor.
+
+    Source: Khuller, Moss, Naor 1999, Information Processing Letters 70(1), pages 39-45.
+    """
+    first = {part for key in kept for part in held[key]}
+
+    def gain(keys: Iterable[str]) -> float:
+        return sum(weights[part] for part in {part for key in keys for part in held[key]} - first)
+
+    alone = [key for key in held if key not in kept and cost_s[key] <= left_s]
+    best = min(alone, key=lambda key: (-gain([key]), cost_s[key], key), default=None)
+    return [best] if best is not None and gain([best]) > gain(grown) else grown
 
 
 def _grown(
     held: Mapping[str, Sequence[Key]], weights: Mapping[Key, float], cost_s: Mapping[str, float],
-    kept: Sequence[str], wanted: float,
+    kept: Sequence[str], limits: tuple[float, float],
 ) -> list[str]:  # fmt: skip
-    """Return what greedy choice adds to the mandatory keys."""
+    """Return what greedy choice adds to the mandatory keys, up to the weight and the cost of `limits`."""
+    wanted, left_s = limits
     covered = {part for key in kept for part in held[key]}
     reached = sum(weights[part] for part in covered)
 
@@ -76,12 +105,13 @@ def _grown(
     while queue and reached < wanted:
         _, cost, key = heapq.heappop(queue)
         now = gain(key)
-        if now <= 0:
+        if now <= 0 or cost > left_s:
             continue
         if queue and (-now / cost, cost, key) > queue[0]:
             heapq.heappush(queue, (-now / cost, cost, key))
             continue
         chosen.append(key)
+        left_s -= cost
         covered.update(held[key])
         reached += now
     return chosen

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.canon import canonical_json
 from nearpeak.core.case import Case
-from nearpeak.core.suite import REASONS, Source, Suite, SuiteCase, Why
+from nearpeak.core.suite import REASONS, Source, Suite, SuiteCase, why_of
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS
 
@@ -78,17 +78,9 @@ def case_record(one: SuiteCase) -> dict[str, object]:
     record: dict[str, object] = {
         "digest": one.case.digest,
         "case": one.case.record(),
-        "why": [_why_record(why) for why in one.why],
+        "why": [why.record() for why in one.why],
     }
     return record if one.chosen else record | {"left_out": True}
-
-
-def _why_record(why: Why) -> dict[str, object]:
-    record = {
-        "kind": why.kind, "source": why.source, "module": why.module, "line": why.line, "rule": why.rule,
-        "calls": why.call_count,
-    }  # fmt: skip
-    return {key: value for key, value in record.items() if value}
 
 
 def _source(record: Mapping[str, Any]) -> Source:
@@ -104,7 +96,7 @@ def _case(text: str, where: str, names: set[str]) -> SuiteCase:
     try:
         given = dict(record["case"])
         case: Case = OPS[given.pop("op")].case(given.pop("phase"), **given)
-        why = tuple(_why(one) for one in record["why"])
+        why = tuple(map(why_of, record["why"]))
         digest = record["digest"]
     except (SpecError, NotModelledError) as error:
         raise type(error)(f"{where}: {error}") from None
@@ -117,16 +109,6 @@ def _case(text: str, where: str, names: set[str]) -> SuiteCase:
     if not why or any(one.source not in names or one.kind not in REASONS for one in why):
         raise SpecError(f"{where}: every case needs reasons of a known kind from sources of the header")
     return SuiteCase(case=case, why=why, chosen=not record.get("left_out", False))
-
-
-def _why(record: Mapping[str, Any]) -> Why:
-    count = record.get("calls", 0)
-    if type(count) is not int or count < 0:
-        raise ValueError(f"calls={count!r} is not a whole number")
-    return Why(
-        kind=record["kind"], source=record["source"], module=record.get("module", ""), line=record.get("line", ""),
-        rule=record.get("rule", ""), call_count=count,
-    )  # fmt: skip
 
 
 def _object(text: str, where: str) -> dict[str, Any]:

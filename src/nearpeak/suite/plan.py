@@ -1,5 +1,6 @@
 """Which cases of a suite are run: the cheapest that cover a share of use, and every obligation that a case can meet."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -34,14 +35,16 @@ class Plan:
 
 
 def planned(
-    suite: Suite, cost_s: Mapping[Case, float], *, goal_ratio: float, time: str, identity: str = "saturated"
+    suite: Suite, cost_s: Mapping[Case, float], *, goal_ratio: float, time: str, identity: str = "saturated",
+    budget_s: float = math.inf,
 ) -> Plan:
     """Return the cheapest choice that stands for `goal_ratio` of FLOP-weighted calls and meets the same obligations.
 
     Workloads count alike. One case of each operator, format and phase is always kept, the cheapest, directed or not.
 
     Args:
-        cost_s: seconds per call; a case without is never chosen.
+        cost_s: seconds per call, or per case that is run; a case without is never chosen.
+        budget_s: most that all chosen cases may cost: use comes first, then obligations.
         time: where the seconds come from, for people.
 
     Raises:
@@ -58,8 +61,8 @@ def planned(
         key = identify(case, identity)
         weights[key] = weights.get(key, 0.0) + weight
     known = {digest: (identify(case, identity),) for digest, case in cases.items()}
-    picks = greedy_cover(known, weights, costs, goal_ratio, _one_of_each(cases, costs))
-    chosen = _obliged(suite, cases, costs, [pick.key for pick in picks])
+    picks = greedy_cover(known, weights, costs, goal_ratio, _one_of_each(cases, costs), budget_s)
+    chosen = _obliged(suite, cases, costs, [pick.key for pick in picks], budget_s)
     run_s, cover_s = sum(costs[digest] for digest in sorted(chosen)), picks[-1].spent_s
     use_s = sum(costs[one.case.digest] for one in suite.cases if one.case.digest in cases and one.call_count)
     plan = {
@@ -67,6 +70,8 @@ def planned(
         "reached": f"{picks[-1].covered_ratio:.6f}", "time of cases chosen for use": f"{cover_s:.6e} s",
         "time of all chosen cases": f"{run_s:.6e} s", "time of all cases of workloads": f"{use_s:.6e} s",
     }  # fmt: skip
+    if math.isfinite(budget_s):
+        plan["budget"] = f"{budget_s:g} s"
     rows = tuple(replace(one, chosen=one.case.digest in chosen) for one in suite.cases)
     return Plan(suite=replace(suite, cases=rows, plan=plan), picks=picks, cover_s=cover_s, run_s=run_s, use_s=use_s)
 
@@ -80,7 +85,9 @@ def _one_of_each(cases: Mapping[str, Case], costs: Mapping[str, float]) -> list[
     return list(cheapest.values())
 
 
-def _obliged(suite: Suite, cases: Mapping[str, Case], costs: Mapping[str, float], first: list[str]) -> frozenset[str]:
+def _obliged(
+    suite: Suite, cases: Mapping[str, Case], costs: Mapping[str, float], first: list[str], budget_s: float
+) -> frozenset[str]:
     """Return `first` and the cheapest directed cases that meet every obligation that directed cases of `suite` meet."""
     asked = [one.case for one in suite.cases if any(why.kind != "usecase" for why in one.why)]
     directed = [case for case in asked if case.digest in cases]
@@ -88,4 +95,4 @@ def _obliged(suite: Suite, cases: Mapping[str, Case], costs: Mapping[str, float]
         return frozenset(first)
     wanted = dict.fromkeys(sorted(frozenset[str]().union(*map(met_by, directed))), 1.0)
     candidates = {digest: sorted(met_by(cases[digest])) for digest in {*first, *(case.digest for case in directed)}}
-    return frozenset(pick.key for pick in greedy_cover(candidates, wanted, costs, 1.0, first))
+    return frozenset(pick.key for pick in greedy_cover(candidates, wanted, costs, 1.0, first, budget_s))

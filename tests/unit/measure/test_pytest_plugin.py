@@ -17,6 +17,10 @@ MARK = "@nearpeak.case('softmax', rows=4, columns=8, dtype='fp32')\n"
 def said_by_pytest(folder, text):
     """What pytest says about a test file."""
     (folder / "test_kernels.py").write_text(HEAD + text)
+    return run_pytest(folder)
+
+
+def run_pytest(folder):
     source = str(Path(__file__).parents[3] / "src")
     command = [sys.executable, "-m", "pytest", "-p", "nearpeak.pytest_plugin", "-p", "no:cacheprovider", "-q", "-rA"]
     environment = {**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -65,3 +69,16 @@ def test_an_attained_ratio_is_the_bound_over_the_median(tmp_path):
         "    assert found.ratio('t4') >= 1.0, 'too slow'\n"
     ))  # fmt: skip
     assert "too slow" in said, said
+
+
+@pytest.mark.slow
+def test_the_example_of_a_kernel_repository_passes(tmp_path):
+    import shutil
+
+    shutil.copytree(Path(__file__).parents[3] / "examples" / "kernel_repository", tmp_path / "kernels")
+    text = (tmp_path / "kernels" / "test_kernels.py").read_text(encoding="utf-8")
+    (tmp_path / "kernels" / "test_kernels.py").write_text(
+        text.replace('"cpu"', '"t4"').replace("= 0.001", "= 1e-7"), encoding="utf-8"
+    )  # the bound of a device whose figures every machine has
+    said = run_pytest(tmp_path / "kernels")
+    assert "4 passed" in said, said

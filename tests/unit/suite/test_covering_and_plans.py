@@ -127,3 +127,15 @@ def test_a_sweep_takes_a_covering_array_instead_of_all_points():
     assert len(pairs) == 16
     with pytest.raises(SpecError, match="cover=9: is not a whole number from 1 to 4"):
         swept("s", f"{line} cover=9")
+
+
+def test_a_budget_is_kept_and_spent_on_what_covers_most():
+    covers, weights = {"a": "x", "b": "y", "c": "z", "d": "xyz"}, {"x": 5, "y": 3, "z": 1}
+    costs = {"a": 1, "b": 1, "c": 1, "d": 9}
+    assert [pick.key for pick in greedy_cover(covers, weights, costs, budget_s=2)] == ["a", "b"]
+    assert greedy_cover(covers, weights, costs, budget_s=2)[-1].spent_s == 2
+    # the ratio alone would take a, after which d, which covers all, no longer fits
+    costs = {"a": 1, "b": 9, "c": 9, "d": 9}
+    assert [pick.key for pick in greedy_cover(covers, weights, costs, budget_s=9.5)] == ["d"]
+    with pytest.raises(SpecError, match="mandatory cases alone take more than the budget of 8 s"):
+        greedy_cover(covers, weights, costs, mandatory=["d"], budget_s=8)

@@ -2,16 +2,17 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Reading
+from nearpeak.core.measurement import Activity, Environment, Reading
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
 from nearpeak.measure.runners._torch import Call, torch_or_refusal
+from nearpeak.measure.timers import clock_probe_s
 
 EVENT_RESOLUTION_S = 0.5e-6
 """Resolution of the time between two events: about half a microsecond (CUDA Runtime API, cudaEventElapsedTime)."""
@@ -21,6 +22,8 @@ MOST_SETS = 64
 """Sets of inputs that are rotated at most; with more the flush takes over."""
 FLUSH_CACHES = 2
 """Times the last cache that is read, or that the sets take together."""
+PROBE_COUNT = 5
+"""Readings of the clock of which the shortest counts."""
 SPIN_CYCLES = 200_000
 """Clock cycles for which the device spins before a batch, so that its launches queue up behind: about 0.1 ms."""
 
@@ -54,7 +57,7 @@ class EventTimer:
         self.name = "hip_events" if torch.version.hip else "cuda_events"
         self.mode = "graph" if graph else "device"
         self.flush_policy = "read_sweep"
-        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._before, self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         cached = int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or 64 * 2**20
         self._swept_bytes = FLUSH_CACHES * cached
         self._swept = torch.rand(self._swept_bytes // 4, device="cuda") if cold else None
@@ -73,29 +76,68 @@ class EventTimer:
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the device's time of `call_count` calls in a row.
 
-        The device spins meanwhile the launches are queued, so that a gap before the first kernel is not timed.
+        The device spins meanwhile the launches are queued, so that a gap before the first kernel is not timed; how
+        long it spins for the same number of cycles says what its clock was.
         """
         torch = self._torch
         torch.cuda.synchronize()
         cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
-        if hasattr(torch.cuda, "_sleep"):
+        spins = hasattr(torch.cuda, "_sleep")
+        self._before.record()
+        if spins:
             torch.cuda._sleep(SPIN_CYCLES)
         self._start.record()
         result = None
         for _ in range(call_count):
             result = run()
         self._end.record()
+        self._end.synchronize()
+        recorded = time.perf_counter_ns()
         torch.cuda.synchronize()  # of every stream: work beside the recorded one must not go unseen
         end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
         return Reading(
             time_s=self._start.elapsed_time(self._end) / 1e3, cpu_s=(cpu_end - cpu_start) / 1e9,
-            host_s=(end - start) / 1e9, result=result,
+            host_s=(end - start) / 1e9, result=result, late_s=(end - recorded) / 1e9,
+            cycles_s=self._before.elapsed_time(self._start) / 1e3 if spins else 0.0,
         )  # fmt: skip
+
+    def clock_probe_s(self) -> float:
+        """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
+        found = [self.read(lambda: None, 0).cycles_s for _ in range(PROBE_COUNT)]
+        return min(found) or clock_probe_s()
+
+    def activity(self, run: Callable[[], object]) -> Activity | None:
+        """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""
+        torch = self._torch
+        try:
+            torch.cuda.synchronize()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                run()
+                torch.cuda.synchronize()
+            seen = [one for one in profile.events() if "CUDA" in str(one.device_type)]
+        except (RuntimeError, AttributeError):  # no such library, no permission, another profiler at work
+            return None
+        spans = sorted((one.time_range.start / 1e6, one.time_range.end / 1e6) for one in seen)
+        return Activity(busy_s=busy_s(spans), kernels=tuple(dict.fromkeys(one.name for one in seen))) if spans else None
 
     def flush(self) -> None:
         """Read more than the last cache holds; written lines would be written back while the case is timed."""
         if self._swept is not None:
             self._torch.amax(self._swept, out=self._sink)
+
+
+def busy_s(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the time that at least one of the spans, in the order of their starts, covers.
+
+    >>> busy_s([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    total = reached = 0.0
+    for number, (start, end) in enumerate(spans):
+        reached = start if number == 0 else max(reached, start)
+        total += max(0.0, end - reached)
+        reached = max(reached, end)
+    return total
 
 
 def from_host(call: Call) -> Call:

@@ -1,0 +1,82 @@
+"""What a run of a suite came to: which cases ran and were right, what each took, and why the others did not count."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nearpeak.core.case import Case
+from nearpeak.core.estimate import quantile
+from nearpeak.core.measurement import TIMED, Measurement, Outcome
+from nearpeak.core.suite import Suite
+from nearpeak.suite.weights import fleet_of, weights_of
+
+NOT_RUN = "not run"
+"""Reason of chosen cases of which there is no result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """Chosen cases that do not count, for one reason."""
+
+    reason: str
+    """Outcome of the measurement, or NOT_RUN."""
+    case_count: int
+    """Cases."""
+    flop_ratio: float
+    """Their share of the FLOP-weighted calls, workloads alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOfSuite:
+    """Results of a suite's cases."""
+
+    passed: frozenset[str]
+    """Digests of cases that ran and whose results were not wrong."""
+    unchecked_count: int
+    """Of these, how many were timed without a check of their results."""
+    time_s: Mapping[Case, float]
+    """Median of one call of each."""
+    excluded: tuple[Excluded, ...]
+    """Chosen cases that did not pass, by reason, the heaviest first."""
+
+
+def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
+    """Return what the measurements `found` say of the chosen cases of `suite`; others are not looked at.
+
+    A case passes when one of its measurements does and none is wrong; of several launches the median counts.
+
+    >>> from nearpeak.suite.directed import directed_suite
+    >>> suite = directed_suite("fill")
+    >>> run_of(suite, []).excluded[0].case_count == len(suite.chosen)
+    True
+    """
+    chosen = {one.case: one for one in suite.chosen}
+    rows: dict[Case, list[Measurement]] = {case: [] for case in chosen}
+    for one in found:
+        if one.case in rows:
+            rows[one.case].append(one)
+    reasons = {case: _reason(own) for case, own in rows.items()}
+    right = {case: [one for one in rows[case] if one.outcome in TIMED] for case in rows if not reasons[case]}
+    return RunOfSuite(
+        passed=frozenset(case.digest for case in right),
+        unchecked_count=sum(all(one.validation is None for one in own) for own in right.values()),
+        time_s={case: quantile(sorted(one.estimate().centre_s for one in own), 0.5) for case, own in right.items()},
+        excluded=_excluded(suite, {case: reason for case, reason in reasons.items() if reason}),
+    )  # fmt: skip
+
+
+def _reason(own: list[Measurement]) -> str:
+    """Return why a case with these measurements does not count; empty when it does."""
+    outcomes = [one.outcome for one in own]
+    if Outcome.INCORRECT in outcomes or not any(one in TIMED for one in outcomes):
+        return Outcome.INCORRECT.value if Outcome.INCORRECT in outcomes else (outcomes or [NOT_RUN])[-1]
+    return ""
+
+
+def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]:
+    weights = fleet_of(weights_of(suite, "flop"))
+    rows: dict[str, tuple[int, float]] = {}
+    for case, reason in reasons.items():
+        count, weight = rows.get(reason, (0, 0.0))
+        rows[reason] = (count + 1, weight + weights.get(case, 0.0))
+    found = [Excluded(reason=name, case_count=n, flop_ratio=weight) for name, (n, weight) in rows.items()]
+    return tuple(sorted(found, key=lambda one: (-one.flop_ratio, -one.case_count, one.reason)))

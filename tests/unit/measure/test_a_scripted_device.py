@@ -1,0 +1,123 @@
+"""What a measurement says of a device that contradicts itself, slows down or hides work: devices by script, no GPU."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import nearpeak
+from nearpeak.core.measurement import Activity, Environment, Outcome, Prepared, Reading, RunnerAbilities, Timing
+from nearpeak.measure.record import environment_record, measurement_of, measurement_record
+from nearpeak.measure.runners._cuda import SPIN_CYCLES, EventTimer
+from nearpeak.measure.taking import TimedRunner
+
+CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
+TIMING = Timing(budget_s=0.001, least_count=20, validate=False, cache="hot")
+USUAL = {"time_s": 1e-3, "cpu_s": 0.0, "host_s": 1.1e-3}
+
+
+class ScriptedTimer:
+    name, mode, resolution_s, clock_policy = "script", "device", 1e-9, staticmethod(lambda: "free")
+
+    def __init__(self, changes, probes_s=(1e-5, 1e-5), seen=None):
+        self.changes, self.probes_s, self.seen, self.count = changes, list(probes_s), seen, 0
+
+    def read(self, run, call_count):
+        self.count += 1
+        found = {**USUAL, **self.changes(self.count)}
+        return Reading(**{k: v * call_count if k in USUAL else v for k, v in found.items()}, result=run())
+
+    def flush(self):
+        raise AssertionError("a hot run needs none")
+
+    def clock_probe_s(self):
+        return self.probes_s.pop(0)
+
+    def activity(self, run):
+        return self.seen
+
+
+def measured(changes=lambda count: {}, **timer):
+    script = ScriptedTimer(changes, **timer)
+    ready = Prepared(runs=(lambda: None,), outputs=dict)
+    backend = SimpleNamespace(
+        name="script", target="gpu", abilities=RunnerAbilities(devices=("cuda",)), refusal=lambda case: "",
+        prepare=lambda case, inputs: ready, timer=lambda: script, environment=lambda: Environment(device="script"),
+    )  # fmt: skip
+    return TimedRunner(backend, TIMING).measure(CASE)
+
+
+def test_steady_times_converge_and_keep_what_the_device_recorded():
+    found = measured(seen=Activity(busy_s=0.9e-3, kernels=("softmax_kernel", "copy")))
+    assert (found.outcome, found.algorithm, found.activity_s) == (Outcome.CONVERGED, "softmax_kernel, copy", 0.9e-3)
+    environment = environment_record(found.environment)
+    again = measurement_of(measurement_record(found, "k"), {environment["digest"]: found.environment}, "line")
+    assert again == found
+
+
+@pytest.mark.parametrize(("changes", "timer", "outcome", "note"), [
+    (lambda count: {"time_s": 0.0}, {}, Outcome.SUSPECT_FAST, "took no time"),
+    (lambda count: {"host_s": 0.5e-3}, {}, Outcome.SUSPECT_FAST, "longer than the host's"),
+    (lambda count: {"late_s": 2e-3}, {}, Outcome.SUSPECT_FAST, "work on another stream"),
+    (lambda count: {}, {"seen": Activity(busy_s=5e-3, kernels=())}, Outcome.SUSPECT_FAST, "busy for 0.005 s"),
+    (lambda count: {"cycles_s": 1e-4 * (1 + count % 2)}, {}, Outcome.THROTTLED, "clock was low in 50%"),
+    (lambda count: {}, {"probes_s": (1e-5, 2e-5)}, Outcome.THROTTLED, "the clock fell to 50%"),
+])  # fmt: skip
+def test_a_device_that_contradicts_itself_or_slows_down_is_named_and_keeps_its_samples(changes, timer, outcome, note):
+    found = measured(changes, **timer)
+    assert found.outcome is outcome
+    assert note in found.note
+    assert len(found.samples_s) >= TIMING.least_count
+
+
+@pytest.mark.parametrize("changes", [
+    lambda count: {"late_s": 2e-5},  # synchronising takes some itself
+    lambda count: {"late_s": 2e-3 if count % 5 == 0 else 0.0},  # now and then, another process
+    lambda count: {"cycles_s": 1e-4 * (2 if count % 5 == 0 else 1)},
+])  # fmt: skip
+def test_what_happens_on_every_device_now_and_then_is_no_suspicion(changes):
+    assert measured(changes).outcome is Outcome.CONVERGED
+
+
+class FakeCuda:
+    """A device whose clock is the sum of what was put on its stream; `side_s` runs beside it."""
+
+    def __init__(self, cycle_s, side_s=0.0):
+        self.now_s, self.cycle_s, self.side_s, self.log = 0.0, cycle_s, side_s, []
+
+    def Event(self, enable_timing):  # noqa: N802  # as PyTorch calls it
+        event = SimpleNamespace(at_s=0.0)
+        event.record = lambda: setattr(event, "at_s", self.now_s)
+        event.synchronize = lambda: self.log.append("end")
+        event.elapsed_time = lambda other: (other.at_s - event.at_s) * 1e3
+        return event
+
+    def get_device_properties(self, device):
+        return SimpleNamespace(L2_cache_size=1 << 20)
+
+    def synchronize(self):
+        self.log.append("all")
+
+    def _sleep(self, cycles):
+        self.now_s += cycles * self.cycle_s
+
+    def run(self):
+        self.now_s += 3e-6
+
+
+def timer_on(cuda):
+    torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=None), empty=lambda *a, **k: None)
+    return EventTimer(torch, cold=False)
+
+
+def test_events_leave_out_the_spin_and_the_spin_says_the_clock():
+    cuda = FakeCuda(cycle_s=1e-9)
+    found = timer_on(cuda).read(cuda.run, 4)
+    assert found.time_s == pytest.approx(12e-6)
+    assert found.cycles_s == pytest.approx(SPIN_CYCLES * 1e-9)
+    assert cuda.log == ["all", "end", "all"]  # the recorded stream first, so that what is left is another's
+
+
+def test_a_slower_clock_has_a_longer_probe_and_no_profiler_no_activity():
+    fast, slow = (timer_on(FakeCuda(cycle_s=one)) for one in (1e-9, 2e-9))
+    assert slow.clock_probe_s() == pytest.approx(2 * fast.clock_probe_s())
+    assert fast.activity(lambda: None) is None

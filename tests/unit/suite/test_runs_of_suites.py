@@ -1,0 +1,101 @@
+"""A suite that is run: the chosen cases, their reasons beside the results, and what of it counts as covered."""
+
+import dataclasses
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from nearpeak import case, suites
+from nearpeak.cli import application
+from nearpeak.core.measurement import Measurement, Outcome
+from nearpeak.errors import SpecError
+from nearpeak.measure.results import read_results
+from nearpeak.measuring import measure
+from nearpeak.suite.file import save_text
+from nearpeak.suite.results import run_of
+
+
+def run(*words):
+    done = CliRunner().invoke(application(), [*map(str, words)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+@pytest.fixture
+def calls(tmp_path):
+    """A suite of three cases that one workload calls 1, 2 and 3 times, the last left out."""
+    lines = [{"op": "softmax", "dtype": "fp32", "rows": rows, "columns": 64, "count": rows} for rows in (1, 2, 3)]
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    whole = suites.suite([tmp_path / "calls.jsonl"])
+    kept = [dataclasses.replace(one, chosen=one.call_count < 3) for one in whole.cases]
+    path = tmp_path / "suite.jsonl"
+    path.write_text(save_text(dataclasses.replace(whole, cases=tuple(kept))), encoding="utf-8")
+    return path
+
+
+def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_path):
+    out = tmp_path / "results.jsonl"
+    done = run("measure", calls, "--runner", "null", "--out", out)
+    assert "2 new results" in done.stderr
+    found = read_results(out)
+    assert sorted(one.suite_calls for one in found) == [1, 2]
+    assert {why.kind for one in found for why in one.why} == {"usecase"}
+    assert "0 new results" in run("measure", calls, "--runner", "null", "--out", out).stderr
+    shown = json.loads(run("suite", "show", calls, "--results", out, "--json").stdout)
+    assert shown["run"] == {"passed": 2, "unchecked": 2, "excluded": []}
+    shares = {(one["workload"], one["currency"], one["identity"]): one["covered_ratio"]
+              for one in shown["coverage"]["use"]}  # fmt: skip
+    assert shares["fleet", "calls", "exact"] == pytest.approx(3 / 6)
+
+
+def taken(one, outcome, time_s=1.0, **more):
+    samples = (time_s,) * 5 if outcome in (Outcome.BUDGET, Outcome.CONVERGED) else ()
+    return Measurement(case=one, target="cpu", runner="r", samples_s=samples, outcome=outcome, **more)
+
+
+def test_what_did_not_run_or_was_wrong_is_excluded_with_its_weight(calls):
+    suite = suites.read_suite(calls)
+    one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
+    found = run_of(suite, [taken(one, Outcome.CONVERGED), taken(one, Outcome.INCORRECT), taken(two, Outcome.BUDGET)])
+    assert found.passed == {two.digest}
+    ((reason, count, share),) = [(row.reason, row.case_count, row.flop_ratio) for row in found.excluded]
+    assert (reason, count) == ("incorrect", 1)
+    assert share == pytest.approx(1 / 14)  # 1 call of 1 row of 1 + 2·2 + 3·3
+    assert run_of(suite, []).excluded[0].reason == "not run"
+
+
+def test_of_several_launches_the_median_counts():
+    from nearpeak.suite.directed import directed_suite
+
+    suite = directed_suite("fill")
+    one = suite.chosen[0].case
+    times = [taken(one, Outcome.BUDGET, time_s, launch=n) for n, time_s in enumerate((3.0, 1.0, 2.0), start=1)]
+    assert run_of(suite, times).time_s == {one: 2.0}
+
+
+def test_launches_are_measurements_of_their_own_and_resumed_one_by_one(tmp_path):
+    out, wanted = tmp_path / "results.jsonl", case("softmax", rows=1, columns=8, dtype="fp32")
+    assert [one.launch for one in measure(wanted, "null", out=out, launch_count=2)] == [1, 2]
+    assert [one.launch for one in measure(wanted, "null", out=out, launch_count=3)] == [3]
+    assert [one.launch for one in read_results(out)] == [1, 2, 3]
+
+
+def test_tables_of_cases_take_suites_and_ready_made_ones(calls):
+    rows = [json.loads(line) for line in run("predict", "--cases", calls, "-t", "h100_sxm").stdout.splitlines()]
+    assert sorted(row["calls"] for row in rows) == [1, 2]
+    assert all(row["bound_s"] <= row["predicted_s"] for row in rows)
+    ready = run("bound", "--cases", "fused_cross_entropy", "-t", "h100_sxm").stdout.splitlines()
+    assert len(ready) == len(suites.read_suite("fused_cross_entropy").chosen)
+
+
+def test_a_suite_changed_by_hand_is_not_run(calls):
+    calls.write_text(calls.read_text(encoding="utf-8").replace('"rows":2', '"rows":5'), encoding="utf-8")
+    with pytest.raises(SpecError, match="digest"):
+        run("measure", calls, "--runner", "null")
+
+
+def test_results_that_are_not_there_are_named(calls, tmp_path):
+    with pytest.raises(SpecError, match="none.jsonl: not found"):
+        run("suite", "show", calls, "--results", tmp_path / "none.jsonl")
