@@ -52,9 +52,14 @@ class Numerics:
     the former holds."""
     unspecified: tuple[str, ...] = ()
     """Choices, as values of attributes, for which NaN and infinities are left open."""
+    exact: tuple[str, ...] = ()
+    """Choices, as values of attributes, under which results are selected or counted: exact, whatever the kind says."""
+    picks: Mapping[str, str] = field(default_factory=dict)
+    """Outputs that are positions along the last dimension of an input, by its name: any of equal values will do."""
     rounds: tuple[str, ...] = ()
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
-    `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts)."""
+    `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
+    last places only, which fewer bits do not tell apart)."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""

@@ -180,6 +180,7 @@ OPERATOR = Operator(
         below={"index": "vocab", "offsets": "tokens"},
         special="unspecified",
         steps_count=1,
+        exact=("max",),
     ),
     inputs=_inputs,
     reference=_reference,

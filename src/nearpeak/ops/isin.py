@@ -55,7 +55,7 @@ OPERATOR = Operator(
     forward=isin,
     family="movement",
     source="definition",
-    numerics=Numerics(kind="exact", below={"x": "5", "t": "5"}),
+    numerics=Numerics(kind="exact", below={"x": "elements", "t": "elements"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -55,7 +55,7 @@ OPERATOR = Operator(
     forward=mode,
     family="reduction",
     source="definition",
-    numerics=Numerics(kind="exact", below={"x": "3"}),
+    numerics=Numerics(kind="exact", below={"x": "3"}, picks={"indices": "x"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

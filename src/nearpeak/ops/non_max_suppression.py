@@ -106,7 +106,7 @@ OPERATOR = Operator(
     forward=non_max_suppression,
     family="reduction",
     source="definition, as ONNX states it",
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", least_format="fp32"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -213,12 +213,17 @@ _ONNX = {
     "norm": "ReduceL2", "norm_1": "ReduceL1", "sum_square": "ReduceSumSquare", "logsumexp": "ReduceLogSumExp",
     "argmax": "ArgMax", "argmin": "ArgMin",
 }  # fmt: skip
+_SELECTED = (
+    "max", "min", "argmax", "argmin", "max_index", "min_index", "min_max", "any", "all", "count_nonzero", "norm_0",
+)  # fmt: skip
 
 OPERATOR = Operator(
     forward=reduce,
     family="reduction",
     source="definitions",
-    numerics=Numerics(kind="normalisation", reduction="reduced", steps_count=1, rounds=("large", "ties")),
+    numerics=Numerics(
+        kind="normalisation", reduction="reduced", steps_count=1, rounds=("large", "ties"), exact=_SELECTED
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

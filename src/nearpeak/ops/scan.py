@@ -96,7 +96,7 @@ OPERATOR = Operator(
     forward=scan,
     family="reduction",
     source="definition",
-    numerics=Numerics(kind="reduction", reduction="length"),
+    numerics=Numerics(kind="reduction", reduction="length", exact=("max", "min")),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

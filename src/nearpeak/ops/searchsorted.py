@@ -73,7 +73,7 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"touched_boundaries": ("boundaries",)},
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", rounds=("close",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

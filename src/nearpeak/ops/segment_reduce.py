@@ -127,7 +127,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
-    numerics=Numerics(kind="normalisation", reduction="rows", steps_count=2),
+    numerics=Numerics(kind="normalisation", reduction="rows", steps_count=2, exact=("max", "min")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

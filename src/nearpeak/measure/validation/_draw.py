@@ -8,12 +8,16 @@ import numpy as np
 
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
-from nearpeak.measure.validation._formats import torch_format, widened
+from nearpeak.measure.validation._contract import contract
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
 from nearpeak.ops import OPS
 
-DISTRIBUTIONS = ("normal", "positive", "integer", "wide", "large", "small", "tiny", "ties")
+DISTRIBUTIONS = (
+    "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
+)  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
-magnitudes of many sizes; and where the contract asks for them, large and small ones, and many equal ones."""
+magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
+in their last places only; and sorted ones, where selection would hide the ends."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -29,8 +33,8 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
     """
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
+    kind = contract(op, arguments).kind
     limits = {name: _limit(text, arguments) for name, text in OPS[op].numerics.below.items()}
-    kind = OPS[op].numerics.kind
     values = {name: _values(random, one, limits.get(name), distribution, kind) for name, one in declared.items()}
     for entry in OPS[op].numerics.positive:
         choice, _, name = entry.rpartition(":")
@@ -64,11 +68,25 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
     if kind != "float":
         default = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100)
         return random.integers(0, default if limit is None else limit, tensor.shape)
+    if limit is not None and contract == "exact":
+        return random.integers(0, limit, tensor.shape).astype(float)
+    if distribution == "close":
+        return _close(random, tensor)
     if contract == "exact" and distribution in ALWAYS and tensor.elements <= DISTINCT:
         # Which of two equal values an index names is not what these rounds are about.
         places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
         return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
     return _OF_DISTRIBUTION[distribution](random, tensor.shape)
+
+
+def _close(random: Any, tensor: Tensor) -> Any:
+    """Return numbers between 1 and 2, next to each other in the tensor's own format: all distinct, if there are enough.
+
+    Where there are more elements than such numbers, the following ones of twice and four times the size are used too.
+    """
+    steps = round(1 / (2 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]))
+    octave, place = np.divmod(random.permutation(tensor.elements), min(steps, 2**23))
+    return ((1 + place / steps) * 2.0 ** (octave % 8)).reshape(tensor.shape)
 
 
 _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
@@ -79,6 +97,8 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "large": lambda random, shape: 64 * random.standard_normal(shape),
     "small": lambda random, shape: 2.0**-9 * random.standard_normal(shape),
     "tiny": lambda random, shape: 2.0**-36 * random.standard_normal(shape),
+    "ascending": lambda random, shape: np.sort(random.standard_normal(shape), axis=None).reshape(shape),
+    "descending": lambda random, shape: -np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
 }
 

@@ -1,7 +1,7 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
+from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._draw import drawn, made_special
 from nearpeak.measure.validation._formats import (
     HALF_STEP,
@@ -102,9 +103,9 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     arguments, formats = arguments_of(case), declared_formats(case)
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found = _evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
-    contract = Numerics(kind="masks")
+    masks = Numerics(kind="masks")
     expected = {
-        name: _expected(value, formats[name], contract, 1.0, 0.0, np.inf, None, 0.0) for name, value in found.items()
+        name: _expected(value, formats[name], masks, 1.0, 0.0, np.inf, None, 0.0) for name, value in found.items()
     }
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
@@ -139,10 +140,7 @@ def declared_formats(case: Case) -> dict[str, Any]:
 
 def contract_of(case: Case) -> Numerics:
     """Return the operator's contract as it reads for the choices of `case`."""
-    numerics = OPS[case.op].numerics
-    if numerics.gates and dict(case.attributes).get(numerics.gates):
-        return replace(numerics, gates="always")
-    return numerics
+    return contract(case.op, arguments_of(case))
 
 
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
@@ -222,14 +220,25 @@ def _moved(
     """
     random = np.random.default_rng(20)
     most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
-    for _ in range(PROBES):
-        beside = {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
+    for beside in _probes(random, arrays, step, whole=whole):
         for name, values in _evaluated(reference, beside, where).items():
             if values.shape == found[name].shape:
                 with np.errstate(all="ignore"):
                     difference = np.where(values == found[name], 0.0, np.abs(values * 1.0 - found[name] * 1.0))
                     most[name] = np.fmax(most[name], difference)
     return most
+
+
+def _probes(random: Any, arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
+    """Give inputs beside the given ones: all moved with random signs, and each one alone with one sign.
+
+    In a long sum of one sign, random signs cancel and rounding errors need not: they may have a bias.
+    """
+    for _ in range(PROBES):
+        yield {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind in "fc" and array.size > 1 and not whole:
+            yield {**arrays, name: array * (1.0 + step)}
 
 
 def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
@@ -273,7 +282,7 @@ def _expected(
     weight = reach if magnitude is None else np.fmax(reach, magnitude)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
     passed = reach if numerics.kind in ("contraction", "reduction") else weight
-    chain = numerics.steps_count * store * (size + passed) + coarse
+    chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
     bound = last + chain + inner + arithmetic * SPREAD * np.sqrt(length) * weight
     spread = 0.6 * last + chain + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, weight / np.sqrt(length))

@@ -8,7 +8,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, mask_fault, values_of
 from nearpeak.measure.validation._formats import torch_format
-from nearpeak.measure.validation._oracle import Expected, arguments_of, special_question
+from nearpeak.measure.validation._oracle import Expected, arguments_of, contract_of, special_question
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -63,7 +63,7 @@ def _asked(trial: Trial, name: str, value: float) -> CheckResult:
         return CheckResult(check="V4", status=ran.status, reason=f"{where}: {ran.error}")
     if not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V4", status="SHAPE_FAIL", reason=f"{where}: other outputs than declared")
-    together = bool(np.isinf(value)) and OPS[trial.case.op].numerics.kind != "exact"
+    together = bool(np.isinf(value)) and contract_of(trial.case).kind != "exact"
     fault = _fault(values_of(ran.outputs), asked.expected, together=together)
     if fault:
         return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{where}: {fault}")

@@ -3,8 +3,8 @@
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import bias_z, comparable, group_fault, values_of
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
+from nearpeak.measure.validation._oracle import contract_of
 from nearpeak.measure.validation._trial import Trial
-from nearpeak.ops import OPS
 
 BIAS_LIMIT = 8.0
 """Standard errors that the mean error may have. Correct results pass 4 once in 16,000 cases; many thousands are run."""
@@ -33,7 +33,7 @@ def groups(trial: Trial) -> CheckResult:
 
 def _rounding_dominates(trial: Trial, dtype: str) -> bool:
     """Say whether the last rounding is what errors consist of, which has no bias; sums in fp32 may have one."""
-    return UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 and not OPS[trial.case.op].numerics.steps_count
+    return UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 and not contract_of(trial.case).steps_count
 
 
 CHECK = groups

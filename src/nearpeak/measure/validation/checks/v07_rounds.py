@@ -4,9 +4,8 @@ import numpy as np
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, compared, values_of
-from nearpeak.measure.validation._oracle import Question
+from nearpeak.measure.validation._oracle import Question, contract_of
 from nearpeak.measure.validation._trial import Trial
-from nearpeak.ops import OPS
 
 EXACT_BELOW = 2**24
 """Whole numbers below it are exact in fp32, and so is every partial sum, in any order."""
@@ -33,7 +32,7 @@ def _ratio(result: CheckResult) -> float:
 
 def _inexact(trial: Trial, asked: Question, got: dict[str, np.ndarray]) -> str:
     """Return the first whole result that is not the one rounding of the exact sum."""
-    if OPS[trial.case.op].numerics.kind != "contraction":
+    if contract_of(trial.case).kind != "contraction":
         return ""
     for name, one in asked.expected.items():
         values = one.values

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format
-from nearpeak.measure.validation._oracle import arguments_of
+from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Call
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, of_inputs_changed, right_call
 from nearpeak.measure.validation.mutants.variants import summed
@@ -24,7 +24,9 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
                 yield from _of_dimension(case, name, dimension, has_zero=name in floats)
         if name in floats and len(tensor.shape) > 1 and min(tensor.shape[-2:]) > 1:
             yield _changed(case, "operand transposed", name, _transposed)
-    if OPS[case.op].numerics.kind != "exact" and any(declared[name].dtype in _NARROWER for name in floats):
+    numerics = contract_of(case)
+    compared = numerics.kind != "exact" or "close" in numerics.rounds
+    if compared and any(declared[name].dtype in _NARROWER for name in floats):
         yield of_inputs_changed(case, "computed in fewer bits", "", partial(_narrowed, names=floats))
     for name, dimension in summed(case):
         if declared[name].shape[dimension] >= LONG:

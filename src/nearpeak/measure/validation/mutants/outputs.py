@@ -113,7 +113,8 @@ def _one_element(y: Any) -> Any:
     flat = y.reshape(-1).clone()
     if len(flat):
         at = _largest(y)
-        flat[at] = _wrong(flat[at : at + 1])[0]
+        wrong = _wrong(flat[at : at + 1])[0]
+        flat[at] = wrong if wrong != flat[at] else 0  # what is at the format's end saturates
     return flat.view(y.shape)
 
 

@@ -1,0 +1,24 @@
+"""The numerics contract of an operator as it reads for the choices of one case."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from nearpeak.ops import OPS, Numerics
+
+
+def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
+    """Return the contract of `op` for these arguments.
+
+    What only selects or counts is exact, and is asked for values that differ in their last places too.
+
+    >>> contract("reduce", {"function": "sum"}).kind, contract("reduce", {"function": "argmax"}).kind
+    ('normalisation', 'exact')
+    """
+    numerics = OPS[op].numerics
+    chosen = {value for value in arguments.values() if isinstance(value, str)}
+    if chosen.intersection(numerics.exact):
+        return replace(numerics, kind="exact", steps_count=0, rounds=(*numerics.rounds, "close"))
+    if numerics.gates and arguments.get(numerics.gates):
+        return replace(numerics, gates="always")
+    return numerics

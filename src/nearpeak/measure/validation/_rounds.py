@@ -1,0 +1,128 @@
+"""The rounds of inputs on which a case is judged: enough of them that every part of inputs and outputs matters once."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._draw import ALWAYS
+from nearpeak.measure.validation._formats import widened
+from nearpeak.measure.validation._oracle import Question, contract_of, question
+from nearpeak.ops import OPS
+
+MOST_TRIED, MOST_KEPT = 14, 8
+"""Further draws that are tried on the oracle, and rounds that are added."""
+SEED_STEP = 1000
+"""Apart from each other are the seeds of further draws, so that none is another case's first."""
+
+
+@lru_cache(maxsize=64)
+def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
+    """Return the questions of all rounds; distributions on which the operator is not defined are left out.
+
+    Operators that select hide what was not selected: the oracle says which slices of inputs mattered in some round, and
+    which neighbouring results were unlike. Where some never did, sorted inputs and further seeds are added that help.
+    """
+    numerics = contract_of(case)
+    wanted = [*ALWAYS, *numerics.rounds]
+    if numerics.kind == "decomposition":  # of whole numbers, matrices are singular too often
+        wanted.remove("integer")
+    asked = [one for distribution in wanted if (one := question(case, seed, distribution)) is not None]
+    return (*asked, *(_further(case, seed, asked) if _selects(case, asked) else ()))
+
+
+def _selects(case: Case, asked: list[Question]) -> bool:
+    """Say whether results are chosen, counted or compared, so that they need not depend on every element."""
+    whole = (one.values.dtype.kind not in "fc" for first in asked[:1] for one in first.expected.values())
+    return not OPS[case.op].draws and (contract_of(case).kind == "exact" or any(whole))
+
+
+def _further(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]:
+    shown = set().union(*(_shown(one) for one in asked))
+    kept = 0
+    for further, distribution in _candidates(case, seed):
+        missing = shown != _wanted(asked[0]) if asked else False
+        if not missing or kept == MOST_KEPT:
+            return
+        one = question(case, further, distribution)
+        if one is not None and (new := _shown(one) - shown):
+            shown |= new
+            kept += 1
+            yield one
+
+
+def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
+    """Give seeds and distributions to try; equal values only where it is declared which of them counts."""
+    yield from ((seed, "ascending"), (seed, "descending"))
+    numerics = contract_of(case)
+    others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
+    for number in range(2, MOST_TRIED):
+        yield seed + SEED_STEP * number, others[number % 2]
+
+
+Obligations = set[Hashable]
+
+
+def _wanted(asked: Question) -> Obligations:
+    """Return everything that should matter in some round."""
+    found = {(name, part) for name, tensor in asked.tensors.items() for part in _parts(tensor)}
+    pairs = {(name, pair) for name, one in asked.expected.items() for pair in _pairs(one.values)}
+    return found | pairs
+
+
+def _shown(asked: Question) -> Obligations:
+    """Return what matters in this round: slices whose change changes a result, neighbouring results that are unlike."""
+    found: Obligations = set()
+    for name, one in asked.expected.items():
+        for dimension, index in _pairs(one.values):
+            first, second = (np.take(one.values, place, axis=dimension) for place in (index, index + 1))
+            if not np.array_equal(first, second):
+                found.add((name, (dimension, index)))
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    before = _results(asked, arrays)
+    for name, tensor in asked.tensors.items():
+        for part in _parts(tensor):
+            if not _same(before, _results(asked, {**arrays, name: _changed(arrays[name], *part)})):
+                found.add((name, part))
+    return found
+
+
+Part = tuple[int, int, float]
+
+
+def _parts(tensor: Any) -> Iterator[Part]:
+    """Give slices of a float input at the edges and in the middle, each to be dropped and to be counted twice."""
+    if not tensor.is_floating_point():
+        return
+    for dimension, extent in enumerate(tensor.shape):
+        for index in sorted({0, 1, extent // 2, extent - 2, extent - 1}) if extent > 1 else ():
+            if 0 <= index < extent:
+                yield from ((dimension, index, factor) for factor in (0.0, 2.0))
+
+
+def _pairs(values: Any) -> Iterator[tuple[int, int]]:
+    for dimension, extent in enumerate(np.shape(values)):
+        yield from ((dimension, index) for index in sorted({0, extent // 2, extent - 2}) if 0 <= index < extent - 1)
+
+
+def _changed(array: Any, dimension: int, index: int, factor: float) -> Any:
+    changed = array.copy()
+    changed[(*(slice(None),) * dimension, index)] *= factor
+    return changed
+
+
+def _results(asked: Question, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        with np.errstate(all="ignore"):
+            found = OPS[asked.case.op].reference({name: one.copy() for name, one in arrays.items()}, **asked.arguments)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return {}
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    return all(
+        np.array_equal(value, right.get(name), equal_nan=value.dtype.kind == "f") for name, value in left.items()
+    )
