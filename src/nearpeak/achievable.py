@@ -58,10 +58,9 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
 
 
 def _predict_step(workload: Workload, device: Target, calibration: Path | None) -> StepPrediction:
-    from nearpeak.predict.step import with_predictions
-    from nearpeak.theory.analysis import analysis_of
+    from nearpeak.predict.step import step_of
 
-    found = with_predictions(analysis_of(workload, [device]), [device], calibration).targets[0].prediction
+    found = step_of(workload, device, calibration)
     if found is None:
         raise NotModelledError(f"predict: {workload.name}: none of its calls can be predicted on {device.name}")
     return found

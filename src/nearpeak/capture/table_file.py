@@ -1,6 +1,7 @@
 """Tables of cases in and out: CSV, JSON lines, and Parquet through the extra `tables`."""
 
 import csv
+import importlib.util
 import json
 import os
 import tempfile
@@ -115,6 +116,10 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 
 
 def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
+    held = _arrays(columns)
+    if held is not None:
+        _copy(held, path, "format csv, header true")
+        return
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -128,11 +133,34 @@ def _write_jsonl(path: Path, columns: Mapping[str, Any]) -> None:
 
 
 def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
-    duckdb = _duckdb()
+    held, duckdb = _arrays(columns), _duckdb()
+    if held is not None:
+        _copy(held, path, "format parquet")
+        return
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "rows.jsonl"
         _write_jsonl(lines, columns)
         duckdb.sql(f"copy (select * from read_json('{_quoted(lines)}')) to '{_quoted(path)}' (format parquet)")
+
+
+def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return columns of numbers and text as arrays of one type each; none where one has gaps, or DuckDB is absent."""
+    found = {}
+    for name, column in columns.items():
+        array = np.asarray(column)
+        if array.dtype.kind == "O" and all(type(cell) is str for cell in array):
+            array = array.astype(str)
+        if array.dtype.kind not in "iufU":
+            return None
+        found[name] = array
+    return found if importlib.util.find_spec("duckdb") else None
+
+
+def _copy(held: Mapping[str, Any], path: Path, options: str) -> None:
+    """Write arrays to a file without a Python object per cell."""
+    with _duckdb().connect() as base:
+        base.register("held", held)
+        base.sql(f"copy held to '{_quoted(path)}' ({options})")
 
 
 def _plain(column: Any) -> list[Any]:

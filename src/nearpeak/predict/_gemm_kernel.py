@@ -49,6 +49,19 @@ SCALAR_COUNT = 19
 # Positions of the figures of the device.
 _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED = range(13)
 
+# Columns of the table of kinds of tiles, the last two of one case at a time.
+_ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _TILES, _LEAST4 = range(8)
+
+
+@compiled
+def _kinds(tile_m: Any, tile_n: Any, rates: Any) -> Any:
+    """Return the table of kinds of tiles."""
+    found = np.zeros((tile_m.shape[0], 8))
+    found[:, _ALONG_M], found[:, _ALONG_N] = tile_m, tile_n
+    found[:, _PART_M], found[:, _PART_N] = _EXACT / tile_m, _EXACT / tile_n
+    found[:, _FLOP_S], found[:, _EDGE_S] = rates[3] * tile_m * tile_n, rates[6] * (tile_m + tile_n)
+    return found
+
 
 @compiled
 def _rates(hw: Any, p: Any) -> tuple[float, ...]:
@@ -84,67 +97,89 @@ def _far(m: float, n: float, k: float, hw: Any, p: Any) -> float:
 
 
 @compiled
-def _search(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, library: Any, best: Any) -> None:
+def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: float, rates: Any, kinds: Any) -> int:
+    """Write the number of tiles of each kind, and the fourth power of what no split of it beats; return the least."""
+    each, rest, alone = rates[5] * k, (memory_s * memory_s) * (memory_s * memory_s), kinds.shape[0] == 1
+    first, least4 = 0, 1e300
+    for i in range(kinds.shape[0]):
+        bm, bn = kinds[i, _ALONG_M], kinds[i, _ALONG_N]
+        # half the tile covers as much
+        wide = ((bm >= 2.0 * m) & (bm > 64.0)) | ((bn >= 2.0 * n) & (bn > 64.0))
+        tiles = b * np.ceil(m * kinds[i, _PART_M]) * np.ceil(n * kinds[i, _PART_N])
+        x, y = tiles * each * kinds[i, _FLOP_S], tiles * each * kinds[i, _EDGE_S] * slower
+        x, y = x * x, y * y
+        found4 = 1e240 if wide and not alone else x * x + y * y + rest
+        kinds[i, _TILES], kinds[i, _LEAST4] = tiles, found4
+        if found4 < least4:
+            first, least4 = i, found4
+    return first
+
+
+@compiled
+def _search(
+    m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
+) -> None:
     """Write into `best` the parts of the fastest tile and split: see the names where it is read."""
-    tile_m, tile_n, part_m, part_n, splits, part_k, depths = library
-    _, _, l2_s, tile_s, _, per_sm, width, step_s = rates
-    sm, deep = hw[_SM], hw[_DEEP]
+    sm, deep, per_sm, step_s = hw[_SM], hw[_DEEP], rates[5], rates[7]
+    start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
     read_s, write_s = _traffic(m, n, k, b, hw, rates)
     slower = _far(m, n, k, hw, p)
-    read_s, width = read_s * slower, width * slower
-    c_bytes = b * m * n * hw[_C]
-    store_s = p[_EXPOSED] * (write_s + c_bytes * l2_s)
-    memory_s, part_s = read_s + write_s, b * m * n * 4.0 * l2_s
-    for j in range(splits.shape[0]):
-        depths[j] = deep * np.ceil(k * part_k[j])
-    best[0] = 1e60
-    for i in range(tile_m.shape[0]):
-        bm, bn = tile_m[i], tile_n[i]
-        if tile_m.shape[0] > 1 and ((bm >= 2.0 * m and bm > 64.0) or (bn >= 2.0 * n and bn > 64.0)):
-            continue  # half the tile covers as much
-        tiles = b * np.ceil(m * part_m[i]) * np.ceil(n * part_n[i])
-        flop_s, edge_s = tile_s * bm * bn, (bm + bn) * width
-        least_s = max(tiles * per_sm * k * max(flop_s, edge_s), memory_s)
-        if least_s >= best[0]:
-            continue  # no split of it does less in all
+    read_s = read_s * slower
+    c_s = b * m * n * rates[2]
+    store_s, part_s, memory_s = p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, read_s + write_s
+    first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
+    least, least4 = 1e60, 1e240
+    for turn in range(-1, kinds.shape[0]):
+        i = first if turn < 0 else turn
+        if turn == first or kinds[i, _LEAST4] >= least4:
+            continue
+        flop_s, edge_s, tiles = kinds[i, _FLOP_S], kinds[i, _EDGE_S] * slower, kinds[i, _TILES]
         for j in range(splits.shape[0]):
-            split, depth = splits[j], depths[j]
-            if split > 1.0 and (tiles * split > 2.0 * sm or k < 4.0 * deep * split or p[_SPLIT] + least_s >= best[0]):
-                break
+            split, reduce = splits[j, 0], 0.0
             load = tiles * split * per_sm
+            if split > 1.0:
+                reduce = split_s + (split + 1.0) * part_s
+                if load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
+                    break
+            depth = deep * np.ceil(k * splits[j, 1])
             busy, waves = load, 1.0
             if load > 1.0:
                 busy, waves = 1.0, load + _SHOWN * (np.ceil(load) - load)
-            tensor, chain = waves * (depth * flop_s + p[_START]), waves * depth * step_s
+            tensor, chain = waves * (depth * flop_s + start_s), waves * depth * step_s
             cache = max(load, 1.0) * depth * edge_s
-            added = p[_RAMP] * busy + (p[_SPLIT] if split > 1.0 else 0.0)
-            if max(tensor, chain, cache, memory_s) + added >= best[0]:
+            if max(tensor, chain, cache, memory_s) + reduce + ramp_s * busy >= least:
                 continue
-            filling = max(1.0, 1.0 / (busy * _FILL))
-            memory, store = memory_s * filling, store_s * filling / waves
-            reduce = p[_SPLIT] + (split + 1.0) * part_s / busy if split > 1.0 else 0.0
-            room = best[0] - store - reduce - p[_RAMP] * busy
+            memory, store = memory_s, store_s
+            if load > 1.0:
+                store = store / waves
+            else:
+                each = 1.0 / busy
+                filling = max(1.0, each * (1.0 / _FILL))
+                memory, store = memory * filling, store * filling
+                if split > 1.0:
+                    reduce = split_s + (split + 1.0) * part_s * each
+            added = store + reduce + ramp_s * busy
+            room = least - added
             x, y, z, v = tensor * tensor, cache * cache, memory * memory, chain * chain
-            norm = x * x + y * y + z * z + v * v
+            norm = (x * x + y * y) + (z * z + v * v)
             if room <= 0.0 or norm >= (room * room) * (room * room):
                 continue
             body = math.sqrt(math.sqrt(norm))
-            total = body + store + reduce + p[_RAMP] * busy
-            if total < best[0]:
-                best[0], best[1], best[2], best[3], best[4] = total, tensor, cache, memory, chain
-                best[5], best[6], best[7], best[8], best[9] = body, store, reduce, busy, waves
-                best[10], best[11], best[12], best[13], best[14] = bm, bn, split, depth, load
+            least = body + added
+            best[0], best[1], best[2], best[3], best[4] = least, tensor, cache, memory, chain
+            best[5], best[6], best[7], best[8], best[9] = body, store, reduce, busy, waves
+            best[10], best[11], best[12], best[13], best[14] = kinds[i, _ALONG_M], kinds[i, _ALONG_N], split, depth, load
+        least4 = (least * least) * (least * least)
     best[15], best[16] = read_s, write_s
 
 
 @compiled
-def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: Any, out: Any) -> None:
-    """Write the parts of the case whose fastest tile is in `best`; the norm's excess goes to the second largest."""
+def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: Any, out: Any) -> float:
+    """Write the parts of the case whose fastest tile is in `best`; the norm's excess goes to the second largest;
+    return their sum."""
     tensor, cache, memory, chain, body = best[1], best[2], best[3], best[4], best[5]
-    first, second = _two_largest(tensor, cache, memory, chain)
-    excess = body - max(tensor, cache, memory, chain)
-    share0 = tensor if first == 0 else (excess if second == 0 else 0.0)
-    share2 = memory if first == 2 else (excess if second == 2 else 0.0)
+    excess = body - max(max(tensor, cache), max(memory, chain))
+    share0, share1, share2, share3 = _shares(tensor, cache, memory, chain, excess)
     ratio = share0 / tensor if tensor > 0.0 else 0.0
     ideal = 2.0 * b * m * n * k / hw[_PEAK]
     depth_s = best[13] * hw[_SM] / (p[_TENSOR] * hw[_PEAK]) * 2.0 * best[10] * best[11]
@@ -156,13 +191,13 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
     out[4] = ratio * (filled - ideal / p[_TENSOR])
     out[5] = ratio * (best[9] * depth_s - filled)
     out[6] = ratio * best[9] * p[_START]
-    out[7] = cache if first == 1 else (excess if second == 1 else 0.0)
+    out[7] = share1
     read, write = best[15] * p[_DRAM], best[16] * p[_STORE]
     scale = share2 / memory if memory > 0.0 else 0.0
     out[8] = scale * (read + write)
     out[9] = scale * (best[15] + best[16] - read - write)
     out[10] = scale * (memory - best[15] - best[16])
-    out[11] = chain if first == 3 else (excess if second == 3 else 0.0)
+    out[11] = share3
     out[12] = best[6]
     out[13] = best[7]
     out[14] = tensor * p[_CLOCK] * (tensor / best[0]) * tensor / (tensor + _CLOCK_S)
@@ -170,6 +205,9 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
     padded = hw[_QUANTISED] > 0.0 and hw[_BLOCKS] > 0.0 and (n % _PADDED > 0.0 or k % _PADDED > 0.0)
     out[16] = p[_PAD] if padded else 0.0
     out[17] = p[_HOST] if hw[_HOSTED] > 0.0 else 0.0
+    early = (out[0] + out[1]) + (out[2] + out[3]) + ((out[4] + out[5]) + (out[6] + out[7]))
+    late = (out[8] + out[9]) + (out[10] + out[11]) + ((out[12] + out[13]) + (out[14] + out[15]))
+    return float(early + late + (out[16] + out[17]))
 
 
 @compiled
@@ -184,16 +222,22 @@ def _quantise(m: float, k: float, b: float, hw: Any, p: Any) -> float:
 
 
 @compiled
-def _two_largest(a: float, b: float, c: float, d: float) -> tuple[int, int]:
-    """Return the positions of the largest and of the second largest of four numbers."""
-    values = (a, b, c, d)
-    first, second = 0, -1
-    for i in range(1, 4):
-        if values[i] > values[first]:
-            first, second = i, first
-        elif second < 0 or values[i] > values[second]:
-            second = i
-    return first, second
+def _shares(a: float, b: float, c: float, d: float, excess: float) -> tuple[float, float, float, float]:
+    """Return the largest of four times as it is, `excess` in place of the second largest, and 0 for the others."""
+    first_a = (a >= b) & (a >= c) & (a >= d)
+    first_b = (not first_a) & (b >= c) & (b >= d)
+    first_c = (not first_a) & (not first_b) & (c >= d)
+    first_d = not (first_a | first_b | first_c)
+    rest_a, rest_b = -1.0 if first_a else a, -1.0 if first_b else b
+    rest_c, rest_d = -1.0 if first_c else c, -1.0 if first_d else d
+    next_a = (rest_a >= rest_b) & (rest_a >= rest_c) & (rest_a >= rest_d)
+    next_b = (not next_a) & (rest_b >= rest_c) & (rest_b >= rest_d)
+    next_c = (not next_a) & (not next_b) & (rest_c >= rest_d)
+    next_d = not (next_a | next_b | next_c)
+    return (
+        a * first_a + excess * next_a, b * first_b + excess * next_b,
+        c * first_c + excess * next_c, d * first_d + excess * next_d,
+    )  # fmt: skip
 
 
 @compiled
@@ -201,19 +245,15 @@ def fill(
     m: Any, n: Any, k: Any, b: Any, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, parts: Any, times: Any
 ) -> None:
     """Write for each row the parts of its time and their sum."""
-    best, part_k = np.empty(17), _EXACT / (hw[_DEEP] * splits)
-    library = (tile_m, tile_n, _EXACT / tile_m, _EXACT / tile_n, splits, part_k, np.empty(splits.shape[0]))
-    rates = _rates(hw, p)
-    last = parts.shape[1] - 1
+    best, rates = np.empty(17), _rates(hw, p)
+    kinds, parts_of_k = _kinds(tile_m, tile_n, rates), np.empty((splits.shape[0], 2))
+    parts_of_k[:, 0], parts_of_k[:, 1] = splits, _EXACT / (hw[_DEEP] * splits)
+    last, corrected = parts.shape[1] - 1, p.shape[0] > SCALAR_COUNT
     for row in range(m.shape[0]):
         one_m, one_n, one_k, one_b = float(m[row]), float(n[row]), float(k[row]), float(b[row])
-        _search(one_m, one_n, one_k, one_b, hw, p, rates, library, best)
-        _waterfall(one_m, one_n, one_k, one_b, hw, p, best, parts[row])
-        total = 0.0
-        for i in range(last):
-            total += parts[row, i]
-        parts[row, last] = 0.0
-        if p.shape[0] > SCALAR_COUNT:
+        _search(one_m, one_n, one_k, one_b, hw, p, rates, kinds, parts_of_k, best)
+        total, parts[row, last] = _waterfall(one_m, one_n, one_k, one_b, hw, p, best, parts[row]), 0.0
+        if corrected:
             exponent = correction_at(p[SCALAR_COUNT:], one_m * one_b, one_n, one_k)
             parts[row, last] = total * (math.exp(min(max(exponent, -_LARGEST), _LARGEST)) - 1.0)
         times[row] = total + parts[row, last]

@@ -17,6 +17,7 @@ from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
+from nearpeak.predict._same import Same
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bound_table
 
@@ -57,28 +58,13 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     """
     if file is not None:
         return _predicted(case, target, setting, file)
-    return _remembered(case, _Held(target), setting)
-
-
-class _Held:
-    """A target as part of a key: the same object only, as its tables have no hash."""
-
-    __slots__ = ("target",)
-
-    def __init__(self, target: Target) -> None:
-        self.target = target
-
-    def __hash__(self) -> int:
-        return id(self.target)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.target is self.target
+    return _remembered(case, Same(target), setting)
 
 
 @lru_cache(maxsize=1 << 14)
-def _remembered(case: Case, held: _Held, setting: Setting) -> Prediction:
+def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Prediction:
     """Return the prediction of a case, once: steps and searches ask for the same cases over and over."""
-    return _predicted(case, held.target, setting, None)
+    return _predicted(case, same.held, setting, None)
 
 
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
@@ -9,9 +10,14 @@ from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.target import Target
+from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
+from nearpeak.ops import work_of
 from nearpeak.predict._form import Form
+from nearpeak.predict._same import Same
 from nearpeak.predict.prediction import BOUND, form_of, predict_case
+from nearpeak.theory.case_bound import work_bound
+from nearpeak.theory.rows import Part, parts_of
 
 _OF_REGIME = {"launch": "launch", "dram": "bandwidth", "l2": "bandwidth", "tensor": "library"}
 _OF_TERM = {"wave_tail": "wave tail", "clock": "power", BOUND: "bound"}
@@ -29,8 +35,45 @@ def with_predictions(analysis: Analysis, targets: Sequence[Target], file: Path |
     return dataclasses.replace(analysis, targets=tuple(new))
 
 
+def step_of(workload: Workload, target: Target, file: Path | None = None) -> StepPrediction | None:
+    """Return the sum over the calls of a step without the rest of its analysis; none where no call is predicted.
+
+    Sums of the last steps on the last targets are kept.
+    """
+    if file is not None:
+        return _step(workload, target, file)
+    return _remembered(Same(workload), Same(target))
+
+
+@lru_cache(maxsize=64)
+def _remembered(workload: "Same[Workload]", target: "Same[Target]") -> StepPrediction | None:
+    return _step(workload.held, target.held, None)
+
+
+def _step(workload: Workload, target: Target, file: Path | None) -> StepPrediction | None:
+    parts = _parts(Same(workload))
+    rows, times = [part.row for part in parts], []
+    for part in parts:
+        bound = work_bound(part.work, target)
+        times.append(CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s))
+    return _beside_all(rows, times, target, file)[1]
+
+
+@lru_cache(maxsize=2)  # one step is predicted on many targets in a row
+def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
+    return parts_of(workload.held, {case: work_of(case) for case in workload.held.case_counts()})
+
+
 def _predicted(rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, file: Path | None) -> TargetAnalysis:
     """Return the analysis of one target with its predictions."""
+    times, whole = _beside_all(rows, found.times, target, file)
+    return dataclasses.replace(found, times=times, prediction=whole)
+
+
+def _beside_all(
+    rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, file: Path | None
+) -> tuple[tuple[CaseTime, ...], StepPrediction | None]:
+    """Return the times of the rows with their predictions, and the sum over all calls."""
     known: dict[Case, Prediction | str] = {}
     for row in rows:
         if row.case not in known:
@@ -38,11 +81,11 @@ def _predicted(rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, f
                 known[row.case] = predict_case(row.case, target, file=file)
             except NotModelledError as error:
                 known[row.case] = str(error)
-    each = [_beside(row, time, known[row.case]) for row, time in zip(rows, found.times, strict=True)]
+    each = [_beside(row, time, known[row.case]) for row, time in zip(rows, bounds, strict=True)]
     times = tuple(time for time, _ in each)
     reasons = [(row, text) for row, (_, text) in zip(rows, each, strict=True) if text]
     distance = max((one.distance_count for one in known.values() if isinstance(one, Prediction)), default=0)
-    return dataclasses.replace(found, times=times, prediction=_sum(rows, times, reasons, distance))
+    return times, _sum(rows, times, reasons, distance)
 
 
 def _beside(row: CaseRow, time: CaseTime, found: Prediction | str) -> tuple[CaseTime, str]:
