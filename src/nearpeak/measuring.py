@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def measure(
     cases: Case | Iterable[Case], runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
-    fresh: bool = False,
+    fresh: bool = False, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case: its samples, or the outcome that says why there are none.
 
@@ -31,6 +31,7 @@ def measure(
     Args:
         runner: `name` or `name:argument` ('nearpeak show runners' lists all).
         fresh: start a process per case instead of forking a warmed one.
+        telemetry_hz: read power, clocks, temperatures and load so often per second beside the cases; none does not.
 
     >>> from nearpeak.ops import case
     >>> [one.outcome.value for one in measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null")]
@@ -42,7 +43,10 @@ def measure(
     if not wanted:
         raise SpecError("measure: no cases are given; give at least one")
     device = _target_of(runner)
-    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=lambda one: _beside_bound(one, device))
+    yield from run_cases(
+        wanted, runner, timing, out, fresh=fresh, judge=lambda one: _beside_bound(one, device),
+        telemetry_hz=telemetry_hz,
+    )  # fmt: skip
 
 
 def measured(

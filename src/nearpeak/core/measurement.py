@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import Estimate, estimate_of
+from nearpeak.core.telemetry import Span, Telemetry
 from nearpeak.errors import MeasureError
 
 
@@ -182,6 +183,10 @@ class Measurement:
     """What did not run where it was meant to."""
     validation: Any = None
     """What the contract on results found; none where it was not asked."""
+    spans_ns: tuple[Span, ...] = ()
+    """When it was prepared, checked, warmed up and sampled, on the monotonic clock of the machine."""
+    telemetry: Telemetry | None = None
+    """What sensors said meanwhile; none where none was asked."""
 
     @property
     def best_s(self) -> float:

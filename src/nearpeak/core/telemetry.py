@@ -49,9 +49,7 @@ class Channel:
         ('power cap', 'bit 3')
         """
         known, mask = {bit: name for name, bit in self.bits}, int(value)
-        return tuple(
-            known.get(1 << place, f"bit {place}") for place in range(mask.bit_length()) if mask & (1 << place)
-        )
+        return tuple(known.get(1 << place, f"bit {place}") for place in range(mask.bit_length()) if mask & (1 << place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,12 @@ from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
 from nearpeak.errors import SpecError
+from nearpeak.measure.telemetry.record import telemetry_of, telemetry_record
 from nearpeak.ops import OPS
 
 SCHEMA_VERSION = 1
 # 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
+#    spans_ns and telemetry came later; a line without them has none.
 _SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
 _PLAIN = ("target", "runner", "call_count", "timer_s", "note", "algorithm")
 
@@ -44,6 +46,8 @@ def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     record["phases_s"] = dict(one.phases_s)
     record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
     record["validation"] = _plain(one.validation)
+    record["spans_ns"] = [list(span) for span in one.spans_ns]
+    record["telemetry"] = telemetry_record(one.telemetry) if one.telemetry else None
     return record
 
 
@@ -66,7 +70,9 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
         return Measurement(
             case=case, outcome=Outcome(record["outcome"]), method=method,
             environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
-            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"], **plain,
+            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"],
+            spans_ns=tuple((str(n), int(a), int(b)) for n, a, b in record.get("spans_ns", ())),
+            telemetry=telemetry_of(record["telemetry"], where) if record.get("telemetry") else None, **plain,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SpecError):

@@ -9,6 +9,7 @@ from nearpeak.measure.isolated import measure_fresh, measure_isolated
 from nearpeak.measure.record import key_of
 from nearpeak.measure.results import ResultFile, result_file
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.telemetry.beside import sampled_beside
 
 Take = Callable[[Case, str, Timing], Measurement]
 Judge = Callable[[Measurement], Measurement]
@@ -16,22 +17,24 @@ Judge = Callable[[Measurement], Measurement]
 
 def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
-    judge: Judge = lambda found: found,
+    judge: Judge = lambda found: found, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
 
     Args:
         fresh: start a process per case instead of forking a warmed one.
         judge: what is to be said of a measurement before it is stored.
+        telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
     """
-    take = _take(runner, judge, fresh=fresh)
     wanted = dict.fromkeys(cases)
-    if out is None:
-        for case in wanted:
-            yield take(case, runner, timing)
-        return
-    with result_file(out) as file:
-        yield from _stored(wanted, runner, timing, (file, take, "fresh" if fresh else "forked"))
+    with sampled_beside(telemetry_hz) as beside:
+        take = _take(runner, lambda found: judge(beside(found)), fresh=fresh)
+        if out is None:
+            for case in wanted:
+                yield take(case, runner, timing)
+            return
+        with result_file(out) as file:
+            yield from _stored(wanted, runner, timing, (file, take, "fresh" if fresh else "forked"))
 
 
 def _stored(

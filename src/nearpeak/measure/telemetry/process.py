@@ -1,7 +1,8 @@
-"""`python -m nearpeak.measure.telemetry.process`: the sampler; it reads all sources at a fixed rate until told to end."""
+"""`python -m nearpeak.measure.telemetry.process`: the sampler, which reads all sources at a fixed rate."""
 
 import gc
 import json
+import math
 import os
 import select
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from nearpeak.measure.telemetry import wire
 from nearpeak.measure.telemetry.sources import Source, opened
 
+HANDED_S = 0.05
+"""Time after which readings are handed over at the latest."""
 
 
 def main() -> None:
@@ -39,25 +42,34 @@ def main() -> None:
 
 
 def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
-    """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone."""
+    """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone.
+
+    System calls are what sampling costs: readings are handed over, and CPU time and parent looked at, every HANDED_S.
+    """
     period_ns = round(1e9 / rate_hz)
-    every = [max(1, -(-int(rate_hz * 1000) // int(one.most_hz * 1000))) for one in sources]
-    plan = list(zip(range(len(sources)), sources, every, strict=True))
-    clock_ns, number, start_ns = time.monotonic_ns, 0, time.monotonic_ns()
-    while os.getppid() == parent:
+    plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
+    rest = max(1, round(HANDED_S * rate_hz))
+    clock_ns, number, rounds, start_ns, parts = time.monotonic_ns, 0, 0, time.monotonic_ns(), [b""]
+    while True:
         due_ns = start_ns + number * period_ns
         begun_ns = clock_ns()
-        parts = [b""]
         for index, source, step in plan:
             if number % step == 0:
                 before_ns = clock_ns()
                 values = source.read()
                 parts.append(wire.reading(index, before_ns, clock_ns(), values))
-        parts[0] = wire.tick(due_ns, begun_ns, time.time_ns(), time.process_time_ns())
-        _write(file, b"".join(parts))
+        rounds += 1
+        handed = rounds % rest == 0
+        parts.append(wire.tick(due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
+        if handed:
+            _write(file, b"".join(parts))
+            parts.clear()
+            if os.getppid() != parent:
+                return
         now_ns = clock_ns()
         number += 1 + max(0, (now_ns - due_ns - 1) // period_ns)  # rounds that are past by now are left out
         if _told_to_end((start_ns + number * period_ns - now_ns) / 1e9):
+            _write(file, b"".join(parts))
             return
 
 

@@ -16,13 +16,14 @@ from typing import Any
 from nearpeak.core.telemetry import Span, Stream, Telemetry
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.measure.telemetry import wire
+from nearpeak.measure.telemetry.process import HANDED_S
 
 RATE_HZ = 100.0
 """Readings per second where nothing else is asked; sources that are good for less are read less often."""
 MOST_HZ = 1000.0
 MARGIN_S = 0.25
 """Readings kept before and after a window, so that its ends lie between readings also of slow sources."""
-_START_S = 20.0
+POLL_S = 0.005
 _END_S = 2.0
 
 
@@ -87,7 +88,9 @@ class Sampler:
             process.kill()
             said = process.stderr.read().strip()
         process.wait()
-        raise MeasureError(f"telemetry: the sampler did not start: {said.splitlines()[-1] if said else 'it said nothing'}")
+        raise MeasureError(
+            f"telemetry: the sampler did not start: {said.splitlines()[-1] if said else 'it said nothing'}"
+        )
 
     @property
     def pid(self) -> int:
@@ -116,7 +119,7 @@ class Sampler:
             begin_ns=begin_ns, end_ns=end_ns, wall_ns=time.time_ns() - (now_ns - begin_ns), streams=streams,
             spans=tuple(spans), unavailable=self.unavailable, rate_hz=self.rate_hz, tick_count=len(ticks),
             late_count=sum(delay > period_ns / 2 for delay in delays_ns), missed_count=missed,
-            latest_s=max(delays_ns, default=0) / 1e9, cpu_s=(ticks[-1][3] - ticks[0][3]) / 1e9 if ticks else 0.0,
+            latest_s=max(delays_ns, default=0) / 1e9, cpu_s=_cpu_s(self._ticks, begin_ns, end_ns),
             note=note,
         )  # fmt: skip
 
@@ -171,7 +174,7 @@ class Sampler:
 
     def _wait_until(self, end_ns: int) -> str:
         """Wait until all sources have been read after `end_ns`; say why where that cannot be."""
-        limit_s = time.monotonic() + MARGIN_S + 2 / self.rate_hz
+        limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 / self.rate_hz
         while True:
             self._pump()
             if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._read):
@@ -179,16 +182,22 @@ class Sampler:
             if self._process.poll() is not None:
                 self._pump()
                 last_ns = self._ticks[-1][1] if self._ticks else 0
-                return "" if last_ns >= end_ns else f"the sampler ended early, with exit code {self._process.returncode}"
+                return (
+                    "" if last_ns >= end_ns else f"the sampler ended early, with exit code {self._process.returncode}"
+                )
             if time.monotonic() >= limit_s:
                 return ""
-            time.sleep(0.2 / self.rate_hz)
+            time.sleep(POLL_S)
 
     def _stream(self, index: int, begin_ns: int, end_ns: int) -> Stream:
         """Return the readings of one source in a window and around it: at least one on each side where there is."""
         one, margin_ns = self._read[index], int(MARGIN_S * 1e9)
-        low = min(bisect.bisect_left(one.after_ns, begin_ns - margin_ns), bisect.bisect_left(one.after_ns, begin_ns) - 1)
-        high = max(bisect.bisect_right(one.before_ns, end_ns + margin_ns), bisect.bisect_right(one.before_ns, end_ns) + 1)
+        low = min(
+            bisect.bisect_left(one.after_ns, begin_ns - margin_ns), bisect.bisect_left(one.after_ns, begin_ns) - 1
+        )
+        high = max(
+            bisect.bisect_right(one.before_ns, end_ns + margin_ns), bisect.bisect_right(one.before_ns, end_ns) + 1
+        )
         kept = slice(max(0, low), high)
         channels = self._channels[index]
         columns = tuple(zip(*one.values[kept], strict=True)) or tuple(() for _ in channels)
@@ -196,6 +205,16 @@ class Sampler:
             source=self._header["sources"][index]["name"], channels=channels, before_ns=tuple(one.before_ns[kept]),
             after_ns=tuple(one.after_ns[kept]), values=columns,
         )  # fmt: skip
+
+
+def _cpu_s(ticks: Sequence[tuple[int, int, int, int]], begin_ns: int, end_ns: int) -> float:
+    """Return the CPU time of the sampler in a window, its rate taken between the looks at it around the window."""
+    looks = [(begun_ns, cpu_ns) for _, begun_ns, _, cpu_ns in ticks if cpu_ns]
+    before = [one for one in looks if one[0] <= begin_ns][-1:] or looks[:1]
+    after = [one for one in looks if one[0] >= end_ns][:1] or looks[-1:]
+    if not before or after[0][0] <= before[0][0]:
+        return 0.0
+    return (after[0][1] - before[0][1]) / (after[0][0] - before[0][0]) * (end_ns - begin_ns) / 1e9
 
 
 def _memory_file() -> int:

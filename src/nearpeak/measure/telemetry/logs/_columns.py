@@ -103,4 +103,3 @@ def columns_recognised(*needed: str) -> Callable[[str], bool]:
         return set(needed) <= cells
 
     return recognises
-

@@ -8,7 +8,7 @@ _AGREE_RATIO = 1e-6
 
 
 class JetsonSummary:
-    """A CSV file with `tag,measure_seconds_actual,avg_power_w,energy_total_j`; rows are laid out one after the other."""
+    """A CSV file with `tag,measure_seconds_actual,avg_power_w,energy_total_j`; rows follow one another."""
 
     recognises = staticmethod(
         _columns.columns_recognised("tag", "measure_seconds_actual", "avg_power_w", "energy_total_j")

@@ -34,13 +34,13 @@ class NvidiaSmi:
         times, values = [], []
         for stamp, group in groupby(rows, key=lambda one: one[1]["timestamp"]):
             same = list(group)
-            found = {(row.get(key, "0"), n): _value(row[n], place, n, names[n][1]) for place, row in same for n in names}
+            found = {
+                (row.get(key, "0"), n): _value(row[n], place, n, names[n][1]) for place, row in same for n in names
+            }
             times.append(_time_ns(stamp, same[0][0]))
             values.append([found.get(column, float("nan")) for column in columns])
         channels = [_channel(gpu, name, *names[name]) for gpu, name in columns]
-        return _columns.telemetry_of(
-            "nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0]
-        )
+        return _columns.telemetry_of("nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0])
 
 
 def _unit(name: str) -> tuple[str, float] | None:

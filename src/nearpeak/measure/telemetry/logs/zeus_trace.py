@@ -16,7 +16,9 @@ class ZeusTrace:
         del interval_s
         windows, start_s = [], 0.0
         for place, row in _columns.rows_of(text, where):
-            length_s, power_w = (_columns.number(row[name], place, name) for name in ("time_per_epoch", "average_power"))
+            length_s, power_w = (
+                _columns.number(row[name], place, name) for name in ("time_per_epoch", "average_power")
+            )
             windows.append(("/".join(row[name] for name in _NAMES), start_s, length_s, {"gpu": power_w * length_s}))
             start_s += length_s + 1.0
         return _columns.windows_telemetry("zeus_trace", windows, where, "mean power times time of an epoch")

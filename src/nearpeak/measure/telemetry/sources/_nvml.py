@@ -9,6 +9,12 @@ from nearpeak.core.telemetry import Channel
 from nearpeak.measure.telemetry.sources import Unavailable
 
 Call = Callable[[], float]
+_MEMBERS = {
+    "NVML_VALUE_TYPE_DOUBLE": "dVal", "NVML_VALUE_TYPE_UNSIGNED_INT": "uiVal", "NVML_VALUE_TYPE_UNSIGNED_LONG": "ulVal",
+    "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG": "ullVal", "NVML_VALUE_TYPE_SIGNED_LONG_LONG": "sllVal",
+    "NVML_VALUE_TYPE_SIGNED_INT": "siVal", "NVML_VALUE_TYPE_UNSIGNED_SHORT": "usVal",
+}  # fmt: skip
+"""Member of the answer's union for each type (NVML API reference, nvmlValueType)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ class Fields:
             wanted: channel, name of the field's constant, scope, and factor to the base unit.
         """
         self._nvml, self._handle = nvml, device.handle
+        self._members = {getattr(nvml, name): member for name, member in _MEMBERS.items() if hasattr(nvml, name)}
         channels, self._fields, self._factors = [], [], []
         for channel, constant, scope, factor in wanted:
             field = getattr(nvml, constant, None)
@@ -124,18 +131,8 @@ class Fields:
         """Return the member of the answer's union that its type names."""
         if answer.nvmlReturn != 0:
             return math.nan
-        nvml, kind, value = self._nvml, answer.valueType, answer.value
-        if kind == nvml.NVML_VALUE_TYPE_DOUBLE:
-            return float(value.dVal) * factor
-        if kind == nvml.NVML_VALUE_TYPE_UNSIGNED_INT:
-            return float(value.uiVal) * factor
-        if kind == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG:
-            return float(value.ulVal) * factor
-        if kind == nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
-            return float(value.ullVal) * factor
-        if kind == nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG:
-            return float(value.sllVal) * factor
-        return float(getattr(value, "siVal", math.nan)) * factor
+        member = self._members.get(answer.valueType, "")
+        return float(getattr(answer.value, member, math.nan)) * factor
 
 
 class NvmlSource:

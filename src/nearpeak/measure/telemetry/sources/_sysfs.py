@@ -89,4 +89,6 @@ def by_number(paths: Sequence[Path]) -> list[Path]:
     """
     import re
 
-    return sorted(paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.findall(r"\d+", str(path))])
+    return sorted(
+        paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.findall(r"\d+", str(path))]
+    )

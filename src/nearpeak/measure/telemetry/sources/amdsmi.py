@@ -47,7 +47,9 @@ class AmdSmi:
 
     def read(self) -> Sequence[float]:
         """Return one value per channel."""
-        return [math.nan if one.status else self._safe(call) for one, call in zip(self.channels, self._calls, strict=True)]
+        return [
+            math.nan if one.status else self._safe(call) for one, call in zip(self.channels, self._calls, strict=True)
+        ]
 
     def _safe(self, call: Call) -> float:
         try:

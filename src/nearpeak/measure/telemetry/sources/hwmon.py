@@ -1,4 +1,4 @@
-"""Sensors of boards and drives: temperatures, power, energy and clocks under hwmon; rails of Jetson stand in `rails`."""
+"""Sensors of boards and drives under hwmon: temperatures, power, energy, clocks; monitors of rails are in `rails`."""
 
 from collections.abc import Iterator
 from pathlib import Path

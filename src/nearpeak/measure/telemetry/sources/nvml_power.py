@@ -54,8 +54,8 @@ _POWER = "NVML_FI_DEV_POWER_INSTANT and _AVERAGE"
 def _calls(nvml: Any, gpu: _nvml.Device) -> Sequence[tuple[Channel, _nvml.Call]]:
     def clock(name: str, kind: int) -> tuple[Channel, _nvml.Call]:
         channel = Channel(
-            name=f"{gpu.name}.{name}", unit="Hz", kind="instantaneous", meaning=f"clock now ({_API}, nvmlDeviceGetClockInfo)",
-            resolution=_STEP_HZ, device=gpu.uuid,
+            name=f"{gpu.name}.{name}", unit="Hz", kind="instantaneous", resolution=_STEP_HZ,
+            meaning=f"clock now ({_API}, nvmlDeviceGetClockInfo)", device=gpu.uuid,
         )  # fmt: skip
         return channel, lambda: 1e6 * nvml.nvmlDeviceGetClockInfo(gpu.handle, kind)
 
@@ -68,7 +68,7 @@ def _calls(nvml: Any, gpu: _nvml.Device) -> Sequence[tuple[Channel, _nvml.Call]]
     usage = Channel(
         name=f"{gpu.name}.power_usage", unit="W", kind="mean", resolution=_STEP_W, window_s=1.0, domain=gpu.name,
         device=gpu.uuid,
-        meaning=f"power, mean over a second from Ampere on except GA100, before that of now ({_API}, nvmlDeviceGetPowerUsage)",
+        meaning=f"power: mean over a second from Ampere on but GA100, else of now ({_API}, nvmlDeviceGetPowerUsage)",
     )  # fmt: skip
     pairs = [
         clock("sm_clock", nvml.NVML_CLOCK_SM), clock("memory_clock", nvml.NVML_CLOCK_MEM),
