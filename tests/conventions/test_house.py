@@ -46,7 +46,7 @@ def test_torch_is_exact_and_torchvision_absent():
 
 def test_light_core_needs_no_framework():
     names = {Requirement(line).name for line in PROJECT["dependencies"]}
-    assert names & {"torch", "onnx", "transformers", "duckdb", "psutil"} == set()
+    assert names & {"torch", "onnx", "transformers", "duckdb"} == set()
 
 
 @pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])

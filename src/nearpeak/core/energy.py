@@ -46,7 +46,7 @@ class Energy:
     """The integral with each reading held until the next."""
     right_j: float = math.nan
     """The integral with each reading held from the one before."""
-    events: Mapping[str, int] = field(default_factory=dict)
+    event_count: Mapping[str, int] = field(default_factory=dict)
     """How often something was met: `gap`, `duplicate`, `out_of_order`, `failed`, `wrap`, `reset`."""
     unstated: tuple[str, ...] = ()
     """Causes of error that nobody states a size of, so that the bound leaves them out."""
@@ -358,6 +358,6 @@ def _energy(
     return Energy(
         domain=channel.domain or channel.name, source=series.source, channel=channel.name, method=method,
         energy_j=energy_j, parts_j=dict(parts), covered_s=covered_s, window_s=window_s, sample_count=count,
-        left_j=left_j, right_j=right_j, events=dict(events), warnings=warnings,
+        left_j=left_j, right_j=right_j, event_count=dict(events), warnings=warnings,
         unstated=tuple(name for name, value in wanted.items() if value is None),
     )  # fmt: skip

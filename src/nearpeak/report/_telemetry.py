@@ -58,8 +58,8 @@ def _energy_lines(one: Energy) -> Iterator[str]:
     yield text + (f" (error: {parts} J)" if parts else "")
     if one.unstated:
         yield f"  not in the bound, as nobody states it: {', '.join(one.unstated)}"
-    if one.events:
-        yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in one.events.items())
+    if one.event_count:
+        yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in one.event_count.items())
     for warning in one.warnings:
         yield f"  warning: {warning}"
 

@@ -66,7 +66,7 @@ def energy_record(one: Energy) -> dict[str, Any]:
         "domain": one.domain, "source": one.source, "channel": one.channel, "method": one.method,
         "energy_j": None if one.few else one.energy_j, "low_j": one.low_j, "high_j": one.high_j,
         "parts_j": dict(one.parts_j), "covered_s": one.covered_s, "window_s": one.window_s,
-        "sample_count": one.sample_count, "events": dict(one.events), "unstated": list(one.unstated),
+        "sample_count": one.sample_count, "event_count": dict(one.event_count), "unstated": list(one.unstated),
         "warnings": list(one.warnings),
     }  # fmt: skip
 

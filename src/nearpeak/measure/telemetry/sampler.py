@@ -32,8 +32,11 @@ class _Read:
     """What one source has said so far."""
 
     before_ns: list[int] = field(default_factory=list)
+    """Time before each reading."""
     after_ns: list[int] = field(default_factory=list)
+    """Time after it."""
     values: list[tuple[float, ...]] = field(default_factory=list)
+    """What it said, channel by channel."""
 
 
 class Sampler:
@@ -105,7 +108,7 @@ class Sampler:
     def window(self, begin_ns: int, end_ns: int, spans: Sequence[Span] = ()) -> Telemetry:
         """Return what was read from `begin_ns` to `end_ns` of the monotonic clock, with the readings around it.
 
-        Returns once each source has been read after the end, or the sampler is gone.
+        Returns once each source that meters power has been read after the end, or the sampler is gone.
         """
         note = self._wait_until(end_ns)
         streams = tuple(self._stream(index, begin_ns, end_ns) for index in range(len(self._read)))
@@ -163,6 +166,8 @@ class Sampler:
                 self._header = content
                 self._read = [_Read() for _ in content["sources"]]
                 self._channels = [tuple(map(wire.channel_of, one["channels"])) for one in content["sources"]]
+                meters = [any(channel.domain for channel in channels) for channels in self._channels]
+                self._metering = [one for one, metering in zip(self._read, meters, strict=True) if metering]
             elif kind == wire.TICK:
                 self._ticks.append(content)
             else:
@@ -173,11 +178,11 @@ class Sampler:
                 one.values.append(values)
 
     def _wait_until(self, end_ns: int) -> str:
-        """Wait until all sources have been read after `end_ns`; say why where that cannot be."""
+        """Wait until all sources of power have been read after `end_ns`; say why where that cannot be."""
         limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 / self.rate_hz
         while True:
             self._pump()
-            if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._read):
+            if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._metering):
                 return ""
             if self._process.poll() is not None:
                 self._pump()

@@ -4,7 +4,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from nearpeak.core.telemetry import Channel
@@ -72,7 +72,8 @@ def _record(data: bytes) -> tuple[int, Any]:
 
 def channel_record(channel: Channel) -> dict[str, Any]:
     """Return a channel as plain data."""
-    return {name: value for name, value in asdict(channel).items() if value not in (None, "", ())}
+    unsaid = {one.name: one.default for one in fields(Channel)}
+    return {name: value for name, value in asdict(channel).items() if value != unsaid[name]}
 
 
 def channel_of(record: dict[str, Any]) -> Channel:

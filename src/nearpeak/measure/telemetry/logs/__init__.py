@@ -1,7 +1,6 @@
 """Power logs of other tools as telemetry: one file per format, recognised by its first lines."""
 
 import importlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 

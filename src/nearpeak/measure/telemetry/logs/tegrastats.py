@@ -14,6 +14,7 @@ _TEMPERATURE = re.compile(r"(?<!\S)(\w+)@(-?\d+(?:\.\d+)?)C(?!\S)")
 _LOAD = re.compile(r"(?<!\S)(\w+_FREQ) (\d+)%(?:@\[?(\d+))?")
 _MEMORY = re.compile(r"(?<!\S)(RAM|SWAP) (\d+)/(\d+)MB")
 _CORES = re.compile(r"(?<!\S)CPU \[([^\]]*)\]")
+_CORE = re.compile(r"(\d+)%(?:@(\d+))?")
 _DOUBT_NS = 500_000_000
 """Half a second: the step of its times."""
 _UNITS = {
@@ -58,10 +59,10 @@ def quantities_of(line: str) -> dict[str, float]:
     """
     line = _STAMP.sub("", line)
     found = {f"{name}.used": float(used) * 2**20 for name, used, _ in _MEMORY.findall(line)}
-    cores = [core.partition("%@") for text in _CORES.findall(line) for core in text.split(",") if "%" in core]
+    cores = [core for text in _CORES.findall(line) for core in _CORE.findall(text)]
     if cores:
-        found["CPU.load"] = sum(float(load.rstrip("%")) for load, _, _ in cores) / len(cores) / 100
-        clocks = [float(clock) for _, _, clock in cores if clock.isdigit()]
+        found["CPU.load"] = sum(float(load) for load, _ in cores) / len(cores) / 100
+        clocks = [float(clock) for _, clock in cores if clock]
         found |= {"CPU.clock": max(clocks) * 1e6} if clocks else {}
     for name, load, clock in _LOAD.findall(line):
         found[f"{name.removesuffix('_FREQ')}.load"] = float(load) / 100
@@ -98,12 +99,19 @@ def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[l
         stamp = _STAMP.match(line)
         if stamp is None:
             raise SpecError(f"{where}: its lines have no time; give the interval, e.g. --interval 1s")
-        ends.append(datetime.strptime(stamp[1], "%m-%d-%Y %H:%M:%S").replace(tzinfo=UTC).timestamp())
+        ends.append(_seconds(stamp[1], where))
     first_ns, span_ns = round(ends[0] * 1e9), (ends[1] - ends[0]) * 1e9
     if len(lines) > 1 and span_ns <= 0:
         raise SpecError(f"{where}: its first and last line state the same second; give --interval")
     step_ns = span_ns / max(1, len(lines) - 1)
     return [first_ns + round(index * step_ns) for index in range(len(lines))], _DOUBT_NS, first_ns
+
+
+def _seconds(stamp: str, where: str) -> float:
+    try:
+        return datetime.strptime(stamp, "%m-%d-%Y %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise SpecError(f"{where}: {stamp!r} is no time; wanted month-day-year hour:minute:second") from None
 
 
 LOG = Tegrastats()
