@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def measure(
     cases: Case | Iterable[Case] | Suite, runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
-    fresh: bool = False, launch_count: int = 1,
+    fresh: bool = False, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case: its samples, or the outcome that says why there are none.
 
@@ -34,6 +34,7 @@ def measure(
         runner: `name` or `name:argument` ('nearpeak show runners' lists all).
         fresh: start a process per case instead of forking a warmed one.
         launch_count: fresh processes that measure each case; each is a measurement of its own.
+        telemetry_hz: read power, clocks, temperatures and load so often per second beside the cases; none does not.
 
     >>> from nearpeak.ops import case
     >>> [one.outcome.value for one in measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null")]
@@ -50,7 +51,9 @@ def measure(
     def judged(found: Measurement) -> Measurement:
         return dataclasses.replace(_beside_bound(found, device), why=why.get(found.case, ()))
 
-    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count)
+    yield from run_cases(
+        wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count, telemetry_hz=telemetry_hz
+    )
 
 
 def measured(

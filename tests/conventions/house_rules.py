@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "nearpeak"
 FILE_LINES, FUNCTION_LINES = 400, 50
-HEAVY = {"torch", "onnx", "onnxruntime", "transformers", "duckdb", "psutil"}
+HEAVY = {"torch", "onnx", "onnxruntime", "transformers", "duckdb", "psutil", "pynvml", "amdsmi"}
 NUMBER = re.compile(r"\b(?:int|float)\b")
 MUTABLE = re.compile(r"\b(?:list|dict|set|bytearray|List|Dict|Set|MutableMapping)\b")
 

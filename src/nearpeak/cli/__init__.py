@@ -10,6 +10,8 @@ import typer
 from nearpeak.errors import NearpeakError
 
 COMMANDS = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
+BARE = {"--telemetry": "--telemetry=100"}
+"""Options that may stand without their value, and what they say then."""
 _UsageError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException" and issubclass(base, Exception)
 )
@@ -33,7 +35,7 @@ def application() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
-    words = [word for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
+    words = [BARE.get(word, word) for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
     try:
         code = application()(words, standalone_mode=False) or 0
         sys.stdout.flush()  # a full disk shows here, not when Python ends

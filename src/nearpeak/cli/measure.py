@@ -42,6 +42,12 @@ def measure(
     fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
+    telemetry: str = typer.Option(
+        "",
+        "--telemetry",
+        metavar="[=HZ]",
+        help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
+    ),
     json: bool = shared.JSON,
 ) -> None:
     """Run cases and show what each call took, beside its bound where this machine's roofs are known.
@@ -56,7 +62,10 @@ def measure(
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
-    for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh, launch_count=launches):
+    rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
+    for one in measuring.measure(
+        wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz
+    ):
         found.append(one)
         sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
         sys.stdout.flush()
@@ -105,6 +114,14 @@ def seconds_of(text: str, option: str) -> float:
     if found <= 0:
         raise SpecError(f"{option} {text!r}: must be more than 0")
     return found
+
+
+def rate_of(text: str, option: str) -> float:
+    """Return the readings per second that an option states, e.g. `100` or `10 Hz`."""
+    try:
+        return float(text.removesuffix("Hz").strip())
+    except ValueError:
+        raise SpecError(f"{option} {text!r}: is no number of readings per second; e.g. {option}=100") from None
 
 
 def exit_code(found: "list[Measurement]") -> int:
@@ -159,6 +176,10 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     least_s = bound_s(one.case, device)
     if least_s is not None:
         text += f", bound {show(least_s, 's')} ({least_s / found.centre_s:.0%} attained)"
+    if one.telemetry is not None:
+        from nearpeak.report._telemetry import in_brief
+
+        text += f", {in_brief(one.telemetry)}"
     return text + (f"; {one.note}" if one.note else "")
 
 

@@ -10,6 +10,7 @@ from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import Estimate, estimate_of
 from nearpeak.core.suite import Why
+from nearpeak.core.telemetry import Span, Telemetry
 from nearpeak.errors import MeasureError
 
 
@@ -189,6 +190,10 @@ class Measurement:
     """What the contract on results found; none where it was not asked."""
     why: tuple[Why, ...] = ()
     """Reasons for the case with their counts, where it was run for a suite."""
+    spans_ns: tuple[Span, ...] = ()
+    """When it was prepared, checked, warmed up and sampled, on the monotonic clock of the machine."""
+    telemetry: Telemetry | None = None
+    """What sensors said meanwhile; none where none was asked."""
 
     @property
     def suite_calls(self) -> int:

@@ -10,10 +10,12 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
 from nearpeak.core.suite import why_of
 from nearpeak.errors import SpecError
+from nearpeak.exchange.telemetry_lines import telemetry_of, telemetry_record
 from nearpeak.ops import OPS
 
 SCHEMA_VERSION = 1
 # 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
+#    spans_ns and telemetry came later; a line without them has none.
 _SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
 _UNUSUAL = {"activity_s": None, "launch": 1}
 """Fields that are written only where they say something."""
@@ -51,6 +53,8 @@ def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     record |= {name: getattr(one, name) for name, usual in _UNUSUAL.items() if getattr(one, name) != usual}
     if one.why:
         record["why"] = [why.record() for why in one.why]
+    record["spans_ns"] = [list(span) for span in one.spans_ns]
+    record["telemetry"] = telemetry_record(one.telemetry) if one.telemetry else None
     return record
 
 
@@ -75,6 +79,8 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
             case=case, outcome=Outcome(record["outcome"]), method=method,
             environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
             ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"],
+            spans_ns=tuple((str(n), int(a), int(b)) for n, a, b in record.get("spans_ns", ())),
+            telemetry=telemetry_of(record["telemetry"], where) if record.get("telemetry") else None,
             why=tuple(map(why_of, record.get("why", ()))), **plain,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:

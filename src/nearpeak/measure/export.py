@@ -10,6 +10,7 @@ from typing import Any
 from nearpeak.core.measurement import Measurement
 from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.exchange.measurement_lines import measurement_record
+from nearpeak.exchange.telemetry_lines import energy_by_domain
 from nearpeak.ops import label_of
 
 
@@ -47,6 +48,7 @@ def _flat(one: Measurement) -> dict[str, Any]:
     record |= {
         "op": one.case.op, "label": label_of(one.case), "median_s": one.estimate().centre_s if one.samples_s else None,
         "environment": one.environment.record() if one.environment else None,
+        "energy_j": energy_by_domain(one.telemetry),
     }  # fmt: skip
     return {
         name: json.dumps(value)

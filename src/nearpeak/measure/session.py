@@ -10,6 +10,7 @@ from nearpeak.exchange.measurement_lines import key_of
 from nearpeak.measure.isolated import measure_fresh, measure_isolated
 from nearpeak.measure.results import ResultFile, result_file
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.telemetry.beside import sampled_beside
 
 Take = Callable[[Case, str, Timing], Measurement]
 Judge = Callable[[Measurement], Measurement]
@@ -17,7 +18,7 @@ Judge = Callable[[Measurement], Measurement]
 
 def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
-    judge: Judge = lambda found: found, launch_count: int = 1,
+    judge: Judge = lambda found: found, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
 
@@ -26,15 +27,18 @@ def run_cases(
         judge: what is to be said of a measurement before it is stored.
         launch_count: fresh processes that measure each case, in as many rounds over all cases: what repeats a
             measurement is the process, as samples of one share its memory layout.
+        telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
     """
-    take = _take(runner, judge, fresh=fresh or launch_count > 1)
+    anew = fresh or launch_count > 1
     wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in dict.fromkeys(cases)]
-    if out is None:
-        for case, launch in wanted:
-            yield _numbered(take(case, runner, timing), launch)
-        return
-    with result_file(out) as file:
-        yield from _stored(wanted, runner, timing, (file, take, "fresh" if fresh or launch_count > 1 else "forked"))
+    with sampled_beside(telemetry_hz) as beside:
+        take = _take(runner, lambda found: judge(beside(found)), fresh=anew)
+        if out is None:
+            for case, launch in wanted:
+                yield _numbered(take(case, runner, timing), launch)
+            return
+        with result_file(out) as file:
+            yield from _stored(wanted, runner, timing, (file, take, "fresh" if anew else "forked"))
 
 
 def _stored(

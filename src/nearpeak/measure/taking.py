@@ -1,6 +1,7 @@
 """The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
 
 import dataclasses
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -64,17 +65,21 @@ class TimedRunner:
             return self._without_samples(case, _outcome_of(error), _line(error))
 
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
+        begun_ns = time.monotonic_ns()
         timer = self._backend.timer()
         inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
         prepared = self._backend.prepare(case, inputs)
+        ready_ns = time.monotonic_ns()
         try:
             record = checked(case, self._backend) if self._timing.validate else None
             if record is not None and record.failed:
                 why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
                 found = self._without_samples(case, Outcome.INCORRECT, why)
                 return dataclasses.replace(found, validation=record)
+            spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
             with lock(self._backend):
-                return use(case, prepared, timer, record)
+                found = use(case, prepared, timer, record)
+            return dataclasses.replace(found, spans_ns=(*spans, *found.spans_ns))
         finally:
             if prepared.close is not None:
                 prepared.close()
@@ -98,6 +103,7 @@ class TimedRunner:
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
             outcome=outcome, note=note, clock_probes_s=(before_s, after_s),
+            spans_ns=sampled.spans_ns,
         )  # fmt: skip
 
     def row(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:

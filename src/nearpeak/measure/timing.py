@@ -4,12 +4,13 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
 from nearpeak.core.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
+from nearpeak.core.telemetry import Span
 from nearpeak.measure.timers import SLOW_CLOCK_RATIO
 
 WINDOW_COUNT = 5
@@ -49,6 +50,8 @@ class Sampled:
     """Median time for which the device went on after the end of a sample was recorded."""
     slow_ratio: float = 0.0
     """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
+    spans_ns: tuple[Span, ...] = ()
+    """When it warmed up and when it was sampled."""
 
 
 def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
@@ -86,11 +89,13 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
 def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampled:
     """Take samples until the times have settled, and from there until one of the reasons to stop."""
     readings: list[Reading] = []
+    begun_ns: list[int] = []
     kept_from: int | None = None
     # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
     clock = time.process_time if timer.mode == "host" else time.monotonic
     begun_s, begun_wall_s = clock(), time.monotonic()
     while True:
+        begun_ns.append(time.monotonic_ns())
         if timing.cache == "cold":
             timer.flush()
         readings.append(timer.read(next(runs), call_count))
@@ -103,7 +108,12 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampl
             continue
         outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
         if outcome is not None:
-            return _summed(readings, kept_from, timer, call_count, outcome)
+            summed = _summed(readings, kept_from, timer, call_count, outcome)
+            return replace(summed, spans_ns=_spans(begun_ns, kept_from, time.monotonic_ns()))
+
+
+def _spans(begun_ns: Sequence[int], kept_from: int, end_ns: int) -> tuple[Span, ...]:
+    return ("warm-up", begun_ns[0], begun_ns[kept_from]), ("samples", begun_ns[kept_from], end_ns)
 
 
 def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:

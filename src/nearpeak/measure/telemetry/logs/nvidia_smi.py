@@ -1,0 +1,78 @@
+"""Logs of `nvidia-smi --query-gpu=timestamp,power.draw,… --format=csv -l …`: quantities with their units."""
+
+import re
+from datetime import UTC, datetime
+from itertools import groupby
+
+from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.errors import SpecError
+from nearpeak.measure.telemetry.logs import _columns
+
+_UNITS = {"W": ("W", 1.0), "mW": ("W", 1e-3), "MHz": ("Hz", 1e6), "%": ("ratio", 0.01), "MiB": ("B", 2.0**20)}
+_KEYS = ("index", "uuid", "pci.bus_id")
+_UNKNOWN = ("[N/A]", "[Not Supported]", "[Unknown Error]", "N/A", "[GPU requires reset]")
+
+
+class NvidiaSmi:
+    """A CSV file whose header states units in brackets; temperatures have none."""
+
+    def recognises(self, head: str) -> bool:
+        """Say whether it has stamps and a quantity with a unit."""
+        first = head.partition("\n")[0]
+        return "timestamp" in [cell.strip() for cell in first.split(",")] and (" [" in first or "temperature." in first)
+
+    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+        """Return all quantities of all GPUs; rows of one stamp are one reading."""
+        del interval_s
+        rows = list(_columns.rows_of(text, where))
+        if not rows:
+            raise SpecError(f"{where}: holds no reading")
+        key = next((one for one in _KEYS if one in rows[0][1]), "")
+        names = {name: unit for name in rows[0][1] if (unit := _unit(name))}
+        gpus = list(dict.fromkeys(row.get(key, "0") for _, row in rows))
+        columns = [(gpu, name) for gpu in gpus for name in names]
+        times, values = [], []
+        for stamp, group in groupby(rows, key=lambda one: one[1]["timestamp"]):
+            same = list(group)
+            found = {
+                (row.get(key, "0"), n): _value(row[n], place, n, names[n][1]) for place, row in same for n in names
+            }
+            times.append(_time_ns(stamp, same[0][0]))
+            values.append([found.get(column, float("nan")) for column in columns])
+        channels = [_channel(gpu, name, *names[name]) for gpu, name in columns]
+        return _columns.telemetry_of("nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0])
+
+
+def _unit(name: str) -> tuple[str, float] | None:
+    stated = re.search(r"\[([^\]]+)\]$", name)
+    if stated is None:
+        return ("celsius", 1.0) if name.startswith("temperature.") else None
+    return _UNITS.get(stated[1])
+
+
+def _value(text: str, where: str, name: str, factor: float) -> float:
+    if text in _UNKNOWN:
+        return float("nan")
+    return _columns.number(text.partition(" ")[0], where, name) * factor
+
+
+def _time_ns(stamp: str, where: str) -> int:
+    try:
+        found = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
+    except ValueError:
+        raise SpecError(f"{where}: timestamp is {stamp!r}; wanted year/month/day hour:minute:second.part") from None
+    return (int(found.replace(microsecond=0).timestamp()) * 10**6 + found.microsecond) * 1000
+
+
+def _channel(gpu: str, name: str, unit: str, factor: float) -> Channel:
+    quantity = name.partition(" [")[0]
+    drawn = quantity.startswith("power.draw")
+    mean = quantity == "power.draw.average"
+    return Channel(
+        name=f"gpu{gpu}.{quantity}", unit=unit, kind="mean" if mean else "instantaneous",
+        meaning=f"{quantity} as nvidia-smi defines it", resolution=factor * (0.01 if unit == "W" else 1.0),
+        window_s=1.0 if mean else None, domain=f"gpu{gpu}" if drawn else "",
+    )  # fmt: skip
+
+
+LOG = NvidiaSmi()

@@ -1,0 +1,56 @@
+"""Tables of readings: a first column of time, and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
+
+from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.errors import SpecError
+from nearpeak.measure.telemetry.logs import _columns
+
+_TIMES = {"t_ns": 1, "t_us": 10**3, "t_ms": 10**6, "t_s": 10**9, "time_ns": 1, "time_us": 10**3, "time_ms": 10**6,
+          "time_s": 10**9}  # fmt: skip
+_UNITS = {
+    "_uw": ("W", 1e-6), "_mw": ("W", 1e-3), "_w": ("W", 1.0), "_kw": ("W", 1e3), "_mhz": ("Hz", 1e6),
+    "_hz": ("Hz", 1.0), "_pct": ("ratio", 0.01), "_c": ("celsius", 1.0), "_celsius": ("celsius", 1.0),
+    "_uj": ("J", 1e-6), "_mj": ("J", 1e-3), "_j": ("J", 1.0), "_bytes": ("B", 1.0),
+}  # fmt: skip
+"""The unit that the end of a name states, and its factor to the base unit; a magnitude never decides it."""
+
+
+class Table:
+    """A CSV file; columns whose unit is not known are named and left out, energies are counters."""
+
+    def recognises(self, head: str) -> bool:
+        """Say whether its first column is a time."""
+        return head.partition("\n")[0].split(",")[0].strip().lower() in _TIMES
+
+    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+        """Return all columns whose unit is known."""
+        rows = list(_columns.rows_of(text, where))
+        if not rows:
+            raise SpecError(f"{where}: holds no reading")
+        clock, *names = rows[0][1]
+        known = {name: unit for name in names if (unit := _unit(name))}
+        if not known:
+            raise SpecError(f"{where}: no column ends in a unit; there are {', '.join(_UNITS)}")
+        values = [[_columns.number(r[n], place, n) * known[n][1] for n in known] for place, r in rows]
+        factor = _TIMES[clock.lower()]
+        times = [round(_columns.number(row[clock], place, clock) * factor) for place, row in rows]
+        if interval_s is not None:
+            times = [round(index * interval_s * 1e9) for index in range(len(rows))]
+        rest = [name for name in names if name not in known]
+        note = f"columns without a known unit: {', '.join(rest)}" if rest else ""
+        channels = [_channel(name, *known[name]) for name in known]
+        return _columns.telemetry_of("table", channels, times, values, where, note=note)
+
+
+def _unit(name: str) -> tuple[str, float] | None:
+    ending = max((end for end in _UNITS if name.lower().endswith(end)), key=len, default="")
+    return _UNITS.get(ending)
+
+
+def _channel(name: str, unit: str, factor: float) -> Channel:
+    return Channel(
+        name=name, unit=unit, kind="counter" if unit == "J" else "instantaneous", meaning="as its column states it",
+        resolution=factor if unit != "J" else None, domain=name.rpartition("_")[0] if unit in ("W", "J") else "",
+    )  # fmt: skip
+
+
+LOG = Table()

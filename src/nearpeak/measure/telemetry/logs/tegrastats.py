@@ -1,0 +1,117 @@
+"""Lines of NVIDIA's tegrastats: rails, clocks, loads and temperatures, in whatever order and number a board has."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.errors import SpecError
+from nearpeak.measure.telemetry.logs import _columns
+
+_STAMP = re.compile(r"^(\d\d-\d\d-\d{4} \d\d:\d\d:\d\d) ")
+_RAIL = re.compile(r"(?<!\S)(\w+) (\d+)(?:mW)?/(\d+)(?:mW)?(?!\S)")
+_TEMPERATURE = re.compile(r"(?<!\S)(\w+)@(-?\d+(?:\.\d+)?)C(?!\S)")
+_LOAD = re.compile(r"(?<!\S)(\w+_FREQ) (\d+)%(?:@\[?(\d+))?")
+_MEMORY = re.compile(r"(?<!\S)(RAM|SWAP) (\d+)/(\d+)MB")
+_CORES = re.compile(r"(?<!\S)CPU \[([^\]]*)\]")
+_CORE = re.compile(r"(\d+)%(?:@(\d+))?")
+_DOUBT_NS = 500_000_000
+"""Half a second: the step of its times."""
+_UNITS = {
+    "power": ("W", "instantaneous", 1e-3), "temperature": ("celsius", "instantaneous", 1e-3),
+    "load": ("ratio", "mean", 0.01), "clock": ("Hz", "instantaneous", 1e6), "used": ("B", "instantaneous", 2.0**20),
+}  # fmt: skip
+
+
+class Tegrastats:
+    """One line per reading; the second figure of a rail is its mean since the program began, and is not used."""
+
+    def recognises(self, head: str) -> bool:
+        """Say whether its first line states memory as the program does."""
+        first = head.partition("\n")[0]
+        return bool(_MEMORY.search(first)) and ("CPU [" in first or "_FREQ" in first)
+
+    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+        """Return all quantities of its first line; unknown ones are passed over."""
+        lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        if not text.endswith("\n"):
+            lines = lines[:-1]  # cut off
+        found = [quantities_of(line) for _, line in lines]
+        for (line, words), one in zip(lines, found, strict=True):
+            if not one:
+                raise SpecError(f"{where}:{line}: {words[:60]!r} is no line of tegrastats")
+        if not found:
+            raise SpecError(f"{where}: holds no reading")
+        names = list(found[0])
+        rows = [[one.get(name, float("nan")) for name in names] for one in found]
+        times_ns, doubt_ns, wall_ns = _times_ns([line for _, line in lines], where, interval_s)
+        return _columns.telemetry_of(
+            "tegrastats", channels_of(names, "as the program prints it"), times_ns, rows, where, doubt_ns=doubt_ns,
+            wall_ns=wall_ns,
+        )  # fmt: skip
+
+
+def quantities_of(line: str) -> dict[str, float]:
+    """Return every quantity of a line that is known, in base units.
+
+    >>> quantities_of("RAM 2/4MB CPU [10%@700,off] GR3D_FREQ 50%@[600] cpu@41.5C VDD_IN 5971mW/5000mW")["VDD_IN.power"]
+    5.971
+    """
+    line = _STAMP.sub("", line)
+    found = {f"{name}.used": float(used) * 2**20 for name, used, _ in _MEMORY.findall(line)}
+    cores = [core for text in _CORES.findall(line) for core in _CORE.findall(text)]
+    if cores:
+        found["CPU.load"] = sum(float(load) for load, _ in cores) / len(cores) / 100
+        clocks = [float(clock) for _, clock in cores if clock]
+        found |= {"CPU.clock": max(clocks) * 1e6} if clocks else {}
+    for name, load, clock in _LOAD.findall(line):
+        found[f"{name.removesuffix('_FREQ')}.load"] = float(load) / 100
+        found |= {f"{name.removesuffix('_FREQ')}.clock": float(clock) * 1e6} if clock else {}
+    found |= {f"{name}.temperature": float(value) for name, value in _TEMPERATURE.findall(line)}
+    found |= {f"{name}.power": float(now) * 1e-3 for name, now, _ in _RAIL.findall(line) if name not in ("RAM", "SWAP")}
+    return found
+
+
+def channels_of(names: Sequence[str] | Mapping[str, float], meaning: str) -> tuple[Channel, ...]:
+    """Return the channels of quantities by their names."""
+    found = []
+    for name in names:
+        device, _, quantity = name.rpartition(".")
+        unit, kind, step = _UNITS[quantity]
+        domain = device if unit == "W" else ""
+        found.append(Channel(name=name, unit=unit, kind=kind, meaning=meaning, resolution=step, domain=domain))
+    return tuple(found)
+
+
+def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[list[int], int, int]:
+    """Return the time of each line, how far off it may be, and the wall-clock time of the first.
+
+    The lines state whole seconds only. Where the interval is not given, they are spread evenly between the first
+    stamp and the last.
+
+    Raises:
+        SpecError: no interval is given, and the lines have no stamps.
+    """
+    if interval_s is not None:
+        return [round(index * interval_s * 1e9) for index in range(len(lines))], 0, 0
+    ends = []
+    for line in (lines[0], lines[-1]):
+        stamp = _STAMP.match(line)
+        if stamp is None:
+            raise SpecError(f"{where}: its lines have no time; give the interval, e.g. --interval 1s")
+        ends.append(_seconds(stamp[1], where))
+    first_ns, span_ns = round(ends[0] * 1e9), (ends[1] - ends[0]) * 1e9
+    if len(lines) > 1 and span_ns <= 0:
+        raise SpecError(f"{where}: its first and last line state the same second; give --interval")
+    step_ns = span_ns / max(1, len(lines) - 1)
+    return [first_ns + round(index * step_ns) for index in range(len(lines))], _DOUBT_NS, first_ns
+
+
+def _seconds(stamp: str, where: str) -> float:
+    try:
+        return datetime.strptime(stamp, "%m-%d-%Y %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise SpecError(f"{where}: {stamp!r} is no time; wanted month-day-year hour:minute:second") from None
+
+
+LOG = Tegrastats()

@@ -1,0 +1,26 @@
+"""Windows that Zeus measured: start, name, seconds, and joules by GPU."""
+
+import re
+
+from nearpeak.core.telemetry import Telemetry
+from nearpeak.measure.telemetry.logs import _columns
+
+
+class Zeus:
+    """A CSV file of `start_time,window_name,elapsed_time,gpu0_energy,…`."""
+
+    recognises = staticmethod(_columns.columns_recognised("start_time", "window_name", "elapsed_time"))
+
+    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+        """Return each window as a phase with the energy of each GPU."""
+        del interval_s
+        windows = []
+        for place, row in _columns.rows_of(text, where):
+            start_s, length_s = (_columns.number(row[name], place, name) for name in ("start_time", "elapsed_time"))
+            names = [name for name in row if re.fullmatch(r"gpu\d+_energy", name)]
+            energies = {name[: -len("_energy")]: _columns.number(row[name], place, name) for name in names}
+            windows.append((row["window_name"], start_s, length_s, energies))
+        return _columns.windows_telemetry("zeus", windows, where, "energy of a window, as Zeus found it")
+
+
+LOG = Zeus()

@@ -1,0 +1,95 @@
+"""`python -m nearpeak.measure.telemetry.process`: the sampler, which reads all sources at a fixed rate."""
+
+import gc
+import json
+import math
+import os
+import select
+import sys
+import time
+from collections.abc import Sequence
+
+from nearpeak.exchange.telemetry_lines import channel_record
+from nearpeak.measure.telemetry import wire
+from nearpeak.measure.telemetry.sources import Source, opened
+
+HANDED_S = 0.05
+"""Time after which readings are handed over at the latest."""
+
+
+def main() -> None:
+    """Open the sources that the request on standard input names, say what they have, and sample.
+
+    The sampler ends when standard input ends, which it does when its parent closes it or dies.
+    """
+    request = json.loads(sys.stdin.readline())
+    found, unavailable = opened(request["sources"], request["root"])
+    content = {
+        "unavailable": unavailable,
+        "sources": [{"name": one.name, "channels": [channel_record(c) for c in one.channels]} for one in found],
+        "pid": os.getpid(), "begun_ns": time.monotonic_ns(),
+    }  # fmt: skip
+    os.write(request["file"], wire.header(content))
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        _sample(found, request["rate_hz"], request["file"], request["parent"])
+    finally:
+        for one in found:
+            one.close()
+
+
+def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
+    """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone.
+
+    System calls are what sampling costs: readings are handed over, and CPU time and parent looked at, every HANDED_S.
+    """
+    period_ns = round(1e9 / rate_hz)
+    plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
+    rest = max(1, round(HANDED_S * rate_hz))
+    clock_ns, number, rounds, start_ns, parts = time.monotonic_ns, 0, 0, time.monotonic_ns(), [b""]
+    while True:
+        due_ns = start_ns + number * period_ns
+        begun_ns = clock_ns()
+        for index, source, step in plan:
+            if number % step == 0:
+                before_ns = clock_ns()
+                values = source.read()
+                parts.append(wire.reading(index, before_ns, clock_ns(), values))
+        rounds += 1
+        handed = rounds % rest == 0
+        parts.append(wire.tick(due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
+        if handed:
+            _write(file, b"".join(parts))
+            parts.clear()
+            if os.getppid() != parent:
+                return
+        now_ns = clock_ns()
+        number += 1 + max(0, (now_ns - due_ns - 1) // period_ns)  # rounds that are past by now are left out
+        if _told_to_end((start_ns + number * period_ns - now_ns) / 1e9):
+            _write(file, b"".join(parts))
+            return
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _told_to_end(wait_s: float) -> bool:
+    """Sleep until the next round is due; say whether standard input ended meanwhile."""
+    end_s = time.monotonic() + wait_s
+    while True:
+        readable, _, _ = select.select([0], [], [], max(0.0, wait_s))
+        if readable and not os.read(0, 4096):
+            return True
+        wait_s = end_s - time.monotonic()
+        if wait_s <= 0:
+            return False
+
+
+if __name__ == "__main__":
+    main()

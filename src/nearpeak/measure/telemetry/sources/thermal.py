@@ -1,0 +1,26 @@
+"""Temperatures of the zones that the kernel watches."""
+
+from pathlib import Path
+
+from nearpeak.core.telemetry import Channel
+from nearpeak.measure.telemetry.sources._sysfs import FileSource, NumberFile, by_number, text_of
+
+
+def source(root: Path) -> FileSource:
+    """Return one channel per thermal zone."""
+    zones = by_number(list((root / "sys/class/thermal").glob("thermal_zone*")))
+    files = [
+        (
+            Channel(
+                name=f"{zone.name.removeprefix('thermal_')}.{text_of(zone / 'type') or 'unnamed'}.temperature",
+                unit="celsius", kind="instantaneous", meaning="temperature of a zone, stated in millidegrees",
+                resolution=1e-3,
+            ),
+            NumberFile(zone / "temp", 1e-3),
+        )
+        for zone in zones
+    ]  # fmt: skip
+    return FileSource("thermal", 10.0, files, "the kernel watches no thermal zone here")
+
+
+SOURCE = source

@@ -1,0 +1,102 @@
+"""Telemetry for people: energy with its bound, means and extremes of each channel, what is not known."""
+
+import math
+from collections.abc import Iterator
+
+from nearpeak.core.energy import Energy, energies_of, preferred
+from nearpeak.core.telemetry import Series, Telemetry
+from nearpeak.units import show
+
+_UNITS = {"celsius": ("°C", 1.0), "ratio": ("%", 100.0), "count": ("", 1.0)}
+
+
+def in_brief(telemetry: Telemetry) -> str:
+    """Return energy and power of the samples in some words."""
+    phase = "samples" if any(name == "samples" for name, _, _ in telemetry.spans) else ""
+    found = preferred(energies_of(telemetry, phase))
+    if not found:
+        return telemetry.note or "no power meter"
+    held = [name for _, names in telemetry.flags(phase) for name in names if name != "idle"]
+    return ", ".join([*map(_energy, found), *([f"clock held by {', '.join(held)}"] if held else [])])
+
+
+def _energy(one: Energy) -> str:
+    if one.few:
+        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({one.sample_count} values)"
+    return f"{one.domain} {one.energy_j:.4g} ± {one.error_j:.2g} J, {one.mean_w:.4g} W"
+
+
+def to_terminal(telemetry: Telemetry) -> str:
+    """Return the whole of it as lines."""
+    return "\n".join(_lines(telemetry))
+
+
+def _lines(telemetry: Telemetry) -> Iterator[str]:
+    head = f"{telemetry.window_s:.6g} s"
+    if telemetry.rate_hz:
+        head += f", {telemetry.tick_count} rounds at {telemetry.rate_hz:g} Hz, {telemetry.late_count} late, "
+        head += f"{telemetry.missed_count} left out, sampler {telemetry.cpu_s / max(telemetry.window_s, 1e-9):.2%} CPU"
+    yield head
+    for one in energies_of(telemetry):
+        yield from _energy_lines(one)
+    for series in telemetry.series():
+        yield f"{series.channel.name}: {_summary(series, telemetry)}"
+    if len(telemetry.spans) > 1:
+        yield from _span_lines(telemetry)
+    for name, why in telemetry.unavailable:
+        yield f"{name}: not available: {why}"
+    if telemetry.note:
+        yield telemetry.note
+
+
+def _energy_lines(one: Energy) -> Iterator[str]:
+    parts = ", ".join(f"{name} {value:.3g}" for name, value in one.parts_j.items() if value)
+    value = (
+        f"between {one.low_j:.6g} and {one.high_j:.6g} J" if one.few else f"{one.energy_j:.7g} ± {one.error_j:.4g} J"
+    )
+    text = f"{one.domain} by {one.method} of {one.channel}: {value}, {one.mean_w:.5g} W over {one.covered_s:.6g} s"
+    yield text + (f" (error: {parts} J)" if parts else "")
+    if one.unstated:
+        yield f"  not in the bound, as nobody states it: {', '.join(one.unstated)}"
+    if one.event_count:
+        yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in one.event_count.items())
+    for warning in one.warnings:
+        yield f"  warning: {warning}"
+
+
+def _summary(series: Series, telemetry: Telemetry) -> str:
+    channel = series.channel
+    if channel.status:
+        return f"unknown: {channel.status}"
+    values = series.within(telemetry.begin_ns / 1e9, telemetry.end_ns / 1e9)
+    if not values:
+        return "no reading in the window"
+    if channel.kind == "flags":
+        union = 0
+        for value in values:
+            union |= int(value)
+        return ", ".join(channel.decoded(union)) or "none"
+    if channel.kind == "counter":
+        return f"grew by {_shown(values[-1] - values[0], channel.unit)}"
+    mean = math.fsum(values) / len(values)
+    low, high = (_shown(value, channel.unit) for value in (min(values), max(values)))
+    return f"{_shown(mean, channel.unit)} on average, {low} to {high}"
+
+
+def _span_lines(telemetry: Telemetry) -> Iterator[str]:
+    for name, begin_ns, end_ns in telemetry.spans:
+        found = preferred(energies_of(telemetry, name))
+        if found:
+            yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, found))}"
+
+
+def _shown(value: float, unit: str) -> str:
+    """Return a value with its unit.
+
+    >>> _shown(0.5, "ratio"), _shown(41.5, "celsius"), _shown(1.2e9, "Hz"), _shown(3, "count")
+    ('50 %', '41.5 °C', '1.2 GHz', '3')
+    """
+    if unit in _UNITS:
+        sign, factor = _UNITS[unit]
+        return f"{value * factor:.4g} {sign}".rstrip()
+    return show(value, unit) if value >= 0 else f"{value:.4g} {unit}"

@@ -1,0 +1,199 @@
+"""Power logs of other tools: the public ones to their golden figures, and mutated ones refused by line."""
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from nearpeak.core.energy import energies_of, energy_of
+from nearpeak.core.telemetry import Series
+from nearpeak.errors import SpecError
+from nearpeak.measure.telemetry.logs import LOGS, read_log
+
+SAMPLES = Path(__file__).resolve().parents[5] / "shared" / "samples"
+public = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public logs is not here")
+SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
+MADE = {
+    "spl": "Time,02-23-2022 06:12:03.732,Watts,3.8,Volts,121.39,Amps,0.08,PF,0.37,Mark,a\n"
+    "Time,02-23-2022 06:12:04.750,Watts,4.7,Volts,121.4,Amps,0.1,PF,0.37,Mark,a,Ch1,Watts,2.0,Volts,1,Amps,1,PF,1\n"
+    "Time,02-23-2022 06:12:05.751,Watts,5.2,Volts,121.41,Amps,0.1,PF,0.37,Mark,b\n",
+    "tegrastats": "11-05-2024 10:00:00 RAM 519/7607MB (lfb 4x4MB) SWAP 0/3803MB (cached 0MB) CPU [10%@729,off,30%@1510]"
+    " EMC_FREQ 1%@3199 GR3D_FREQ 50%@[1018] APE 200 cpu@44.5C gpu@-256C VDD_IN 5971mW/5971mW NEW_RAIL 7mW/7mW\n"
+    "11-05-2024 10:00:02 RAM 520/7607MB CPU [0%@729,off,0%@729] GR3D_FREQ 0% cpu@45C VDD_IN 6011mW/5991mW\n",
+    "table": "t_ms,power_in_mw,gpu_freq_mhz,note\n0,5971,1018,0\n100,6011,1018,0\n200,6011,1010,0\n",
+    "zeus": "start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy\n1.5,w300,2.0,600.0,500.0\n20,w275,4,800,7\n",
+    "zeus_trace": "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\nc,n,8,a,9,20,90.5\n",
+    "jetson_summary": "tag,measure_seconds_actual,avg_power_w,energy_total_j\nrun,120.0,12.0,1440.0\n",
+    "nvidia_smi": "timestamp, index, power.draw [W], clocks.sm [MHz], temperature.gpu\n"
+    "2024/05/01 12:00:00.100, 0, 71.50 W, 1980 MHz, 33\n2024/05/01 12:00:00.100, 1, [N/A], 345 MHz, 31\n"
+    "2024/05/01 12:00:00.600, 0, 91.50 W, 1980 MHz, 34\n2024/05/01 12:00:00.600, 1, 70.0 W, 345 MHz, 31\n",
+}
+
+
+def made(folder, name, text=None):
+    file = folder / f"{name}.log"
+    file.write_text(MADE[name] if text is None else text)
+    return file
+
+
+def decimated(series, step):
+    return Series(
+        source=series.source, channel=series.channel, times_s=list(series.times_s)[::step],
+        doubts_s=list(series.doubts_s)[::step], values=series.values[::step],
+    )  # fmt: skip
+
+
+@public
+def test_the_energy_of_the_public_mlperf_log_is_reproduced():
+    (found,) = energies_of(read_log(SPL))
+    assert found.energy_j == pytest.approx(6522.537, abs=0.001)
+    assert (found.left_j, found.right_j) == pytest.approx((6522.327, 6522.747), abs=0.001)
+    assert found.parts_j["sampling"] == pytest.approx(19.751, abs=0.001)
+    assert found.covered_s == pytest.approx(637.022)
+    assert found.sample_count == 638
+    assert found.warnings == ()
+
+
+@public
+@pytest.mark.parametrize(
+    ("step", "energy_j", "covered_s"),
+    [(2, 6522.953, 636.018), (5, 6513.341, 635.015), (10, 6518.155, 630.009), (60, 6121.551, 600.010)],
+)
+def test_fewer_of_its_readings_give_the_golden_energies_over_what_they_cover(step, energy_j, covered_s):
+    series = decimated(read_log(SPL).streams[0].of("power"), step)
+    found = energy_of(series, series.times_s[0], series.times_s[-1])
+    assert found.energy_j == pytest.approx(energy_j, abs=0.001)
+    assert found.covered_s == pytest.approx(covered_s, abs=0.001)
+
+
+@public
+@pytest.mark.parametrize(
+    ("begin", "end", "energy_j", "covered_s"),
+    [(0, 60, 489.672, 59.016), (60, 120, 619.929, 59.002), (0, 300, 3016.919, 299.009)],
+)
+def test_its_minutes_have_the_golden_energies(begin, end, energy_j, covered_s):
+    series = read_log(SPL).streams[0].of("power")
+    start = series.times_s[0]
+    inside = [t for t in series.times_s if begin <= t - start <= end]
+    found = energy_of(series, inside[0], inside[-1])
+    assert (found.energy_j, found.covered_s) == pytest.approx((energy_j, covered_s), abs=0.001)
+
+
+@public
+def test_the_public_jetson_logs_have_their_golden_energies_and_a_dead_sensor_is_named():
+    table = read_log(SAMPLES / "jetson" / "orin_nano_tegrastats.csv")
+    energies = {one.domain: one for one in energies_of(table)}
+    assert energies["power_in"].energy_j == pytest.approx(801.0718, abs=1e-3)
+    assert energies["power_in"].covered_s == 66.0
+    assert "board_temp_c never changes" in table.note
+    series = decimated(table.streams[0].of("power_in_mw"), 10)
+    assert energy_of(series, 0.0, 66.0).energy_j == pytest.approx(799.7485, abs=1e-3)
+    summary = read_log(SAMPLES / "jetson" / "fno_energy_long_summary.csv")
+    assert len(summary.spans) == 15
+    assert energies_of(summary)[0].energy_j == pytest.approx(35217.1396, abs=1e-3)
+
+
+@public
+@pytest.mark.parametrize(
+    ("name", "limits", "ratios"),
+    [("A40+resnet50+gpu0", (300, 175), (-0.218, 0.164)), ("V100+resnet50+gpu0", (250, 150), (-0.204, 0.215)),
+     ("A40+resnet18+gpu0,1,2,3", (300, 100), (-0.095, 0.121)), ("V100+resnet50+gpu0,1", (250, 125), (-0.232, 0.365))],
+)  # fmt: skip
+def test_the_public_zeus_windows_give_the_golden_savings(name, limits, ratios):
+    log = read_log(SAMPLES / "zeus" / f"{name}.csv")
+    energies, times = [], []
+    for limit in limits:
+        span = f"__GlobalPowerLimitOptimizer_{limit}"
+        energies.append(sum(one.energy_j for one in energies_of(log, span)))
+        begin_s, end_s = log.span_of(span)
+        times.append(end_s - begin_s)
+    assert (energies[1] / energies[0] - 1, times[1] / times[0] - 1) == pytest.approx(ratios, abs=6e-4)
+
+
+@public
+@pytest.mark.parametrize(("name", "count"), [("a40", 453), ("v100", 476)])
+def test_the_public_power_traces_are_read_whole(name, count):
+    assert len(read_log(SAMPLES / "zeus" / f"summary_power_{name}.csv").spans) == count
+
+
+def test_each_format_is_recognised_by_itself_alone(tmp_path):
+    assert set(MADE) == set(LOGS)
+    for name, text in MADE.items():
+        assert [one for one in LOGS if LOGS[one].recognises(text)] == [name]
+        assert read_log(made(tmp_path, name)).streams[0].source == name
+
+
+def test_a_power_analyser_log_has_channels_marks_and_milliseconds(tmp_path):
+    found = read_log(made(tmp_path, "spl"))
+    assert [(name, (b - a) / 1e9) for name, a, b in found.spans] == [("a", 1.018), ("b", 0.0)]
+    assert found.streams[0].of("power").values == (3.8, 4.7, 5.2)
+    cut = read_log(made(tmp_path, "spl", MADE["spl"] + "Time,02-23-2022 06:12:06.7"))
+    assert len(cut.streams[0].before_ns) == 3  # the last line is still being written
+
+
+def test_tegrastats_lines_give_known_quantities_and_pass_over_others(tmp_path):
+    found = read_log(made(tmp_path, "tegrastats"))
+    one = {series.channel.name: series.values[0] for series in found.series()}
+    assert one["VDD_IN.power"] == 5.971
+    assert one["NEW_RAIL.power"] == pytest.approx(0.007)
+    assert (one["CPU.load"], one["CPU.clock"]) == (pytest.approx(0.2), 1.51e9)
+    assert (one["GR3D.load"], one["GR3D.clock"], one["gpu.temperature"]) == (0.5, 1.018e9, -256.0)
+    assert (one["RAM.used"], found.window_s) == (519 * 2**20, 2.0)
+    assert read_log(made(tmp_path, "tegrastats"), 0.1).window_s == pytest.approx(0.1)
+
+
+def test_tegrastats_without_times_needs_an_interval(tmp_path):
+    bare = "\n".join(line[20:] for line in MADE["tegrastats"].splitlines()) + "\n"
+    with pytest.raises(SpecError, match="--interval"):
+        read_log(made(tmp_path, "tegrastats", bare))
+    assert read_log(made(tmp_path, "tegrastats", bare), 1.0).window_s == 1.0
+
+
+def test_nvidia_smi_logs_know_what_was_not_available(tmp_path):
+    found = read_log(made(tmp_path, "nvidia_smi"))
+    assert {one.domain: round(one.energy_j, 3) for one in energies_of(found)} == {"gpu0": 40.75}
+    assert found.streams[0].of("gpu1.power.draw").values[1] == 70.0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [("spl", "Watts,4.7", "Watts,four", "spl.log:2: Watts is 'four'"),
+     ("spl", "02-23-2022 06:12:04", "22-02", ":2: the time"),
+     ("spl", "Watts,4.7", "Joule,4.7", ":2: states no Watts"), ("spl", "Time,02-23-2022 06:12:04", "Tim", ":2: 'Tim"),
+     ("table", "100,6011,1018,0", "100,6011", ":3: 2 cells"),
+     ("table", "6011,1010", "nan,1010", ":4: power_in_mw is 'nan'"),
+     ("table", "power_in_mw,gpu_freq_mhz", "a,b", "no column ends in a unit"),
+     ("zeus", "600.0", "", "gpu0_energy is ''"),
+     ("jetson_summary", "1440.0", "1500.0", "avg_power_w × seconds"),
+     ("nvidia_smi", "2024/05/01 12:00:00.600", "x", "timestamp"),
+     ("tegrastats", "RAM 520/7607MB CPU [0%@729,off,0%@729] GR3D_FREQ 0% cpu@45C VDD_IN 6011mW/5991mW", "noise", ":2:"),
+     ("zeus_trace", "90.5", "inf", "average_power is 'inf'")],
+)  # fmt: skip
+def test_a_wrong_entry_is_named_with_its_line(tmp_path, name, old, new, words):
+    text = MADE[name].replace(old, new, 1) + MADE[name].splitlines()[-1] + "\n"
+    with pytest.raises(SpecError) as error:
+        read_log(made(tmp_path, name, text))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_mutated_logs_give_telemetry_or_one_clear_line_and_nothing_else(tmp_path):
+    draw = random.Random(0)
+    for name in sorted(MADE) * 10:
+        data = bytearray(MADE[name].encode())
+        for _ in range(draw.randint(1, 6)):
+            place = draw.randrange(len(data))
+            data[place : place + draw.choice([0, 1, 8])] = draw.choice(
+                [b"", b"\x00", b",", b"\n", b"9", b"-", b"nan", b"\xff"]
+            )
+        file = tmp_path / "mutated.log"
+        file.write_bytes(bytes(data))
+        with contextlib.suppress(SpecError):
+            read_log(file)
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "a,b,c\n1,2,3\n"])
+def test_what_is_no_power_log_is_refused_with_the_known_formats(tmp_path, text):
+    with pytest.raises(SpecError, match="no power log that is known; there are jetson_summary"):
+        read_log(made(tmp_path, "x", text))

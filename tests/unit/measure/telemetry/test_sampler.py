@@ -1,0 +1,169 @@
+"""The sampler's own process: aligned in time, ended with its parent, honest about what it missed."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from tests.unit.measure.telemetry.trees import CORES, RAPL, write
+
+from nearpeak.core.energy import energies_of
+from nearpeak.errors import MeasureError, SpecError, UnknownNameError
+from nearpeak.measure.telemetry import wire
+from nearpeak.measure.telemetry.sampler import Sampler
+
+COUNTER = "sys/class/powercap/intel-rapl:0/energy_uj"
+
+
+def alive(pid):
+    """Whether a process runs; one that ended and was not asked for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone_within(pid, seconds):
+    deadline = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def test_readings_around_a_window_lie_in_order_on_this_process_s_clock(tmp_path):
+    with Sampler(100, ["rapl", "cpu_clock"], str(write(tmp_path, {**RAPL, **CORES}))) as sampler:
+        time.sleep(0.1)
+        begin = time.monotonic_ns()
+        time.sleep(0.3)
+        end = time.monotonic_ns()
+        found = sampler.window(begin, end)
+    for stream in found.streams:
+        stamps = [t for pair in zip(stream.before_ns, stream.after_ns, strict=True) for t in pair]
+        assert stamps == sorted(stamps)
+        assert stamps[0] <= begin < end <= stamps[-1]
+    assert 5 <= found.tick_count <= 31
+    assert found.tick_count + found.missed_count in (29, 30, 31)
+    assert abs(found.wall_ns - time.time_ns()) < 20e9
+    assert 0 < found.cpu_s < 0.3
+
+
+def test_energy_of_a_growing_counter_is_that_of_the_window(tmp_path):
+    root = write(tmp_path, RAPL)
+
+    script = f"""
+        import time
+        with open({str(root / COUNTER)!r}, "r+", buffering=1) as file:
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                file.seek(0)
+                file.write(f"{{time.monotonic_ns() // 1000 * 50:020d}}")
+                file.flush()
+                time.sleep(0.001)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)]) as meter:
+        try:
+            time.sleep(0.3)
+            with Sampler(100, ["rapl"], str(root)) as sampler:
+                begin = time.monotonic_ns()
+                time.sleep(0.5)
+                end = time.monotonic_ns()
+                found = next(one for one in energies_of(sampler.window(begin, end)) if one.domain == "package-0")
+        finally:
+            meter.kill()
+    truth = 50 * (end - begin) / 1e9
+    assert found.covered_s == pytest.approx((end - begin) / 1e9, abs=0.05)
+    assert found.low_j - 2.5 <= truth <= found.high_j + 2.5  # the meter itself sleeps on a busy machine
+
+
+def test_a_slow_source_is_read_less_often_than_a_fast_one(tmp_path):
+    pytest.importorskip("psutil")
+    with Sampler(100, ["host"]) as sampler:
+        begin = time.monotonic_ns()
+        time.sleep(0.5)
+        found = sampler.window(begin, time.monotonic_ns())
+    (stream,) = found.streams
+    assert 2 <= sum(begin <= t <= found.end_ns for t in stream.before_ns) <= 6
+
+
+def test_closing_it_ends_the_process_and_keeps_what_was_read(tmp_path):
+    sampler = Sampler(50, ["rapl"], str(write(tmp_path, RAPL)))
+    begin = time.monotonic_ns()
+    time.sleep(0.2)
+    end = time.monotonic_ns()
+    with sampler:
+        sampler.stop()
+        assert not alive(sampler.pid)
+        found = sampler.window(begin, end)
+    assert found.tick_count >= 2
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path):
+    script = "import sys, time; from nearpeak.measure.telemetry.sampler import Sampler; s = Sampler(20, ['host'])"
+    script += "; print(s.pid, flush=True); time.sleep(60)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment) as parent:
+        pid = int(parent.stdout.readline())
+        assert alive(pid)
+        parent.kill()
+    assert gone_within(pid, 5)
+
+
+def test_a_sampler_that_is_killed_says_so_and_the_window_keeps_what_came_before(tmp_path):
+    with Sampler(100, ["rapl"], str(write(tmp_path, RAPL))) as sampler:
+        begin = time.monotonic_ns()
+        time.sleep(0.3)
+        os.kill(sampler.pid, signal.SIGKILL)
+        time.sleep(0.2)
+        found = sampler.window(begin, time.monotonic_ns())
+    assert "ended early, with exit code -9" in found.note
+    assert found.streams[0].before_ns
+
+
+def test_rounds_that_are_left_out_are_counted(tmp_path):
+    with Sampler(100, ["rapl"], str(write(tmp_path, RAPL))) as sampler:
+        begin = time.monotonic_ns()
+        time.sleep(0.1)
+        os.kill(sampler.pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(sampler.pid, signal.SIGCONT)
+        time.sleep(0.2)
+        found = sampler.window(begin, time.monotonic_ns())
+    assert found.missed_count >= 20
+    assert found.latest_s >= 0.25
+    assert found.late_count >= 1
+
+
+@pytest.mark.parametrize("rate_hz", [0.0, -1.0, 5000.0, math.nan])
+def test_a_rate_out_of_range_is_refused(rate_hz):
+    with pytest.raises(SpecError, match=r"give 0\.1 to 1000"):
+        Sampler(rate_hz)
+
+
+def test_an_unknown_source_is_refused_before_a_process_starts():
+    with pytest.raises(UnknownNameError, match="telemetry source"):
+        Sampler(10, ["nvlm"])
+
+
+def test_a_sampler_that_does_not_start_says_why(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(MeasureError, match=r"the sampler did not start: .*nearpeak"):
+        Sampler(10)
+
+
+def test_a_record_that_is_still_being_written_waits(tmp_path):
+    data = wire.header({"sources": []}) + wire.reading(0, 1, 2, [1.5, math.nan]) + wire.tick(1, 2, 3, 4)
+    path = tmp_path / "records"
+    path.write_bytes(data[:-3])
+    with path.open("rb+") as file:
+        records = wire.Records(file.fileno())
+        first = list(records.new())
+        assert [kind for kind, _ in first] == [wire.HEADER, wire.READING]
+        assert first[1][1][:3] == (0, 1, 2)
+        with path.open("ab") as more:
+            more.write(data[-3:])
+        assert list(records.new()) == [(wire.TICK, (1, 2, 3, 4))]
