@@ -14,13 +14,13 @@ from benchmarks.accuracy.family import EAGER, kinds_of, target_name
 from benchmarks.accuracy.fit import FOLDER, SOURCES
 from benchmarks.accuracy.scores import error_of, shown
 from nearpeak.core.energy import PARTS
+from nearpeak.ops._table import case_table
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict.coefficient_file import file_text, group_entry
 from nearpeak.predict.fit import fit
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.predict.power import FORM, power_calibration, power_w
 from nearpeak.predict.prediction import predict_table, scalars_of
-from nearpeak.ops._table import case_table
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL, HELD_OUT = (0, 1), (2,), (3,)
@@ -135,7 +135,7 @@ def _memory_ratio(path: Path) -> float:
 
     query = (
         "select device, median((power_w / power_limit_w - ?) / (4.0 * batch * kv_len * kv_heads * head_dim "
-        "/ (latency_us * 1e-6) / ?)) from read_parquet(?) where power_w > 0 and latency_us > ? and \"window\" = 0 "
+        '/ (latency_us * 1e-6) / ?)) from read_parquet(?) where power_w > 0 and latency_us > ? and "window" = 0 '
         "and dtype = 'bfloat16_kvbfloat16' and shape_bucket % 4 in (0, 1) group by all"
     )
     usual = {scalar.name: scalar.usual_value for scalar in FORM.scalars}
@@ -218,7 +218,8 @@ def _lines(readings: list[Readings]) -> Iterator[str]:
         calibration = power_calibration(one.device, one.columns.dtypes["dtype"])
         rows = np.flatnonzero(np.isin(one.part, HELD_OUT))
         settling = {
-            sweep: meters.get((one.device, one.dtype, *sweep), float(np.median(SETTLING_S))) for sweep in set(one.sweeps)
+            sweep: meters.get((one.device, one.dtype, *sweep), float(np.median(SETTLING_S)))
+            for sweep in set(one.sweeps)
         }
         scalars, limits = scalars_of(calibration), (calibration.low_ratio["power"], calibration.high_ratio["power"])
         read = _through(one, rows, scalars, settling)
@@ -247,7 +248,7 @@ def _line(name: str, columns: tuple[Any, ...], apart: str) -> str:
 
 def _between(one: Readings) -> str:
     """Return how far the readings of two frameworks for one shape are apart, in percent."""
-    first, second = (sorted(set(one.software.tolist())) + ["", ""])[:2]
+    first, second = [*sorted(set(one.software.tolist())), "", ""][:2]
     if not second:
         return "one software"
     keys = list(zip(*(one.columns.axes[name].tolist() for name in "mnk"), strict=True))

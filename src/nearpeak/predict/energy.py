@@ -17,7 +17,6 @@ from nearpeak.predict.power import (
     power_calibration,
     stock_of,
 )  # fmt: skip
-from nearpeak.predict.power import FORM as POWER
 
 POWER_TERM = "power"
 """Part of a predicted time by which clocks below the full one prolong it."""
@@ -132,9 +131,3 @@ def _clocks(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Any]:
 
 def _values(used: Calibration) -> Any:
     return np.array([one.value for one in used.coefficients])
-
-
-__all__ = [
-    "POWER", "POWER_TERM", "energy_columns", "energy_ends", "energy_of", "energy_sum", "has_power", "slowed_s",
-    "with_power",
-]  # fmt: skip

@@ -134,7 +134,9 @@ def power_calibration(device: str, dtype: str) -> Calibration:
                 for group in _groups("", {"dtype": dtype}):
                     if f"power.{group}" in stored:
                         name = f"{stem} power.{group}"
-                        return calibration_of_group(stored[f"power.{group}"], name, FORM, FAR_RATIO if distance else 1.0)
+                        return calibration_of_group(
+                            stored[f"power.{group}"], name, FORM, FAR_RATIO if distance else 1.0
+                        )
     raise NotModelledError(f"{device}: no coefficients for power in {dtype}")
 
 
@@ -146,4 +148,4 @@ FORM = Form(
     name="power", ops=(), version="power-1", scalars=SCALARS, terms=tuple(PARTS),
     regimes=dict.fromkeys(PARTS, "power"), groups=_groups, rows=_no_rows,
 )  # fmt: skip
-"""The scalars of power as calibrations and fits take them; its rows follow from times, so it predicts no case itself."""
+"""The scalars of power as calibrations and fits take them; power follows from a time, so it predicts no case."""
