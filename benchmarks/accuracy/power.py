@@ -18,8 +18,8 @@ from nearpeak.ops._table import case_table
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict.coefficient_file import file_text, group_entry
 from nearpeak.predict.fit import fit
+from nearpeak.predict.forms.power import FORM, power_calibration, power_w
 from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.power import FORM, power_calibration, power_w
 from nearpeak.predict.prediction import predict_table, scalars_of
 from nearpeak.targets import target_of
 

@@ -9,7 +9,7 @@ from nearpeak.core.energy import PARTS, Energy
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form
-from nearpeak.predict.power import (
+from nearpeak.predict.forms.power import (
     board_w,
     clock_ratio,
     demand_w,
@@ -88,15 +88,17 @@ def energy_sum(each: Sequence[tuple[Energy, int]], time_s: float) -> Energy | No
     )  # fmt: skip
 
 
-def with_power(target: Target, cases: CaseColumns, form: Form, parts_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the parts of a time with what the board's limit adds as a part of its own.
+def with_power(
+    target: Target, cases: CaseColumns, form: Form, parts_s: Mapping[str, float]
+) -> tuple[dict[str, float], float]:
+    """Return the parts of a time with what the board's limit costs as a part of its own, and what it adds to the time.
 
     Scalars were fitted on boards at their stock limit: what it costs there is in them, below their ceilings, and only
     gets its name. A lower limit makes everything that follows the clock slower.
     """
     found = dict(parts_s)
     if not has_power(target) or not sum(found.values()) > 0:
-        return found
+        return found, 0.0
     clocked = [name for name in found if form.regimes.get(name) in _CLOCKED]
     stock, new = _clocks(target, cases, np.array([sum(found.values())]))
     clocked_s = sum(found[name] for name in clocked)
@@ -104,8 +106,8 @@ def with_power(target: Target, cases: CaseColumns, form: Form, parts_s: Mapping[
     for name in (name for name in clocked if name.endswith("_ceiling")):
         share = min(max(found[name], 0.0), (1 - float(stock[0])) * clocked_s - taken)
         found[name], taken = found[name] - share, taken + share
-    added = taken + clocked_s * (float(stock[0] / new[0]) - 1)
-    return found | ({POWER_TERM: added} if added > 0 else {})
+    added = clocked_s * (float(stock[0] / new[0]) - 1)
+    return found | ({POWER_TERM: taken + added} if taken + added > 0 else {}), added
 
 
 def slowed_s(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Any) -> Any:

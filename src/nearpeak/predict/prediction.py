@@ -92,8 +92,8 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     rows = form.rows(target, cases, scalars_of(calibration), setting)
     bound_s = case_bound(case, target).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
-    parts = [(name, part) for name, part in with_power(target, cases, form, found).items() if part != 0.0]
-    form_s = sum(part for _, part in parts)
+    named, added_s = with_power(target, cases, form, found)
+    parts, form_s = [(name, part) for name, part in named.items() if part != 0.0], float(rows.time_s[0]) + added_s
     parts += [(BOUND, bound_s - form_s)] if bound_s > form_s else []
     time_s = max(form_s, bound_s)
     largest = max(parts, key=lambda part: part[1])[0]

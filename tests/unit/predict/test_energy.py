@@ -10,7 +10,7 @@ from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import case_table
 from nearpeak.predict.energy_table import energy_table
-from nearpeak.predict.power import clock_ratio, limited_w
+from nearpeak.predict.forms.power import clock_ratio, limited_w
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 

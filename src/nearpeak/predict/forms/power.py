@@ -18,7 +18,7 @@ from nearpeak.predict._work_columns import work_columns
 from nearpeak.targets import TARGETS, target_of, user_folder
 from nearpeak.theory.rates import vector_rate
 
-_FOLDER = Path(__file__).parent / "coefficients/power"
+_FOLDER = Path(__file__).parents[1] / "coefficients/power"
 _ALIKE = {
     "fp16": "bf16", "fp8_e4m3": "fp8_tensor", "fp8_e5m2": "fp8_tensor", "fp8_row": "fp8_tensor", "mxfp8": "fp8_block",
     "mxfp4": "nvfp4", "fp4_e2m1": "nvfp4", "int8": "fp8_tensor", "int8_row": "fp8_tensor",
