@@ -60,7 +60,7 @@ def show(value: float, unit: str) -> str:
     """
     if value == 0:
         return f"0 {unit}"
-    prefixes = {**DECIMAL_FACTORS, "m": 1e-3, "µ": 1e-6, "n": 1e-9} if unit == "s" else dict(DECIMAL_FACTORS)
+    prefixes = {**DECIMAL_FACTORS, "m": 1e-3, "µ": 1e-6, "n": 1e-9} if unit in ("s", "J") else dict(DECIMAL_FACTORS)
     if unit == "s":
         prefixes = {p: f for p, f in prefixes.items() if f <= 1}
     fitting = [(f, p) for p, f in prefixes.items() if float(f"{abs(value):.4g}") >= f]

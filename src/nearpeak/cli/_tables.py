@@ -6,31 +6,69 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.cli._cases import suite_of_words
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.ops._table import CaseTable
+    from nearpeak.ops._usable import UsableTable
+
+_SUITE_COLUMNS = ("digest", "call_count")
 
 
 def read_cases(path: Path | None, command: str) -> tuple[dict[str, Any], "CaseTable"]:
     """Return the columns of a table file, a suite, or JSON lines on standard input, and the cases that they state."""
     from nearpeak import api
+
+    columns = _suite_columns(path) or _read(path, command)
+    table = api.case_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
+    _tell_passed(table)
+    return columns, table
+
+
+def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "UsableTable"]:
+    """Return the columns of a table, of the cases of a suite, or of JSON lines on standard input, and usable rows."""
+    from nearpeak.ops._usable import usable_table
+
+    columns = _suite_columns(path) or _read(path, command)
+    usable = usable_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
+    _tell_passed(usable.table)
+    return columns, usable
+
+
+def _read(path: Path | None, command: str) -> dict[str, Any]:
     from nearpeak.capture.table_file import parse_jsonl, read_columns, rows_to_columns
 
-    if path is None or str(path) == "-":
-        records = parse_jsonl(sys.stdin.read(), "stdin")
-        if not records:
-            raise SpecError(f"{command}: stdin holds no cases; pipe JSON lines with op, dtype and axes")
-        columns: dict[str, Any] = rows_to_columns(records)
-    elif (suite := suite_of_words([str(path)])) is not None:
-        columns = rows_to_columns([{**one.case.record(), "calls": one.call_count} for one in suite.chosen])
-    else:
-        columns = read_columns(path)
-    table = api.case_table(columns)
+    if path is not None and str(path) != "-":
+        return read_columns(path)
+    records = parse_jsonl(sys.stdin.read(), "stdin")
+    if not records:
+        raise SpecError(f"{command}: stdin holds no cases; pipe JSON lines with op, dtype and axes")
+    return dict(rows_to_columns(records))
+
+
+def _suite_columns(path: Path | None) -> dict[str, Any] | None:
+    """Return the chosen cases of a suite file as columns, with digest and calls; none where the file is no suite."""
+    from nearpeak.capture.table_file import rows_to_columns
+    from nearpeak.suite.file import is_suite
+    from nearpeak.suites import read_suite
+
+    if path is None or path.suffix != ".jsonl" or not path.is_file():
+        return None
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    if not is_suite(first):
+        return None
+    records = [
+        one.case.record() | {"digest": one.case.digest, "call_count": one.call_count} for one in read_suite(path).chosen
+    ]
+    if not records:
+        raise SpecError(f"{path}: the suite runs no case")
+    return dict(rows_to_columns(records))
+
+
+def _tell_passed(table: "CaseTable") -> None:
     if table.passed_through:
         sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
-    return columns, table
 
 
 def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:

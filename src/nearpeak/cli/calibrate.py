@@ -51,7 +51,7 @@ def fit(
     left out of the fit. Groups of other operators and formats in the file are kept.
     """
     from nearpeak.capture.table_file import read_columns
-    from nearpeak.predict.calibrate import calibrate
+    from nearpeak.predict.calibrate import calibrate_each
     from nearpeak.predict.coefficient_file import file_text, groups_of
     from nearpeak.predict.samples import samples_of
     from nearpeak.report import _calibration as report
@@ -61,7 +61,11 @@ def fit(
     samples = samples_of(read_columns(data))
     _tell_set_aside(samples.set_aside)
     with shared.progress("fitting"):
-        found = calibrate(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+        found, refused = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    if refused and not found:
+        raise next(iter(refused.values()))
+    for name, error in refused.items():
+        sys.stderr.write(f"not fitted: {name}: {error}\n")
     path = out or _own_file(device.name)
     groups = {**groups_of(path), **{one.name: dict(one.entry) for one in found}}
     plain = json or not shared.on_terminal()
@@ -126,7 +130,7 @@ def _own_file(name: str) -> Path:
 def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
-        first = "; ".join(f"row {one.row}: {one.column} {one.text}" for one in rows[:3])
+        first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
         sys.stderr.write(
             f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{'; …' if len(rows) > 3 else ''}\n"
         )

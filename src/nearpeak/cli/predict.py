@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import read_cases, write_cases
+from nearpeak.cli._cases import TABLES
+from nearpeak.cli._tables import read_usable, write_cases
 from nearpeak.cli._words import case_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from nearpeak.core.target import Target
+
+WORKLOADS = (".json", ".txt", ".h", ".toml", ".onnx", ".pt2", ".py")
+"""Suffixes of files whose calls are summed."""
 
 
 def predict(
     words: list[str] = typer.Argument(
         None,
-        metavar="OP AXIS=EXTENT… | FILE.json",
-        help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16",
+        metavar="OP AXIS=EXTENT… | FILE",
+        help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16; a table, a suite, a saved workload, an operator log.",
     ),
     target: list[str] = shared.TARGET,
     cases: Path | None = typer.Option(None, "--cases", help="Table of cases (.csv, .jsonl, .parquet), or - for stdin."),
     out: Path | None = typer.Option(
         None, "--out", help="Write the table with bound_s, predicted_s and the like added."
     ),
+    energy: bool = typer.Option(False, "--energy", help="Tables: add energy_j, power_w, energy_low_j, energy_high_j."),
     calibration: Path | None = typer.Option(None, "--calibration", help="Coefficients of your own (.toml) to use."),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
@@ -33,38 +41,75 @@ def predict(
     """Show the time that good software is expected to reach, with a 90 % interval and what it consists of.
 
     A table has the columns op, dtype and the operator's axes; bound_s, predicted_s, low_s, high_s and limiter are
-    added.
+    added. A row that is no case, or that nothing predicts, keeps its place and says why in the column refused; the
+    exit code is then 1. A suite ('nearpeak suite build') gives such a table of its cases.
     Every operator of the catalogue can be predicted on GPUs, some coarsely: the interval says how far to trust it.
-    A saved workload ('nearpeak capture … -o FILE.json') gives the sum over its calls, and what is not in it; for a
-    model itself use 'nearpeak analyze'.
+    A saved workload ('nearpeak capture … -o FILE.json'), an operator log (.txt) or whatever else 'nearpeak capture'
+    reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak analyze'.
     """
     devices = shared.targets_of(target, edits)
     shared.check_writable(out)
-    if words and (cases is not None or out is not None):
+    file = Path(words[0]) if len(words or ()) == 1 and Path(words[0]).suffix in (*TABLES, *WORKLOADS) else None
+    if words and (cases is not None or (out is not None and file is None)):
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
-    if len(words or ()) == 1 and words[0].endswith(".json"):
-        _predict_workload(words[0], devices, calibration, json=json)
-        return
-    if words:
+    if file is not None and file.suffix in WORKLOADS:
+        _predict_workload(str(file), devices, calibration, json=json)
+    elif words and file is None:
         _predict_case(words, devices, calibration, json=json)
-        return
-    if cases is None and sys.stdin.isatty():
+    elif file is None and cases is None and sys.stdin.isatty():
         raise SpecError(
             "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
         )
-    if len(devices) != 1:
+    elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
-    from nearpeak.achievable import predict as predicted
-
-    columns, table = read_cases(cases, "predict")
-    found = predicted(table, devices[0], calibration=calibration)
-    added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
-    write_cases(out, {**columns, **added})
+    else:
+        _predict_table(cases or file, out, devices[0], calibration, energy=energy)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(predict)
+
+
+def _predict_table(
+    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool
+) -> None:
+    """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
+    from nearpeak.predict.answered import answered_predictions
+    from nearpeak.predict.energy_table import energy_table
+
+    columns, usable = read_usable(path, "predict")
+    answered = answered_predictions(usable.table, device, file=calibration)
+    found = answered.predictions
+    added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
+    if energy:
+        drawn = energy_table(usable.table, device, found)
+        added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
+    refused = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
+    refused |= {int(usable.rows[row]): reason for row, reason in answered.refused.items()}
+    if not refused:
+        write_cases(out, {**columns, **added})
+        return
+    count = len(usable.rows) + len(usable.refused)
+    write_cases(out, {**columns, **_spread(added, usable.rows, refused, count)})
+    row = min(refused)
+    raise NotModelledError(
+        f"predict: {len(refused)} of {count} rows are refused, the others answered (column 'refused'); "
+        f"the first is row {row + 1}: {refused[row]}"
+    )
+
+
+def _spread(
+    added: "Mapping[str, Any]", rows: "Any", refused: "Mapping[int, str]", count: int
+) -> "dict[str, list[object]]":
+    """Return the columns at the places of their rows, with those of refused rows blank, and why these are."""
+    found: dict[str, list[object]] = {}
+    for name, column in added.items():
+        cells: list[object] = [None] * count
+        for row, cell in zip(rows.tolist(), column.tolist(), strict=True):
+            cells[row] = None if row in refused else cell
+        found[name] = cells
+    return found | {"refused": [refused.get(row) for row in range(count)]}
 
 
 def _predict_workload(path: str, devices: list["Target"], calibration: Path | None, *, json: bool) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 KINDS = {
     "faster_than_bound": "faster than anything can be, with inputs from memory",
     "hot": "faster than the bound, but its data fit in the last cache: repeated runs found them there",
-    "set_aside": "no positive time",
+    "set_aside": "no positive time, or no case: a missing axis, an unknown format, a cell that is no number",
+    "no_bound": "not held against a bound: there is no rule for it, or no figure of the device",
     "repeated": "same case, software and time as an earlier row: a copy, not another measurement",
     "clamped": "exactly the plain roofline: rewritten, not measured",
     "faster_when_larger": "faster by more than the noise than a case that is smaller in one axis and else the same",

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nearpeak.core.expected_energy import ExpectedEnergy
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficient:
@@ -74,6 +76,18 @@ class Prediction:
     """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
     calibration: Calibration
     """Scalars used, with their provenance."""
+    energy: ExpectedEnergy | None = None
+    """Expected energy; none where no document states the power limit of the device."""
+
+    @property
+    def energy_j(self) -> float | None:
+        """Expected energy, the board's idle power included; none where it is unknown."""
+        return None if self.energy is None else self.energy.energy_j
+
+    @property
+    def power_w(self) -> float | None:
+        """Expected average power; none where it is unknown."""
+        return None if self.energy is None else self.energy.power_w
 
     @property
     def distance_count(self) -> int:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nearpeak.core.expected_energy import ExpectedEnergy
+
 CAUSES = {
     "launch": "starting kernels and filling the device",
     "wave tail": "multiprocessors that wait for the last tiles",
@@ -26,6 +28,8 @@ class CallPrediction:
     """High end of the 90 % interval."""
     gap_s: Mapping[str, float]
     """Expected time beyond the bound by cause; adds up to `time_s` less the bound."""
+    energy: ExpectedEnergy | None = None
+    """Expected energy; none where the power limit of the device is not documented."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +54,5 @@ class StepPrediction:
     """Sum of the bounds of calls without a prediction, which `time_s` does not hold."""
     distance_count: int
     """Steps from the data of the call whose scalars come from farthest: 0 this device … 3 another maker's."""
+    energy: ExpectedEnergy | None = None
+    """Energy of the predicted calls, the sum of theirs, idle power included; none where it is unknown."""

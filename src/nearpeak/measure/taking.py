@@ -8,7 +8,15 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import (
-    TIMED, Activity, Backend, Measurement, Method, Outcome, Prepared, Timer, Timing,
+    TIMED,
+    Activity,
+    Backend,
+    Measurement,
+    Method,
+    Outcome,
+    Prepared,
+    Timer,
+    Timing,
 )  # fmt: skip
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
 from nearpeak.measure.contract import checked

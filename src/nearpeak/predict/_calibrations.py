@@ -171,6 +171,12 @@ def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, 
     raise NotModelledError(f"calibration {stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
 
 
+def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:
+    """Return one group of a file, checked, with its interval `wide` times as wide in logarithms."""
+    found = _calibration(entry, name, form, 0)
+    return replace(_widened(found, wide), distance_count=int(wide > 1))
+
+
 def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int) -> Calibration:
     """Return one group of a file, checked."""
     if entry.get("version") != form.version:

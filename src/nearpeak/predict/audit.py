@@ -12,7 +12,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.ops import work_of
 from nearpeak.predict.samples import Samples
-from nearpeak.theory.table import bound_table
+from nearpeak.theory.table import answered_table
 
 SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
 """Columns that tell implementations apart."""
@@ -47,7 +47,9 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     noise = tuple(_noise(samples, labels))
     floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
     findings = [
-        AuditFinding(row=one.row, kind="set_aside", measured_s=None, expected_s=None, text=f"{one.column} {one.text}")
+        AuditFinding(
+            row=one.row, kind="set_aside", measured_s=None, expected_s=None, text=f"{one.column} {one.text}".strip()
+        )
         for one in samples.set_aside
     ]
     findings += [*_against_bound(samples, target), *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
@@ -66,8 +68,13 @@ def _labels(columns: Mapping[str, Any], samples: Samples) -> list[tuple[str, ...
 
 
 def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
-    """Yield rows below their bound, and rows that are the roofline itself."""
-    found = bound_table(samples.table, target, Policy())
+    """Yield rows below their bound, rows that are the roofline itself, and rows that have no bound to hold against."""
+    found = answered_table(samples.table, target, Policy())
+    for place, reason in found.refused.items():
+        yield AuditFinding(
+            row=int(samples.rows[place]), kind="no_bound", measured_s=float(samples.measured_s[place]), expected_s=None,
+            text=reason,
+        )  # fmt: skip
     measured = samples.measured_s
     for i in np.flatnonzero(measured < BELOW_RATIO * found.bound_s):
         kind = "hot" if _fits(samples.cases[i], target) else "faster_than_bound"

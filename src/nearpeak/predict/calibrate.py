@@ -9,7 +9,7 @@ from nearpeak.core.calibration import GroupFit, Held
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.ops._table import table_of_cases
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
@@ -45,15 +45,31 @@ def calibrate(samples: Samples, target: Target, source: str, setting: Setting = 
         SpecError: too few cases of a kind, or cases that cannot tell the scalars that matter apart.
         NotModelledError: no form answers for an operator.
     """
+    found, refused = calibrate_each(samples, target, source, setting)
+    if refused:
+        raise next(iter(refused.values()))
+    return found
+
+
+def calibrate_each(
+    samples: Samples, target: Target, source: str, setting: Setting = USUAL
+) -> tuple[tuple[GroupFit, ...], Mapping[str, NearpeakError]]:
+    """Return a fit for each kind of case that can be fitted, and why the other kinds cannot."""
     kinds: dict[tuple[str, str], list[Case]] = {}
-    best = best_of(samples)
+    best, fits, refused = best_of(samples), [], dict[str, NearpeakError]()
     for case in best:
-        form = form_of(case.op, case.phase)
-        kinds.setdefault((form.name, form.groups(case.op, dict(case.dtypes))[0]), []).append(case)
-    return tuple(
-        _group_fit(form_of(cases[0].op, cases[0].phase), kind, cases, best, target, source, setting)
-        for (_, kind), cases in sorted(kinds.items())
-    )
+        try:
+            form = form_of(case.op, case.phase)
+            kinds.setdefault((form.name, form.groups(case.op, dict(case.dtypes))[0]), []).append(case)
+        except NotModelledError as error:
+            refused[f"{case.op} {case.phase}"] = error
+    for (name, kind), cases in sorted(kinds.items()):
+        try:
+            form = form_of(cases[0].op, cases[0].phase)
+            fits.append(_group_fit(form, kind, cases, best, target, source, setting))
+        except NearpeakError as error:
+            refused[f"{name}.{kind}, {len(cases)} cases"] = error
+    return tuple(fits), refused
 
 
 def slopes(times: Any, form: Form, values: Any) -> Any:

@@ -18,6 +18,7 @@ from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
 from nearpeak.predict._same import Same
+from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bound_table
 
@@ -76,16 +77,17 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     calibration = calibration_for(target, form, cases, file)
     rows = form.rows(target, cases, scalars_of(calibration), setting)
     bound_s = case_bound(case, target).time_s
-    form_s = float(rows.time_s[0])
-    parts = [(name, float(part)) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0]
+    found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
+    named, added_s = with_power(target, cases, form, found)
+    parts, form_s = [(name, part) for name, part in named.items() if part != 0.0], float(rows.time_s[0]) + added_s
     parts += [(BOUND, bound_s - form_s)] if bound_s > form_s else []
     time_s = max(form_s, bound_s)
     largest = max(parts, key=lambda part: part[1])[0]
     regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
+    low_s, high_s = max(bound_s, time_s * calibration.low_ratio[regime]), time_s * calibration.high_ratio[regime]
     return Prediction(
-        time_s=time_s,
-        low_s=max(bound_s, time_s * calibration.low_ratio[regime]),
-        high_s=time_s * calibration.high_ratio[regime],
+        time_s=time_s, low_s=low_s, high_s=high_s,
+        energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
         terms=tuple(WaterfallTerm(name=name, time_s=part) for name, part in parts),
         limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration,
     )  # fmt: skip
@@ -104,9 +106,10 @@ def predict_table(
         names = np.array(form.terms, dtype=object)
         low = np.array([calibration.low_ratio[form.regimes[one]] for one in form.terms])
         high = np.array([calibration.high_ratio[form.regimes[one]] for one in form.terms])
-        for where, rows in pieces:
+        for where, part, rows in pieces:
             largest = np.argmax(rows.parts_s, axis=1)
-            time_s[where], limiter[where] = rows.time_s, names[largest]
+            slower_s = slowed_s(target, part, form, rows.time_s, rows.parts_s)
+            time_s[where], limiter[where] = slower_s, names[largest]
             low_s[where], high_s[where] = low[largest], high[largest]
             distance[where] = calibration.distance_count
     decides = bound_s > time_s
@@ -119,19 +122,19 @@ def predict_table(
 
 def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
-) -> tuple[Form, Calibration, Iterator[tuple[Any, Rows]]]:
+) -> tuple[Form, Calibration, Iterator[tuple[Any, CaseColumns, Rows]]]:
     """Return the form of one group, its scalars, and its times piece by piece with their places in the table."""
     form, cases = form_of(group.op, group.phase), group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = calibration_for(target, form, cases, file)
     scalars = scalars_of(calibration)
 
-    def pieces() -> Iterator[tuple[Any, Rows]]:
+    def pieces() -> Iterator[tuple[Any, CaseColumns, Rows]]:
         for start in range(0, size, PIECE_ROWS):
             piece = slice(start, min(start + PIECE_ROWS, size))
             where = piece if group.rows is None else group.rows[piece]
             part = replace(cases, axes={name: column[piece] for name, column in cases.axes.items()})
-            yield where, form.rows(target, part, scalars, _setting_of(setting, where))
+            yield where, part, form.rows(target, part, scalars, _setting_of(setting, where))
 
     return form, calibration, pieces()
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
-from nearpeak.ops._table import CaseTable, case_table
+from nearpeak.ops._table import CaseTable, table_of_cases
+from nearpeak.ops._usable import usable_table
 
 TIME_UNITS = {
     f"{stem}_{unit}": factor
@@ -16,6 +17,9 @@ TIME_UNITS = {
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 }
 """Seconds per unit by the name of the column that holds the times."""
+
+UNIT_COLUMNS = frozenset({"unit", "units", "time_unit"})
+"""Columns that tables of other tools state units in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,30 +53,64 @@ class Samples:
 def samples_of(columns: Mapping[str, Any]) -> Samples:
     """Return the samples of a table with `op`, `dtype`, axes, and one column of times named with its unit.
 
-    Rows whose time is no positive number are set aside; a wrong case refuses the table.
+    Rows whose time is no positive number, and rows that are no case (a missing axis, an unknown format), are set aside.
 
     Raises:
-        SpecError: no column of times, or more than one; a column is missing or wrong; no usable row.
+        SpecError: no column of times, or more than one; units that differ between rows; no usable row.
 
     >>> found = samples_of({"op": "gemm", "dtype": "bf16", "m": [8, 16], "n": 64, "k": 64, "time_us": [3.5, -1]})
     >>> found.measured_s.tolist(), found.set_aside[0].row
     ([3.5e-06], 2)
     """
     name, factor = time_column(columns)
+    _refuse_units(columns, name)
     times = [_number(cell) for cell in _cells(columns[name])]
     good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
     bad = sorted(set(range(len(times))) - set(good))
-    aside = tuple(
+    aside = [
         SetAside(row=row + 1, column=name, text=f"{str(columns[name][row])!r} is no positive number") for row in bad
-    )
+    ]
     if not good:
         raise SpecError(f"table: column {name!r}: none of its {len(times)} rows is a positive time")
     kept = {key: _chosen(column, good) for key, column in columns.items() if key not in TIME_UNITS}
-    table = case_table(kept)
+    usable = usable_table(kept)
+    aside += [
+        SetAside(row=good[place] + 1, column=column, text=text) for place, (column, text) in usable.refused.items()
+    ]
+    rows = np.array(good)[usable.rows]
     return Samples(
-        cases=tuple(table.cases()), table=table, rows=np.array(good) + 1, set_aside=aside,
-        measured_s=np.array([times[row] for row in good]) * factor,
+        cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1,
+        set_aside=tuple(sorted(aside, key=lambda one: one.row)),
+        measured_s=np.array([times[row] for row in rows]) * factor,
     )  # fmt: skip
+
+
+def without(samples: Samples, reasons: Mapping[int, str]) -> Samples:
+    """Return the samples less those at some positions, which are set aside with the reason."""
+    if not reasons:
+        return samples
+    kept = np.array([i for i in range(len(samples.rows)) if i not in reasons], dtype=np.int64)
+    cases = tuple(samples.cases[i] for i in kept)
+    more = [SetAside(row=int(samples.rows[i]), column="op", text=text) for i, text in reasons.items()]
+    return Samples(
+        cases=cases, table=table_of_cases(cases) if cases else samples.table, rows=samples.rows[kept],
+        measured_s=samples.measured_s[kept],
+        set_aside=tuple(sorted((*samples.set_aside, *more), key=lambda one: one.row)),
+    )  # fmt: skip
+
+
+def _refuse_units(columns: Mapping[str, Any], name: str) -> None:
+    """Refuse a column of units that says something else than the name of the column of times."""
+    for key in UNIT_COLUMNS.intersection(columns):
+        cells = columns[key]
+        cells = [cells] if isinstance(cells, str) or not hasattr(cells, "__len__") else list(cells)
+        unit = name.rpartition("_")[2]
+        for row, cell in enumerate(cells, start=1):
+            if str(cell) != unit:
+                raise SpecError(
+                    f"table: row {row}, column {key!r}: {str(cell)!r}, where the times stand in {name!r}; bring all "
+                    "rows to the unit of its name"
+                )
 
 
 def time_column(columns: Mapping[str, Any]) -> tuple[str, float]:

@@ -15,12 +15,13 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import Form
 from nearpeak.predict._same import Same
+from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import BOUND, form_of, predict_case
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rows import Part, parts_of
 
 _OF_REGIME = {"launch": "launch", "dram": "bandwidth", "l2": "bandwidth", "tensor": "library"}
-_OF_TERM = {"wave_tail": "wave tail", "clock": "power", BOUND: "bound"}
+_OF_TERM = {"wave_tail": "wave tail", "clock": "power", POWER_TERM: "power", BOUND: "bound"}
 """Cause by term, where the regime of the term does not tell it."""
 
 
@@ -94,8 +95,9 @@ def _beside(row: CaseRow, time: CaseTime, found: Prediction | str) -> tuple[Case
         return time, found
     form = form_of(row.case.op, row.case.phase)
     call = CallPrediction(
-        time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s)
-    )
+        time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s),
+        energy=found.energy,
+    )  # fmt: skip
     return dataclasses.replace(time, prediction=call), ""
 
 
@@ -128,8 +130,10 @@ def _sum(
     left: dict[str, int] = {}
     for row, text in reasons:
         left[text] = left.get(text, 0) + row.call_count
+    time_s = sum(call.time_s * row.call_count for row, _, call in pairs)
+    drawn = [(call.energy, row.call_count) for row, _, call in pairs if call.energy is not None]
     return StepPrediction(
-        time_s=sum(call.time_s * row.call_count for row, _, call in pairs),
+        time_s=time_s, energy=energy_sum(drawn, time_s) if len(drawn) == len(pairs) else None,
         low_s=sum(call.low_s * row.call_count for row, _, call in pairs),
         high_s=sum(call.high_s * row.call_count for row, _, call in pairs),
         bound_s=sum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from nearpeak.core.analysis import Analysis, TargetAnalysis
+from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.step_prediction import CAUSES, StepPrediction
 from nearpeak.report import _words as words
 from nearpeak.report._codec import plain
@@ -32,6 +33,8 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
         f"the {show(found.bound_s, 's')} of the same calls' bounds"
     )
     yield f"beyond the bounds: {shares_of(found)}"
+    if found.energy is not None:
+        yield f"energy per step: {energy_line(found.energy)}"
     yield f"grounds: {DISTANCE[found.distance_count]}"
     if found.unpredicted:
         count = sum(found.unpredicted.values())
@@ -39,6 +42,17 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
             f"not in it: {words.count(count)} of {words.count(analysis.covered_count)} calls, whose bounds add up to "
             f"{show(found.unpredicted_bound_s, 's')}"
         )
+
+
+def energy_line(found: ExpectedEnergy) -> str:
+    """Return energy, power and what they go to, and whether they were measured on this device."""
+    order = sorted(found.parts_j, key=lambda name: -found.parts_j[name])
+    parts = ", ".join(f"{name} {100 * found.parts_j[name] / found.energy_j:.0f} %" for name in order)
+    grounds = "" if found.distance_count == 0 else "; no power of this device was measured, shares of its limit assumed"
+    return (
+        f"about {show(found.energy_j, 'J')} ({show(found.low_j, 'J')} to {show(found.high_j, 'J')}), "
+        f"{show(found.power_w, 'W')} on average: {parts}{grounds}"
+    )
 
 
 def total(found: StepPrediction | None) -> str:

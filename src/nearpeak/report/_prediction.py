@@ -1,11 +1,12 @@
 """The prediction of one case, for people and as JSON."""
 
+import dataclasses
 import json
 
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
-from nearpeak.report._expected import DISTANCE
+from nearpeak.report._expected import DISTANCE, energy_line
 from nearpeak.units import show
 
 
@@ -19,6 +20,7 @@ def to_json(case: Case, target: Target, found: Prediction) -> str:
             "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "limiter": found.limiter,
             "bound_s": found.bound_s, "waterfall_s": dict(found.waterfall_s), "regime": found.regime,
             "distance_count": found.distance_count,
+            "energy": None if found.energy is None else dataclasses.asdict(found.energy),
             "calibration": {
                 "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,
                 "scalars": scalars,
@@ -38,6 +40,8 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
     ]
     for term in sorted(found.terms, key=lambda one: -abs(one.time_s)):
         lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
+    if found.energy is not None:
+        lines.append(f"  energy: {energy_line(found.energy)}")
     lines.append(f"  {DISTANCE[found.distance_count]}")
     lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
     loose = [one.name for one in used.coefficients if not one.identified]

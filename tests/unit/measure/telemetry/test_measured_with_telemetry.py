@@ -5,7 +5,7 @@ import json
 import math
 
 import pytest
-from nearpeak.measure.record import measurement_of, measurement_record
+from nearpeak.exchange.measurement_lines import measurement_of, measurement_record
 from typer.testing import CliRunner
 
 import nearpeak

@@ -1,0 +1,130 @@
+import json
+
+import numpy as np
+import pytest
+
+from nearpeak.cli import application
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+from nearpeak.ops._table import case_table
+from nearpeak.ops._usable import usable_table
+from nearpeak.predict.answered import answered_predictions
+from nearpeak.predict.audit import audit
+from nearpeak.predict.calibrate import calibrate_each
+from nearpeak.predict.prediction import predict_table
+from nearpeak.predict.samples import samples_of, without
+from nearpeak.targets import target_of
+
+H100 = target_of("h100_sxm")
+MIXED = {
+    "op": ["gemm", "gemm", "gemm", "gemm", "gemmm", "elementwise"],
+    "dtype": ["bf16", "bf61", "bf16", "bf16", "bf16", "bf16"],
+    "m": ["64", "64", "", "x", "64", ""],
+    "n": ["64", "64", "64", "64", "64", ""],
+    "k": ["64", "64", "64", "64", "64", ""],
+    "elements": ["", "", "", "", "", "1024"],
+    "function": ["", "", "", "", "", "relu"],
+}
+
+
+def test_usable_rows_are_kept_and_each_bad_one_is_named_by_column_and_reason():
+    found = usable_table(MIXED)
+    assert found.rows.tolist() == [0, 5]
+    assert {row: column for row, (column, _) in found.refused.items()} == {1: "dtype", 2: "", 3: "m", 4: "op"}
+    assert "missing" in found.refused[2][1]
+    assert "x is not a whole number" in found.refused[3][1]
+
+
+def test_a_table_without_one_usable_row_and_a_misspelt_column_are_refused():
+    with pytest.raises(NearpeakError, match="bf61"):
+        usable_table({"op": ["gemm"] * 2, "dtype": "bf61", "m": [1, 2], "n": 4, "k": 8})
+    with pytest.raises(SpecError, match="bias_elements"):
+        usable_table({"op": ["gemm"] * 2, "dtype": "bf16", "m": 1, "n": 4, "k": 8, "bias_element": [1, 2]})
+    with pytest.raises(SpecError, match="differ in length"):
+        usable_table({"op": ["gemm"] * 2, "dtype": "bf16", "m": [1, 2, 3], "n": 4, "k": 8})
+
+
+def test_few_bad_rows_among_many_do_not_slow_the_others_down():
+    m = np.arange(1, 20_001).astype(object)
+    m[[7, 12_000]] = "?"
+    found = usable_table({"op": "gemm", "dtype": "bf16", "m": m, "n": 64, "k": 64})
+    assert len(found.rows) == 19_998
+    assert sorted(found.refused) == [7, 12_000]
+
+
+def test_rows_that_nothing_predicts_keep_their_place_and_say_why():
+    table = case_table({"op": "gemm", "dtype": ["bf16", "int32", "bf16"], "m": [64, 64, 4096], "n": 64, "k": 64})
+    with pytest.raises(NotModelledError):
+        predict_table(table, H100)
+    found = answered_predictions(table, H100)
+    assert list(found.refused) == [1]
+    assert np.isnan(found.predictions.predicted_s[1])
+    assert found.predictions.limiter[1] is None
+    alone = predict_table(case_table({"op": "gemm", "dtype": "bf16", "m": [64, 4096], "n": 64, "k": 64}), H100)
+    assert found.predictions.predicted_s[[0, 2]].tolist() == alone.predicted_s.tolist()
+
+
+def test_measurements_that_cannot_be_used_are_set_aside_by_row_and_column():
+    times = [3.0, 3.0, 3.0, 3.0, 3.0, 9.0]
+    found = samples_of(MIXED | {"time_us": times})
+    assert found.rows.tolist() == [1, 6]
+    assert [(one.row, one.column) for one in found.set_aside] == [(2, "dtype"), (3, ""), (4, "m"), (5, "op")]
+    found = samples_of(MIXED | {"time_us": [float("nan"), 3.0, 3.0, 3.0, 3.0, 9.0]})
+    assert (found.set_aside[0].row, found.set_aside[0].column) == (1, "time_us")
+    assert found.rows.tolist() == [6]
+
+
+def test_units_that_differ_between_rows_are_refused_by_row():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8, "time_us": [1.0, 2.0]}
+    with pytest.raises(SpecError, match="row 2, column 'unit': 'ms'"):
+        samples_of(columns | {"unit": ["us", "ms"]})
+    assert len(samples_of(columns | {"unit": ["us", "us"]}).rows) == 2
+
+
+def test_an_audit_names_rows_without_a_bound_and_holds_the_others_against_theirs():
+    columns = {"op": "gemm", "dtype": ["bf16", "fp64"], "m": 8192, "n": 8192, "k": 8192, "time_ms": [0.1, 1.0]}
+    found = audit(columns, samples_of(columns), target_of("gaudi3"))
+    assert [(one.row, one.kind) for one in found.findings] == [(1, "faster_than_bound"), (2, "no_bound")]
+
+
+def test_one_kind_of_case_with_too_few_rows_does_not_keep_others_from_being_fitted():
+    m = [1, 16, 128, 512, 2048, 8192] * 5
+    n = np.repeat([128, 1024, 4096, 8192, 16384], 6)
+    k = [256, 1024, 4096, 16384, 1024, 256] * 5
+    columns = {"op": "gemm", "dtype": ["bf16"] * 29 + ["fp16"], "m": m, "n": n, "k": k}
+    times = predict_table(case_table(columns), H100).predicted_s * 1.2
+    fits, refused = calibrate_each(samples_of(columns | {"time_s": times}), H100, "test")
+    assert [one.name for one in fits] == ["gemm.bf16"]
+    assert list(refused) == ["gemm.fp16, 1 cases"]
+
+
+def test_samples_can_be_set_aside_later():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8, "time_us": [1.0, 2.0]}
+    found = without(samples_of(columns), {0: "no form"})
+    assert found.rows.tolist() == [2]
+    assert found.set_aside[0].row == 1
+
+
+def test_the_command_answers_the_good_rows_and_ends_with_an_error_that_counts_the_others(tmp_path, capsys):
+    path, out = tmp_path / "mixed.jsonl", tmp_path / "out.jsonl"
+    rows = [dict(zip(MIXED, cells, strict=True)) for cells in zip(*MIXED.values(), strict=True)]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    with pytest.raises(NotModelledError, match="4 of 6 rows"):
+        application()(["predict", str(path), "-t", "h100_sxm", "--out", str(out), "--energy"], standalone_mode=False)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(found) == 6
+    assert ["refused" in row for row in found] == [False, True, True, True, True, False]
+    assert found[0]["power_w"] <= 700
+    assert "predicted_s" not in found[1]
+
+
+def test_a_suite_file_is_predicted_case_by_case(tmp_path, capsys):
+    from nearpeak.suite.file import save_text
+    from nearpeak.suites import suite
+
+    path, out = tmp_path / "suite.jsonl", tmp_path / "out.csv"
+    path.write_text(save_text(suite([], sweeps=["op=softmax dtype=bf16 rows=pow2(64,512) columns=4096"])))
+    application()(["predict", str(path), "-t", "h100_sxm", "--out", str(out)], standalone_mode=False)
+    lines = out.read_text().splitlines()
+    assert len(lines) == 5
+    assert "digest" in lines[0]
+    assert "predicted_s" in lines[0]

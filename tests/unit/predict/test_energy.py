@@ -1,0 +1,103 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.core.expected_energy import PARTS
+from nearpeak.core.workload import Call, Workload
+from nearpeak.errors import NotModelledError
+from nearpeak.ops._table import case_table
+from nearpeak.predict.energy_table import energy_table
+from nearpeak.predict.forms.power import clock_ratio, limited_w
+from nearpeak.predict.prediction import predict_table
+from nearpeak.targets import target_of
+
+LARGE = nearpeak.case("gemm", m=8192, n=8192, k=8192, dtype="bf16")
+THIN = nearpeak.case("gemm", m=1, n=8192, k=8192, dtype="bf16")
+
+
+def limited(watts):
+    return target_of("b200_sxm", [f'power.limit="{watts} W"'])
+
+
+def test_energy_is_power_times_time_and_the_sum_of_its_parts():
+    found = nearpeak.predict(LARGE, "b200_sxm")
+    assert found.energy_j == pytest.approx(found.power_w * found.time_s)
+    assert sum(found.energy.parts_j.values()) == pytest.approx(found.energy_j)
+    assert set(found.energy.parts_j) == set(PARTS)
+    assert found.energy.low_j < found.energy_j < found.energy.high_j
+    assert found.power_w <= target_of("b200_sxm").power_w
+
+
+def test_large_products_draw_what_the_board_may_and_a_thin_one_far_less():
+    assert nearpeak.predict(LARGE, "b200_sxm").power_w > 900
+    assert nearpeak.predict(THIN, "b200_sxm").power_w < 800
+
+
+def test_a_device_without_measured_power_says_so_and_is_less_sure():
+    own, other = nearpeak.predict(LARGE, "b200_sxm").energy, nearpeak.predict(LARGE, "h100_sxm").energy
+    assert (own.distance_count, other.distance_count) == (0, 1)
+    assert other.high_j / other.energy_j > own.high_j / own.energy_j
+    assert other.low_j / other.energy_j < own.low_j / own.energy_j
+
+
+def test_a_lower_limit_slows_products_by_a_part_named_power_and_leaves_memory_alone():
+    times = [nearpeak.predict(LARGE, limited(watts)) for watts in (1000, 800, 600)]
+    assert times[0].time_s < times[1].time_s < times[2].time_s
+    assert times[2].waterfall_s["power"] > times[1].waterfall_s["power"]
+    assert all(sum(one.waterfall_s.values()) == pytest.approx(one.time_s, rel=1e-9) for one in times)
+    assert nearpeak.predict(LARGE, limited(1000)).time_s == nearpeak.predict(LARGE, "b200_sxm").time_s
+    assert nearpeak.predict(THIN, limited(600)).time_s == pytest.approx(nearpeak.predict(THIN, "b200_sxm").time_s, 0.01)
+
+
+def test_a_table_gives_the_same_times_and_energies_as_its_cases():
+    target, m = limited(700), [1, 64, 8192]
+    table = case_table({"op": "gemm", "dtype": "bf16", "m": m, "n": 8192, "k": 8192})
+    found = predict_table(table, target)
+    drawn = energy_table(table, target, found)
+    for row, one in enumerate(nearpeak.predict(case, target) for case in table.cases()):
+        assert found.predicted_s[row] == pytest.approx(one.time_s)
+        assert drawn.energy_j[row] == pytest.approx(one.energy_j)
+        assert drawn.energy_low_j[row] == pytest.approx(one.energy.low_j, rel=0.02)
+
+
+def test_energy_of_a_step_is_the_sum_of_its_kernels_idle_power_included():
+    calls = tuple(Call(case=c, operator="gemm", phase="forward", call_count=3) for c in (LARGE, THIN))
+    found = nearpeak.predict(Workload(name="some", step="forward", calls=calls), "b200_sxm")
+    each = [nearpeak.predict(one, "b200_sxm") for one in (LARGE, THIN)]
+    assert found.energy.energy_j == pytest.approx(3 * sum(one.energy_j for one in each))
+    idle_w = [one.energy.parts_j["idle"] / one.time_s for one in each]
+    assert idle_w[0] == pytest.approx(idle_w[1])
+    assert found.energy.parts_j["idle"] == pytest.approx(idle_w[0] * found.time_s)
+    assert found.energy.power_w == pytest.approx(found.energy.energy_j / found.time_s)
+
+
+def test_a_partition_draws_dynamic_power_by_its_share_of_multiprocessors():
+    whole, part = nearpeak.predict(LARGE, "h100_sxm"), nearpeak.predict(LARGE, "h100_sxm:1g.10gb")
+    watts = [one.energy.parts_j["products"] / one.time_s for one in (whole, part)]
+    assert watts[1] < 0.3 * watts[0]
+
+
+def test_a_target_that_states_no_power_has_no_energy(tmp_path):
+    source = (Path(nearpeak.__file__).parent / "targets/h100_sxm.toml").read_text()
+    start = source.index("[power]")
+    path = tmp_path / "mine.toml"
+    path.write_text(source[:start] + source[source.index('[partition."1g.10gb"]') :])
+    target = target_of(str(path))
+    found = nearpeak.predict(THIN, target)
+    assert (found.energy, found.energy_j, found.power_w) == (None, None, None)
+    table = case_table({"op": "gemm", "dtype": "bf16", "m": [1], "n": 8, "k": 8})
+    with pytest.raises(NotModelledError, match="power limit"):
+        energy_table(table, target, predict_table(table, target))
+
+
+def test_the_clock_falls_just_far_enough_and_never_rises_with_demand():
+    demand = np.array([[200.0, 100.0, w, 0.0, 100.0] for w in (100.0, 599.0, 601.0, 1200.0)])
+    ratio = clock_ratio(demand, 1000.0)
+    assert ratio[0] == ratio[1] == 1.0
+    assert 0.99 < ratio[2] < 1.0
+    assert ratio[3] < ratio[2]
+    assert limited_w(demand, 1000.0).sum(1).max() < 1000.0
+    assert math.isclose(limited_w(demand[:1], 1000.0).sum(), demand[0].sum(), rel_tol=0.01)
