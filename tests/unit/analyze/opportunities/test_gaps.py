@@ -3,12 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.analyze.opportunities.factory import gap, mover, product, timed
 
 from nearpeak.analyze.opportunities import RULES, grouped, ranked
 from nearpeak.core.gap import PROVEN, THEORETICAL, Abstention
 from nearpeak.errors import SpecError
-
-from tests.unit.analyze.opportunities.factory import gap, mover, product, timed
 
 
 def test_without_a_faster_runner_the_gap_is_theoretical_and_reaches_to_the_bound():

@@ -1,11 +1,10 @@
 """Rules: each gives evidence and a gain that no gap exceeds, or says what evidence is missing."""
 
 import pytest
+from tests.unit.analyze.opportunities.factory import gap, mover, product, timed
 
 from nearpeak.analyze.opportunities import RULES, ranked
 from nearpeak.core.gap import ESTIMATED, MEASURED, Alternative
-
-from tests.unit.analyze.opportunities.factory import gap, mover, product, timed
 
 
 def asked(rule, *gaps):
