@@ -49,7 +49,8 @@ def ranked(rows: Sequence[TimedCase]) -> Ranking:
     """
     found = [gap_of(row) for row in rows]
     gaps = sorted((one for one in found if isinstance(one, Gap)), key=lambda one: (-one.gain_s, one.timed.label))
-    advice, abstentions = [], [one for one in found if isinstance(one, Abstention)]
+    advice: list[Advice] = []
+    abstentions = [one for one in found if isinstance(one, Abstention)]
     for name in RULES:
         more, missing = RULES[name](gaps[:MOST])
         advice += more
