@@ -45,3 +45,15 @@ class IncorrectError(MeasureError):
     """An implementation whose results the contract refuses."""
 
     exit_code = 12
+
+
+class StoreError(NearpeakError):
+    """A store that cannot be opened, read or written; nothing of what was to be written is in it."""
+
+
+class SchemaVersionError(StoreError):
+    """A store of another version than this nearpeak writes; the message names the command that it needs."""
+
+
+class NotFoundError(StoreError):
+    """A run, series, alert or the like that the store does not hold."""

@@ -119,7 +119,7 @@ def _check_files(out: Path | None, export: list[Path]) -> None:
 
 
 def _json_line(one: "Measurement") -> str:
-    from nearpeak.measure.record import environment_record, measurement_record
+    from nearpeak.exchange.measurement_lines import environment_record, measurement_record
 
     record = measurement_record(one, "")
     record.pop("key")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nearpeak.core.measurement import Measurement
 from nearpeak.errors import MissingExtraError, SpecError
-from nearpeak.measure.record import measurement_record
+from nearpeak.exchange.measurement_lines import measurement_record
 from nearpeak.ops import label_of
 
 

@@ -122,7 +122,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
     Raises:
         NearpeakError: the process refused: a missing package, an unknown runner.
     """
-    from nearpeak.measure.record import environment_of, measurement_of
+    from nearpeak.exchange.measurement_lines import environment_of, measurement_of
 
     request: dict[str, Any] = {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
     request["memory_bytes"] = memory_bytes(runner, timing)

@@ -5,9 +5,9 @@ import sys
 
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import NearpeakError
+from nearpeak.exchange.measurement_lines import environment_record, measurement_record
 from nearpeak.isolation.server import limit
 from nearpeak.measure.isolated import take
-from nearpeak.measure.record import environment_record, measurement_record
 from nearpeak.measure.turns import say, serve_turns
 from nearpeak.ops import OPS
 

@@ -1,17 +1,15 @@
 """Result files: one line per measurement, on disk before the next case starts, read again to go on after a stop."""
 
 import fcntl
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from nearpeak.canon import canonical_json
-from nearpeak.core.measurement import Environment, Measurement
+from nearpeak.core.measurement import Measurement
 from nearpeak.errors import SpecError
-from nearpeak.measure.record import environment_of, environment_record, measurement_of, measurement_record
+from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
 
 
 class ResultFile:
@@ -25,7 +23,7 @@ class ResultFile:
         if kept < len(text):
             os.ftruncate(file, kept)
         os.lseek(file, 0, os.SEEK_END)
-        self._environments, found = _parsed(text[:kept].decode("utf-8", "replace"), str(path))
+        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
         self.keys = set(found)
 
     def append(self, measurement: Measurement, key: str) -> None:
@@ -75,35 +73,7 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
         SpecError: it is no result file.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
-    return tuple(_parsed(text[: text.rfind("\n") + 1], str(path))[1].values())
-
-
-def _parsed(text: str, name: str) -> tuple[dict[str, Environment], dict[str, Measurement]]:
-    environments: dict[str, Environment] = {}
-    found: dict[str, Measurement] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        where = f"{name}:{number}"
-        record = _object(line, where)
-        if record["kind"] == "environment":
-            environments[record["digest"]] = environment_of(record)
-        elif record["key"] in found:
-            raise SpecError(f"{where}: the same result stands twice; remove one")
-        else:
-            found[record["key"]] = measurement_of(record, environments, where)
-    return environments, found
-
-
-def _object(line: str, where: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise SpecError(f"{where}: not JSON: {error}") from None
-    wanted = {"environment": "digest", "measurement": "key"}
-    if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
-        raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")
-    if record["kind"] not in wanted:
-        raise SpecError(f"{where}: kind {record['kind']!r} is not known; there are {', '.join(wanted)}")
-    return record
+    return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())
 
 
 def _whole(file: int) -> bytes:

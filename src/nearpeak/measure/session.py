@@ -5,8 +5,8 @@ from pathlib import Path
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Measurement, Timing
+from nearpeak.exchange.measurement_lines import key_of
 from nearpeak.measure.isolated import measure_fresh, measure_isolated
-from nearpeak.measure.record import key_of
 from nearpeak.measure.results import ResultFile, result_file
 from nearpeak.measure.runners import RUNNERS, runner_of
 

@@ -21,8 +21,8 @@ from nearpeak.core.estimate import quantile
 from nearpeak.core.measurement import Environment, Measurement, Prepared, Timer, Timing
 from nearpeak.core.paired import Round
 from nearpeak.errors import MeasureError, SpecError
+from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
-from nearpeak.measure.record import environment_of, environment_record
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.taking import TimedRunner
 from nearpeak.measure.timing import batch_of

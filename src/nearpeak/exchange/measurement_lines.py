@@ -1,6 +1,7 @@
-"""Measurements as plain data and back; the samples in full, everything else derivable from them left out."""
+"""Result files as text: measurements as plain data and back, samples in full, all that follows from them left out."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,6 +81,42 @@ def environment_of(record: Mapping[str, Any]) -> Environment:
     known = {name: value for name, value in record.items() if name in names}
     known |= {name: tuple(record.get(name, {}).items()) for name in ("packages", "settings")}
     return Environment(**known)
+
+
+def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[str, Measurement]]:
+    """Return the environments by digest and the measurements by key that the whole lines of a result file hold.
+
+    Args:
+        name: what errors call the file.
+
+    Raises:
+        SpecError: a line is none of a result file, or a result stands twice.
+    """
+    environments: dict[str, Environment] = {}
+    found: dict[str, Measurement] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{name}:{number}"
+        record = _object(line, where)
+        if record["kind"] == "environment":
+            environments[record["digest"]] = environment_of(record)
+        elif record["key"] in found:
+            raise SpecError(f"{where}: the same result stands twice; remove one")
+        else:
+            found[record["key"]] = measurement_of(record, environments, where)
+    return environments, found
+
+
+def _object(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise SpecError(f"{where}: not JSON: {error}") from None
+    wanted = {"environment": "digest", "measurement": "key"}
+    if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
+        raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")
+    if record["kind"] not in wanted:
+        raise SpecError(f"{where}: kind {record['kind']!r} is not known; there are {', '.join(wanted)}")
+    return record
 
 
 def _plain(value: Any) -> Any:

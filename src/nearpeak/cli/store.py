@@ -1,0 +1,117 @@
+"""`nearpeak store`: the history of measurements: what is in it, what goes in and out, and how it is kept whole."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.history import Pairs, Revision
+
+STORE = typer.Option(
+    None, "--store", help="File, or postgresql+psycopg://user@host/name; by default what NEARPEAK_STORE names."
+)
+
+
+def import_(
+    files: list[Path] = typer.Argument(metavar="FILE…", help="Result files; plain or gzip."),
+    store: str | None = STORE,
+    form: str | None = typer.Option(None, "--format", help="Format; recognised by content where it is not given."),
+    repository: Path | None = typer.Option(
+        None, "--repository", help="Folder of the git repository that was measured."
+    ),
+    commit: str | None = typer.Option(
+        None, "--commit", help="Commit that was measured; HEAD of --repository by default."
+    ),
+    branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
+    device: str | None = typer.Option(None, "--device", help="Device, where the file does not name it."),
+    host: str = typer.Option("", "--host", help="Name of the machine."),
+    component: list[str] = typer.Option([], "--component", help="Software that took part: NAME=VERSION. Repeatable."),
+    track: list[str] = typer.Option(
+        [], "--track", help="Component whose version belongs to the identity of the series: NAME=VERSION. Repeatable."
+    ),
+    trigger: str = typer.Option("import", "--trigger", help="Why it ran: nightly, pr, manual, rerun, …."),
+    again: bool = typer.Option(False, "--again", help="Import a file that is in the store already once more."),
+    json: bool = shared.JSON,
+) -> None:
+    """Bring result files into the store, which is made where there is none.
+
+    All runs of a file are written, or none of them. A file that is in the store already changes nothing, whatever its
+    name; what a format states that the store has no place for is named.
+    """
+    from nearpeak.core.history import Device
+    from nearpeak.store import open_store
+    from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
+    from nearpeak.store.opening import place_of
+
+    revision, stack, tracked = _revision(repository, commit), _pairs(component, "--component"), _pairs(track, "--track")
+    place, read = place_of(store), []
+    whose = None if device is None else Device(name=device, host=host)
+    for file in files:
+        data = file_bytes(file)
+        given = Given(
+            name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
+            stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns,
+        )  # fmt: skip
+        read.append((file, runs_of_file(data, given, form)))
+    with open_store(place, create=True) as opened:
+        for file, records in read:
+            for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
+                row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
+                text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
+                words = (
+                    f"{file}: {len(record.samples)} measurements" if done.new else f"{file}: is in the store already"
+                )
+                sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
+                if done.new and record.source.lost:
+                    sys.stderr.write(f"{file}: not kept: {', '.join(record.source.lost)}\n")
+
+
+def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
+    """Show what a store holds: schema, runs, series, measurements, size."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = opened.info()
+    if json or not shared.on_terminal():
+        sys.stdout.write(f"{jsonlib.dumps(found)}\n")
+        return
+    for name, value in found.items():
+        sys.stdout.write(f"{name.replace('_', ' '):<14} {value}\n")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = typer.Typer(
+        help="The history of measurements: import, export, check, upgrade, back up.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    group.command("import")(import_)
+    group.command()(info)
+    app.add_typer(group, name="store")
+
+
+def _revision(repository: Path | None, commit: str | None) -> "Revision | None":
+    """Return the commit that the options name, as the repository has it."""
+    from nearpeak.store.git import git_revision
+
+    if repository is None and commit is not None:
+        raise SpecError("--commit: needs --repository, which says where in the history it stands")
+    return None if repository is None else git_revision(repository, commit or "HEAD")
+
+
+def _pairs(words: list[str], option: str) -> "Pairs":
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, version = word.partition("=")
+        if not sign or not name or name in found:
+            raise SpecError(f"{option} {word!r}: is not NAME=VERSION, or is given twice; e.g. torch=2.9.0")
+        found[name] = version
+    return tuple(sorted(found.items()))

@@ -1,0 +1,79 @@
+"""Samples as bytes and back: little-endian, in the order of their taking, with a checksum over what is stored."""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.errors import SpecError, StoreError
+
+FORMATS: dict[str, np.dtype[Any]] = {"f4": np.dtype("<f4"), "f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
+"""Formats of a blob: float32 for seconds, 8 bytes for all else; a float32 holds no integer beyond 2^24."""
+MOST_BYTES = 16 << 20
+"""Largest blob; longer recordings are files of their own."""
+
+
+def format_of(unit: str, values: Sequence[float] | npt.NDArray[Any]) -> str:
+    """Return the format in which samples of `unit` are kept.
+
+    >>> format_of("s", [0.5]), format_of("B", [16777217]), format_of("J", [0.5])
+    ('f4', 'i8', 'f8')
+    """
+    if unit == "s":
+        return "f4"
+    return "i8" if np.asarray(values).dtype.kind in "iu" else "f8"
+
+
+def array_of(what: str, unit: str, values: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return samples as they will be read again.
+
+    Raises:
+        SpecError: one is not finite or does not fit its format, or there are too many.
+    """
+    try:
+        given = np.asarray(values)
+        with np.errstate(over="ignore"):
+            found: npt.NDArray[Any] = given.astype(FORMATS[format_of(unit, given)])
+    except (OverflowError, TypeError, ValueError):
+        raise SpecError(f"{what}: samples are not numbers of 64 bits") from None
+    if found.ndim != 1 or given.dtype.kind not in "iuf":
+        raise SpecError(f"{what}: samples are no row of numbers")
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise SpecError(f"{what}: sample {float(given[~np.isfinite(found)][0])!r} is not finite; leave failed ones out")
+    if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
+        raise SpecError(f"{what}: sample {int(given.max())} does not fit 64 bits with a sign")
+    if found.nbytes > MOST_BYTES:
+        raise SpecError(f"{what}: {found.size} samples are more than the {MOST_BYTES >> 20} MiB that one set may take")
+    return found
+
+
+def packed(values: npt.NDArray[Any]) -> tuple[str, int, bytes]:
+    r"""Return format, checksum and bytes of an array that `array_of` made.
+
+    >>> packed(array_of("a", "s", [1.0]))
+    ('f4', -1398707606, b'\x00\x00\x80?')
+    """
+    data = values.tobytes()
+    return f"{values.dtype.kind}{values.dtype.itemsize}", checksum(data), data
+
+
+def checksum(data: bytes) -> int:
+    """Return CRC-32 of `data`, with a sign so that it takes four bytes in a file."""
+    found = zlib.crc32(data)
+    return found - (1 << 32) if found >= 1 << 31 else found
+
+
+def unpacked(what: str, form: str, crc32: int, data: bytes) -> npt.NDArray[Any]:
+    """Return the samples of stored bytes.
+
+    Raises:
+        StoreError: the format is unknown to this version, or the bytes are not those that were written.
+    """
+    if form not in FORMATS:
+        raise StoreError(f"{what}: samples are stored as {form!r}; this version reads {', '.join(FORMATS)}")
+    if checksum(data) != crc32:
+        raise StoreError(f"{what}: its samples are damaged on disk (checksum differs); import its file again")
+    found: npt.NDArray[Any] = np.frombuffer(data, dtype=FORMATS[form])
+    return found

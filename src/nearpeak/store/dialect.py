@@ -1,0 +1,228 @@
+"""Where SQLite and PostgreSQL differ: opening, transactions, insert-or-select, and what their errors mean."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event, make_url, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from nearpeak.errors import MissingExtraError, SpecError, StoreError
+
+BUSY_MS = 5_000
+"""How long a writer waits for another one."""
+PAGE_BYTES = 8192
+"""SQLite page: larger ones pack sample blobs better."""
+APPLICATION_ID = 0x6E70_6B31
+"""Marks an SQLite file as a store of nearpeak."""
+_INSERTS: dict[str, Callable[[Table, list[str]], Insert]] = {
+    "sqlite": lambda table, unique: sqlite.insert(table).on_conflict_do_nothing(index_elements=unique),
+    "postgresql": lambda table, unique: postgresql.insert(table).on_conflict_do_nothing(index_elements=unique),
+}
+"""How each engine inserts what is not there yet."""
+
+
+def store_url(place: str) -> URL:
+    """Return the URL of a store that is named by a path or by a URL.
+
+    Raises:
+        SpecError: it is neither, or of an engine that nearpeak does not know.
+
+    >>> store_url("results.db").database, store_url("postgresql://me@host/perf").drivername
+    ('results.db', 'postgresql+psycopg')
+    """
+    if "://" not in place:
+        return URL.create("sqlite", database=place)
+    try:
+        url = make_url(place)
+    except (ArgumentError, ValueError):
+        raise SpecError(
+            f"store {place.rsplit('@', maxsplit=1)[-1]!r}: is no URL; e.g. postgresql+psycopg://user@host/name"
+        ) from None
+    if url.drivername in ("postgresql", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername != "sqlite" or not url.database:
+        raise SpecError(f"store {url.render_as_string()}: is neither a file nor postgresql+psycopg://…")
+    return url
+
+
+def name_of(url: URL) -> str:
+    """Return what messages call a store; a password never shows.
+
+    >>> name_of(store_url("postgresql://me:secret@host/perf"))
+    'postgresql+psycopg://me:***@host/perf'
+    """
+    return str(url.database) if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
+
+
+def engine_of(url: URL, *, durable: bool = False) -> Engine:
+    """Return the engine of a store; nothing is opened or made yet.
+
+    Args:
+        durable: SQLite only: a commit survives a power cut, not only a kill; slower.
+    """
+    if url.drivername == "sqlite":
+        return _sqlite_engine(url, "FULL" if durable else "NORMAL")
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(f"{name_of(url)}: PostgreSQL needs psycopg; pip install 'nearpeak[postgres]'") from None
+    return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "nearpeak", "connect_timeout": 10})
+
+
+def is_sqlite(connection: Connection | Engine) -> bool:
+    """Say whether the store is a file."""
+    return connection.dialect.name == "sqlite"
+
+
+@contextmanager
+def writing(engine: Engine, name: str) -> Iterator[Connection]:
+    """Hold a transaction that may write, committed at the end of the block, and undone where it raises.
+
+    On SQLite it holds the only right to write from its start: one that asks later fails at once when another writer
+    was quicker, however long it is told to wait.
+
+    Raises:
+        StoreError: the store cannot be written; says why.
+    """
+    with explained(name), engine.connect().execution_options(nearpeak_writes=True) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def reading(engine: Engine, name: str) -> Iterator[Connection]:
+    """Hold a transaction that sees one state of the store throughout.
+
+    Raises:
+        StoreError: the store cannot be read; says why.
+    """
+    with explained(name), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+def pragma(path: Path, words: str) -> tuple[Any, ...]:
+    """Return what a pragma of SQLite answers, on a connection of its own, outside any transaction."""
+    with explained(str(path)):
+        connection = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+        try:
+            return tuple(connection.execute(f"PRAGMA {words}").fetchall())
+        finally:
+            connection.close()
+
+
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unique: Sequence[str]) -> int:
+    """Insert those of `rows` whose `unique` columns no row has yet; return how many there were."""
+    if not rows:
+        return 0
+    names = list(unique)
+    statement = _INSERTS[connection.dialect.name](table, names)
+    return connection.execute(statement, list(rows)).rowcount
+
+
+def id_of(connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str]) -> int:
+    """Return the id of the row with the `unique` columns of `row`, which is inserted where there is none."""
+    asked = select(table.c.id).where(*(table.c[name] == row[name] for name in unique))
+    found = connection.execute(asked).scalar()
+    if found is None:
+        insert_new(connection, table, [row], unique)
+        found = connection.execute(asked).scalar_one()
+    return int(found)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn what an engine raises into one line that says what to do.
+
+    Args:
+        name: what the line calls the store.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(f"{name}: {_reason(error.orig)}") from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{name}: {_line(error)}") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{name}: {_reason(error)}") from error
+
+
+_REASONS = {
+    "SQLITE_FULL": "no space left; nothing was written; make room, or archive samples with 'nearpeak store retain'",
+    "SQLITE_BUSY": f"another process has been writing for more than {BUSY_MS / 1000:g} s; try again when it is done",
+    "SQLITE_LOCKED": "another connection of this process is writing; try again when it is done",
+    "SQLITE_CORRUPT": "the file is damaged; 'nearpeak store salvage' copies what can still be read",
+    "SQLITE_NOTADB": "is no store: not an SQLite file, or its header is damaged",
+    "SQLITE_READONLY": "the file cannot be written: it, or its folder, is read-only",
+    "SQLITE_CANTOPEN": "cannot be opened; does its folder exist, and may it be read?",
+    "SQLITE_IOERR": "the disk failed, or no space is left; nothing was written",
+    "SQLITE_PERM": "may not be opened by this user",
+    "SQLITE_TOOBIG": "a value is larger than SQLite takes",
+}
+
+
+def _reason(error: BaseException | None) -> str:
+    code = getattr(error, "sqlite_errorname", "") or ""
+    for known, words in _REASONS.items():
+        if code.startswith(known):
+            return words
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith("53"):
+        return f"PostgreSQL has no room: {_line(error)}; nothing was written"
+    if type(error).__name__ == "OperationalError" and not code:
+        return f"cannot be reached: {_line(error)}"
+    return _line(error)
+
+
+def _line(error: BaseException | None) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _sqlite_engine(url: URL, synchronous: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # the driver would begin transactions of its own, too late and too weak
+        for pragma in (
+            f"page_size={PAGE_BYTES}", f"busy_timeout={BUSY_MS}", "foreign_keys=ON", f"synchronous={synchronous}",
+            "cache_size=-65536", "journal_size_limit=67108864",
+        ):  # fmt: skip
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("nearpeak_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "lustre", "gpfs"})
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str:
+    """Return the network file system that `path` lies on; empty for a local one, or where the machine does not say.
+
+    Args:
+        mounts: text of /proc/mounts.
+
+    >>> network_file_system(Path("/data/a.db"), "s:/x /data nfs4 rw 0 0")
+    'nfs4'
+    """
+    if mounts is None:
+        try:
+            mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+    best, kind = "", ""
+    whole = os.path.abspath(path)
+    for line in mounts.splitlines():
+        point, name = line.split()[1:3]
+        inside = whole == point or whole.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, name
+    return kind if kind in NETWORK_FILE_SYSTEMS else ""

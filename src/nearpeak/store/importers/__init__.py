@@ -1,0 +1,81 @@
+"""Result files of nearpeak and of other tools: one file per format, found by its stem."""
+
+import gzip
+import hashlib
+import importlib
+import zlib
+from pathlib import Path
+
+from nearpeak.core.history import RunRecord
+from nearpeak.errors import SpecError
+from nearpeak.registry import Registry
+from nearpeak.store.importers._importer import Given, Importer
+
+__all__ = ["IMPORTERS", "Given", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
+
+
+def _load(name: str) -> Importer:
+    found: Importer = importlib.import_module(f"nearpeak.store.importers.{name}").IMPORTER
+    if found.name != name:
+        raise SpecError(f"store/importers/{name}.py: its importer is called {found.name!r}; file and name must agree")
+    return found
+
+
+IMPORTERS: Registry[Importer] = Registry(
+    kind="importer", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.importers"
+)
+"""All formats by name; adding one is adding a file with an `IMPORTER`."""
+
+
+def runs_of_file(data: bytes, given: Given, form: str | None = None) -> tuple[RunRecord, ...]:
+    """Return the runs that the bytes of a result file hold.
+
+    Args:
+        form: name of the format; recognised by the bytes where it is none.
+
+    Raises:
+        SpecError: no format, or several, recognise it; or a field is missing or wrong.
+    """
+    found = IMPORTERS[form] if form else importer_of(data, given.name)
+    runs = found.read(data, given)
+    if not runs:
+        raise SpecError(f"{given.name}: holds no measurements")
+    return runs
+
+
+def importer_of(data: bytes, name: str) -> Importer:
+    """Return the format that recognises `data`.
+
+    Raises:
+        SpecError: none does, or several do; says which there are.
+    """
+    found = [IMPORTERS[one] for one in IMPORTERS if IMPORTERS[one].recognises(data)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.name for one in found) or ", ".join(IMPORTERS)
+    raise SpecError(
+        f"{name}: {'is of several formats' if found else 'is of no known format'}; name it by --format: {names}"
+    )
+
+
+def file_bytes(path: Path) -> bytes:
+    """Return the bytes of a result file, unpacked where it is a gzip file.
+
+    Raises:
+        SpecError: it is not there, is a folder, or is packed and damaged.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise SpecError(f"{path}: is a damaged gzip file: {error}") from None
+
+
+def file_digest(data: bytes) -> str:
+    """Return the identity of a file's bytes: renamed or packed, it is the same file."""
+    return hashlib.sha256(data).hexdigest()

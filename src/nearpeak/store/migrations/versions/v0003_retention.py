@@ -1,0 +1,32 @@
+"""What was removed and where it went, and files that belong to a measurement but lie beside the store."""
+
+from alembic import op
+from sqlalchemy import Index, MetaData
+
+from nearpeak.store._columns import integer, key, table, text, to
+from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings
+
+revision, down_revision = "0003", "0002"
+
+
+def declare(metadata: MetaData) -> None:
+    """Add the tables to `metadata`, which holds those of the versions before."""
+    table(
+        metadata, "retention_log", key(), integer("at_ns"), text("archive"), text("manifest_hash"),
+        integer("run_count"), integer("blob_count"), integer("byte_count"),
+    )  # fmt: skip
+    table(
+        metadata, "artifact", key(), to("run"), to("series", optional=True), text("kind"), text("uri"), text("sha256"),
+        integer("byte_count"), Index("artifact_run", "run_id"), Index("artifact_sha256", "sha256"),
+    )  # fmt: skip
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    metadata = MetaData()
+    v0001_measurements.declare(metadata)
+    v0002_findings.declare(metadata)
+    known = set(metadata.tables)
+    declare(metadata)
+    new = [table for name, table in metadata.tables.items() if name not in known]
+    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)

@@ -1,0 +1,169 @@
+"""A store: runs go in, series and their histories come out."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+from sqlalchemy import Connection, func, select, update
+
+from nearpeak.core.history import Latest, Pairs, Revision, Run, RunRecord, Series, stack_difference
+from nearpeak.errors import NotFoundError, StoreError
+from nearpeak.store import queries
+from nearpeak.store.dialect import is_sqlite, reading, writing
+from nearpeak.store.dimensions import revision_id
+from nearpeak.store.findings import Findings
+from nearpeak.store.ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
+from nearpeak.store.opening import engine_at
+from nearpeak.store.queries import History
+from nearpeak.store.schema import HEAD, TABLES
+
+
+def open_store(place: str | Path, *, create: bool = False, durable: bool = False) -> "Store":
+    """Return the store at a path, or at a URL `postgresql+psycopg://user@host/name`.
+
+    Args:
+        create: make it where there is none.
+        durable: SQLite: a commit survives a power cut, not only a kill; slower.
+
+    Raises:
+        NotFoundError: there is none, and it is not to be made.
+        SchemaVersionError: it is older (upgrade it first) or newer than this nearpeak.
+        StoreError: what is there is no store, is damaged, or cannot be reached.
+    """
+    return Store(str(place), create=create, durable=durable)
+
+
+class Store:
+    """An open store; every call is a transaction of its own."""
+
+    def __init__(self, place: str, *, create: bool = False, durable: bool = False) -> None:
+        """Open the store at `place`; see `open_store`."""
+        self.engine, self.name = engine_at(place, create=create, durable=durable)
+        self.findings = Findings(self.engine, self.name)
+        self._series: dict[str, int] = {}
+
+    def __enter__(self) -> "Store":
+        """Return the store."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    def ingest(self, record: RunRecord, *, again: bool = False) -> Ingested:
+        """Write a run, all of it or nothing; one that was read from the same source before is left as it is.
+
+        Args:
+            again: write it even then, and let the old one no longer count.
+
+        Raises:
+            SpecError: a metric has another unit in the store, the commit is not in the history that the store knows,
+                samples are not finite.
+            StoreError: it cannot be written: no space, another writer for too long, a damaged file.
+        """
+        return self.ingest_all((record,), again=again)[0]
+
+    def ingest_all(self, records: Iterable[RunRecord], *, again: bool = False) -> tuple[Ingested, ...]:
+        """Write several runs, all of them or none; see `ingest`."""
+        ready = [prepared(record) for record in records]
+        try:
+            with writing(self.engine, self.name) as connection:
+                found = tuple(self._written(connection, one, again=again) for one in ready)
+        except StoreError as error:
+            if "space" in str(error):
+                raise StoreError(
+                    f"{error} (it takes about {2 * sum(one.data_bytes for one in ready)} bytes)"
+                ) from error
+            raise
+        for one, done in zip(ready, found, strict=True):
+            self._series.update(zip(one.fingerprints, done.series_ids, strict=False))
+        return found
+
+    def _written(self, connection: Connection, ready: Prepared, *, again: bool) -> Ingested:
+        found = stored_run(connection, ready.uid)
+        if found is None:
+            return add_run(connection, ready, self._series)
+        return replace_run(connection, ready, found, self._series) if again else found
+
+    def series(self, **where: str | int) -> tuple[Series, ...]:
+        """Return the series that are as asked, by id.
+
+        Args:
+            where: any of `id`, `fingerprint`, `case`, `workload`, `metric`, `device`, `testbed`, `branch`, `owner`.
+        """
+        with reading(self.engine, self.name) as connection:
+            return queries.series_of(connection, where)
+
+    def history(self, series: int) -> History:
+        """Return the summaries of a series in the order of history.
+
+        Raises:
+            NotFoundError: there is no such series.
+        """
+        with reading(self.engine, self.name) as connection:
+            return queries.history_of(connection, series)
+
+    def latest_against_previous(self, series: Iterable[int] | None = None) -> tuple[Latest, ...]:
+        """Return the newest value of each series, or of some, beside the one before it."""
+        with reading(self.engine, self.name) as connection:
+            return queries.latest_against_previous(connection, series)
+
+    def runs(self, ids: Iterable[int] | None = None, *, limit: int | None = None) -> tuple[Run, ...]:
+        """Return runs in the order of history: some by id, all, or the `limit` newest."""
+        with reading(self.engine, self.name) as connection:
+            return queries.runs_of(connection, None if ids is None else list(ids), limit)
+
+    def samples(self, run: int, series: int, launch: int = 0, *, channel: str = "") -> npt.NDArray[Any]:
+        """Return the samples of one launch, or what was recorded beside them, in the order of their taking.
+
+        Raises:
+            NotFoundError: there are none.
+            StoreError: they are damaged on disk.
+        """
+        with reading(self.engine, self.name) as connection:
+            return queries.samples_of(connection, run, series, launch, channel)
+
+    def stack(self, stack: int) -> Pairs:
+        """Return the components of a software stack, by name."""
+        with reading(self.engine, self.name) as connection:
+            return queries.stack_of(connection, stack)
+
+    def stack_difference(self, left_run: int, right_run: int) -> tuple[tuple[str, str, str], ...]:
+        """Return the components in which the stacks of two runs differ: name, left, right version."""
+        found = {run.id: run for run in self.runs([left_run, right_run])}
+        for run in (left_run, right_run):
+            if run not in found:
+                raise NotFoundError(f"run {run}: is not in the store")
+        return stack_difference(found[left_run].stack, found[right_run].stack)
+
+    def add_revisions(self, revisions: Iterable[Revision]) -> int:
+        """Add commits, so that ranges between measured ones are known; return how many the store has now."""
+        with writing(self.engine, self.name) as connection:
+            for one in revisions:
+                revision_id(connection, one)
+            return int(connection.execute(select(func.count()).select_from(TABLES["revision"])).scalar_one())
+
+    def set_owner(self, series: Iterable[int], owner: str) -> None:
+        """Say who looks after some series."""
+        table = TABLES["series"]
+        with writing(self.engine, self.name) as connection:
+            connection.execute(update(table).where(table.c.id.in_(list(series))).values(owner=owner))
+
+    def info(self) -> dict[str, int | str]:
+        """Return version, engine, size and the number of rows of what matters."""
+        names = ("run", "series", "measurement", "sample_blob", "revision", "stack", "change_point", "alert")
+        with reading(self.engine, self.name) as connection:
+            rows = {
+                name: connection.execute(select(func.count()).select_from(TABLES[name])).scalar_one() for name in names
+            }
+        where = self.engine.url.database
+        size = {"file_bytes": Path(str(where)).stat().st_size} if is_sqlite(self.engine) else {}
+        return {"store": self.name, "engine": self.engine.dialect.name, "schema": HEAD, **rows, **size}
