@@ -1,92 +1,92 @@
-"""Files of other tools: which importer reads one, and the runs that it holds; one file per format."""
+"""What importers of other tools' files share: marks by which bytes are recognised, and the run out of what was read."""
 
-import gzip
-import importlib
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from nearpeak.core.history import RunRecord
+from nearpeak.core.history import Device, Pairs, Revision, RunRecord, SampleSet
 from nearpeak.errors import SpecError
-from nearpeak.registry import Registry
-from nearpeak.store.importers._given import Found, Given, record_of
+from nearpeak.store.importers._importer import Given, Importer
 from nearpeak.store.importers._tree import Tree, parsed
-from nearpeak.store.importers.mlperf import MARK, events_of
-
-LARGEST_BYTES = 4 << 30
-"""Size, unpacked, beyond which a file is taken for something else."""
 
 
-class Importer(Protocol):
-    """What a file of this folder offers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What is read of one run; what a format has no place for stays empty and comes from the user."""
 
-    VERSION: int
-
-    def matches(self, tree: Tree) -> bool:
-        """Say whether the document is of this format."""
-
-    def read(self, tree: Tree, path: Path) -> Sequence[Found]:
-        """Return the runs of the document, which stands in the file `path`."""
-
-
-def _load(name: str) -> Importer:
-    found: Importer = importlib.import_module(f"nearpeak.store.importers.{name}")
-    return found
-
-
-IMPORTERS: Registry[Importer] = Registry(
-    kind="importer", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.importers"
-)
-"""All importers by name; adding one is adding a file with `VERSION`, `matches(tree)` and `read(tree, path)`."""
-
-
-NOTHING = Given()
-"""Users add nothing to the file."""
+    samples: tuple[SampleSet, ...]
+    """What was measured."""
+    device: Device | None = None
+    """Where it ran; none where the file does not say."""
+    revision: Revision | None = None
+    """Which commit."""
+    branch: str = ""
+    """Which branch."""
+    stack: Pairs = ()
+    """Software that took part."""
+    started_ns: int = 0
+    """When; 0 where the file does not say."""
+    lost: tuple[str, ...] = ()
+    """Fields that the store has no place for."""
+    selector: str = ""
+    """Which part of the file it is."""
 
 
-def runs_of(path: Path, given: Given = NOTHING, importer: str = "") -> tuple[RunRecord, ...]:
-    """Return the runs that a file of another tool holds; nothing of a file that is wrong anywhere.
+Marks = tuple[str, ...]
+Read = Callable[[Tree, Path], Sequence[Found]]
+
+
+def foreign(
+    name: str, title: str, version: int, read: Read, *, marks: Marks, never: Marks = (),
+    tree_of: Callable[[bytes, str], Tree] = parsed,
+) -> Importer:  # fmt: skip
+    """Return the importer of a format.
 
     Args:
-        importer: name of the format; empty to recognise it.
-
-    Raises:
-        SpecError: it is of no known format, cut off, or lacks a field; the message names file and field.
+        read: from the document, and the place of its file, to what stands in it.
+        marks: texts of which a file of this format holds every one.
+        never: texts of which it holds none.
+        tree_of: bytes to a document, where they are not JSON.
     """
-    data = _unpacked(path)
-    tree = events_of(data, str(path)) if MARK.encode() in data else parsed(data, str(path))
-    name = importer or _recognised(tree, path)
-    reader = IMPORTERS[name]
-    if not reader.matches(tree):
-        raise SpecError(f"{path}: is no file of {name}; leave out the format to have it recognised")
-    found = reader.read(tree, path)
-    if not found or not all(one.samples for one in found):
-        raise SpecError(f"{path}: holds no measurements")
-    return tuple(record_of(one, given, data, name, reader.VERSION, path.name) for one in found)
+
+    def recognises(data: bytes) -> bool:
+        holds = all(any(one.encode() in data for one in mark.split("|")) for mark in marks)
+        return holds and not any(one.encode() in data for one in never)
+
+    def runs(data: bytes, given: Given) -> tuple[RunRecord, ...]:
+        found = read(tree_of(data, given.name), (given.folder or Path()) / given.name)
+        if not found or not all(one.samples for one in found):
+            raise SpecError(f"{given.name}: holds no measurements")
+        return tuple(_record(one, given, name, version) for one in found)
+
+    return Importer(name=name, title=title, version=version, recognises=recognises, read=runs)
 
 
-def _recognised(tree: Tree, path: Path) -> str:
-    fitting = [name for name in IMPORTERS if IMPORTERS[name].matches(tree)]
-    if len(fitting) != 1:
-        said = "could be of " + " or ".join(fitting) if fitting else "is of no known format"
-        raise SpecError(f"{path}: {said}; name one of {', '.join(IMPORTERS)}")
-    return fitting[0]
+def _record(found: Found, given: Given, name: str, version: int) -> RunRecord:
+    """Return the run as it goes into a store; what the file says wins."""
+    device = found.device or given.device
+    if device is None:
+        raise SpecError(f"{given.name}: does not say on which device it was measured; name it by --device")
+    return RunRecord(
+        device=device, samples=found.samples, revision=_revision(found.revision, given),
+        source=given.source(name, version, selector=found.selector, lost=found.lost),
+        branch=found.branch or given.branch, stack=tuple(sorted({**dict(given.stack), **dict(found.stack)}.items())),
+        track=given.track, started_ns=_started_ns(found, given), trigger=given.trigger,
+    )  # fmt: skip
 
 
-def _unpacked(path: Path) -> bytes:
-    """Return the bytes of a file, plain or packed with gzip: the digest of the same results is the same."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    if not packed:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise SpecError(f"{path}: is larger than {LARGEST_BYTES >> 30} GiB; is it a result file?")
-        return path.read_bytes()
-    try:
-        with gzip.open(path) as unpacked:
-            data = unpacked.read(LARGEST_BYTES + 1)
-    except (EOFError, OSError, zlib.error) as error:
-        raise SpecError(f"{path}: its gzip stream is damaged or cut off: {error}") from None
-    if len(data) > LARGEST_BYTES:
-        raise SpecError(f"{path}: is larger than {LARGEST_BYTES >> 30} GiB unpacked; is it a result file?")
-    return data
+def _started_ns(found: Found, given: Given) -> int:
+    if given.started_ns is not None:
+        return given.started_ns
+    return found.started_ns or given.written_ns
+
+
+def _revision(own: Revision | None, given: Given) -> Revision | None:
+    """Return the commit: the user knows where it stands, the file which one it is; the two must agree."""
+    if own is None or given.revision is None:
+        return own or given.revision
+    if not given.revision.sha.startswith(own.sha):
+        raise SpecError(
+            f"{given.name}: was measured at {own.sha[:12]}, --commit names {given.revision.sha[:12]}; give one"
+        )
+    return given.revision

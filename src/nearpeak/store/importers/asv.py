@@ -7,10 +7,10 @@ from pathlib import Path
 
 from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree, parsed
 
-VERSION = 1
+_VERSION = 1
 _FIRST = ("result", "params", "version")
 _MEMORY = Metric(name="memory", unit="B", kind="memory")
 _PEAK = Metric(name="peak_memory", unit="B", kind="memory")
@@ -20,12 +20,7 @@ MOST_CASES = 100_000
 """Combinations of parameters of one benchmark."""
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    return tree.has("commit_hash") and tree.has("results") and tree.has("env_name")
-
-
-def read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     """Return the run of the file; benchmarks whose unit nothing states are left out and told as lost."""
     columns = [one.text() for one in tree.get("result_columns").each()]
     if tuple(columns[: len(_FIRST)]) != _FIRST:
@@ -109,12 +104,12 @@ def _metric(name: str, units: dict[str, str]) -> Metric | None:
     return known.get(unit) or Metric(name=f"asv {unit}", unit=unit, kind="other")
 
 
-def _device(machine: Tree) -> Device:
+def _device(machine: Tree) -> Device | None:
     texts = {key: value.text() for key in ("machine", "cpu", "arch") if (value := machine.maybe(key)) is not None}
-    return Device(
-        name=texts.get("cpu") or texts.get("machine") or "unnamed CPU", architecture=texts.get("arch", ""),
-        host=texts.get("machine", ""),
-    )  # fmt: skip
+    name = texts.get("cpu") or texts.get("machine")
+    if not name:
+        return None
+    return Device(name=name, architecture=texts.get("arch", ""), host=texts.get("machine", ""))
 
 
 def _stack(tree: Tree) -> tuple[tuple[str, str], ...]:
@@ -124,3 +119,8 @@ def _stack(tree: Tree) -> tuple[tuple[str, str], ...]:
     if (wanted := tree.maybe("requirements")) is not None:
         found |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
     return tuple(sorted(found.items()))
+
+
+IMPORTER = foreign(
+    "asv", "asv, results of one commit", _VERSION, _read, marks=('"commit_hash"', '"env_name"', '"results"')
+)

@@ -4,20 +4,15 @@ from pathlib import Path
 
 from nearpeak.core.history import CPU_TIME, TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._times import epoch_ns, seconds_per
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
+_VERSION = 1
 _TESTBED = "google-benchmark"
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    return tree.has("context") and tree.has("benchmarks")
-
-
-def read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     """Return the run of the file; where repetitions were left out of it, the median over them is kept and says so."""
     context = tree.get("context")
     groups: dict[str, list[Tree]] = {}
@@ -30,9 +25,7 @@ def read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     version = context.maybe("library_version")
     return (
         Found(
-            device=Device(
-                name=f"{int(cpus.number())}-core CPU" if cpus else "unnamed CPU", host=host.text() if host else ""
-            ),
+            device=Device(name=f"{int(cpus.number())}-core CPU", host=host.text() if host else "") if cpus else None,
             samples=tuple(samples), stack=((_TESTBED, version.text()),) if version else (),
             started_ns=epoch_ns(date) if date else 0, lost=tree.lost(),
         ),
@@ -67,3 +60,13 @@ def _set(name: str, metric: Metric, values: tuple[float, ...], row: Tree, outcom
         testbed=Testbed(name=_TESTBED, policy={"threads": int(threads.number())} if threads else {}),
         outcome=outcome, note=note,
     )  # fmt: skip
+
+
+IMPORTER = foreign(
+    "google_benchmark",
+    "Google Benchmark, JSON",
+    _VERSION,
+    _read,
+    marks=('"context"', '"benchmarks"'),
+    never=('"machine_info"', '"devices"'),
+)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from nearpeak.core.history import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
+_VERSION = 1
 MARK = ":::MLLOG"
 _INIT = Metric(name="init_time", unit="s")
 _THROUGHPUT = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
@@ -37,12 +37,7 @@ def events_of(data: bytes, name: str) -> Tree:
     return Tree({"events": rows}, name)
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    return isinstance(tree.raw, dict) and set(tree.raw) == {"events"} and bool(tree.raw["events"])
-
-
-def read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     """Return the run of the log; one that was aborted has no time."""
     events: dict[str, list[Tree]] = {}
     for event in tree.get("events").each():
@@ -108,3 +103,6 @@ def _lost(events: dict[str, list[Tree]]) -> tuple[str, ...]:
     kept = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
             "submission_platform", *_PARAMETERS}  # fmt: skip
     return tuple(sorted(set(events) - kept))
+
+
+IMPORTER = foreign("mlperf", "MLPerf, training log", _VERSION, _read, marks=(MARK,), tree_of=events_of)

@@ -6,22 +6,17 @@ import numpy as np
 
 from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
+_VERSION = 1
 _HOST = Metric(name="host_time", unit="s")
 _SAMPLES, _CLOCKS = "file/sample_times", "file/sample_freqs"
 _MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "cold", _HOST),
           ("nv/batch/time/gpu/mean", "batch", TIME))  # fmt: skip
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    return tree.has("devices") and tree.has("benchmarks") and tree.has("meta")
-
-
-def read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     """Return a run for each device; states without a file of samples keep their means, and say so."""
     devices = {int(one.get("id").number()): one for one in tree.get("devices").each()}
     rows: dict[int, list[SampleSet]] = {number: [] for number in devices}
@@ -117,3 +112,13 @@ def _version(tree: Tree) -> tuple[str, Revision | None]:
     """Return the version of nvbench; its own commit is none of the code that it times."""
     version = tree.get("meta").get("version").get("nvbench")
     return version.get("string").text(), None
+
+
+IMPORTER = foreign(
+    "nvbench",
+    "nvbench --json and --jsonbin",
+    _VERSION,
+    _read,
+    marks=('"meta"', '"devices"', '"benchmarks"'),
+    never=('"machine_info"', '"context"'),
+)

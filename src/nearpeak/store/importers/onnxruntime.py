@@ -2,26 +2,20 @@
 
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Device, SampleSet, Testbed
+from nearpeak.core.history import TIME, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
+_VERSION = 1
 _END = "_kernel_time"
 _TESTBED = Testbed(name="onnxruntime", policy={"profiled": True})
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    first = tree.raw[0] if isinstance(tree.raw, list) and tree.raw else None
-    return isinstance(first, dict) and first.get("cat") in ("Session", "Node")
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+    """Return the run of the file, which names no device: the model's runs and each node's.
 
-
-def read(tree: Tree, path: Path) -> tuple[Found, ...]:
-    """Return the run of the file: the model's runs, the first as warm-up where there are more, and each node's.
-
-    A node with a time of 0 is shorter than the clock can tell, and has no samples.
+    The first of several runs is warm-up. A node with a time of 0 is shorter than the clock can tell, and has no samples.
     """
     runs: list[float] = []
     nodes: dict[tuple[str, str, str], list[float]] = {}
@@ -45,8 +39,8 @@ def read(tree: Tree, path: Path) -> tuple[Found, ...]:
         values=tuple(runs[1:] or runs), channels={"warmup_s": tuple(runs[:1])} if len(runs) > 1 else {},
     )  # fmt: skip
     parts = tuple(_node(model, key, values) for key, values in nodes.items())
-    device = ", ".join(sorted(one.removesuffix("ExecutionProvider") for one in providers)) or "unnamed device"
-    return (Found(device=Device(name=device), samples=(whole, *parts), lost=tree.lost()),)
+    stack = (("execution providers", ", ".join(sorted(providers))),) if providers else ()
+    return (Found(samples=(whole, *parts), stack=stack, lost=tree.lost()),)
 
 
 def _node(model: str, key: tuple[str, str, str], values: list[float]) -> SampleSet:
@@ -58,3 +52,6 @@ def _node(model: str, key: tuple[str, str, str], values: list[float]) -> SampleS
         workload=operator, outcome="budget" if timed else "unsupported",
         note="" if timed else "shorter than the microsecond that the clock can tell",
     )  # fmt: skip
+
+
+IMPORTER = foreign("onnxruntime", "onnxruntime, profile", _VERSION, _read, marks=('"cat"', '"Session"', '"model_run"'))

@@ -3,19 +3,14 @@
 from pathlib import Path
 
 from nearpeak.core.history import TIME, Device, Revision, SampleSet, Testbed
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._times import epoch_ns
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
+_VERSION = 1
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    return tree.has("machine_info") and tree.has("benchmarks")
-
-
-def read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     """Return the run of the file; a benchmark without `data` keeps its median alone, and says so."""
     samples = tuple(_samples(one) for one in tree.get("benchmarks").each())
     machine = tree.get("machine_info")
@@ -52,11 +47,13 @@ def _samples(one: Tree) -> SampleSet:
     )  # fmt: skip
 
 
-def _device(machine: Tree) -> Device:
+def _device(machine: Tree) -> Device | None:
     cpu = machine.maybe("cpu")
     brand = cpu.maybe("brand_raw") if cpu else None
     kind, node = machine.maybe("machine"), machine.maybe("node")
-    name = (brand.text() if brand else "") or (kind.text() if kind else "") or "unnamed CPU"
+    name = (brand.text() if brand else "") or (kind.text() if kind else "")
+    if not name:
+        return None
     return Device(name=name, architecture=kind.text() if kind else "", host=node.text() if node else "")
 
 
@@ -81,3 +78,8 @@ def _revision(tree: Tree) -> tuple[Revision | None, str]:
         sha=sha.text(), repository=project.text() if project else "",
         committed_ns=epoch_ns(committed) if committed else None,
     ), branch_name  # fmt: skip
+
+
+IMPORTER = foreign(
+    "pytest_benchmark", "pytest-benchmark --benchmark-json", _VERSION, _read, marks=('"machine_info"', '"benchmarks"')
+)

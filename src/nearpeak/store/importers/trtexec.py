@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Device, Metric, SampleSet, Testbed
+from nearpeak.core.history import TIME, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._given import Found
+from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree
 
-VERSION = 1
-_DEVICE = Device(name="unnamed NVIDIA GPU", vendor="NVIDIA")
+_VERSION = 1
 _METRICS = (
     ("computeMs", TIME), ("latencyMs", Metric(name="latency", unit="s")), ("h2dMs", Metric(name="h2d_time", unit="s")),
     ("d2hMs", Metric(name="d2h_time", unit="s")),
@@ -16,21 +15,17 @@ _METRICS = (
 """What a query is timed by; `time` is the device's own."""
 
 
-def matches(tree: Tree) -> bool:
-    """Say whether the document is of this format."""
-    first = tree.raw[0] if isinstance(tree.raw, list) and tree.raw else None
-    return isinstance(first, dict) and ("computeMs" in first or set(first) == {"count"})
-
-
-def read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     """Return the run of the file.
 
     A profile is another way of measuring than the times of queries: the sum of its layers is longer, so that the two
     are never in one series.
     """
     rows = tree.each()
-    samples = _layers(rows, path) if "count" in rows[0].raw else _queries(rows, path.stem)
-    return (Found(device=_DEVICE, samples=tuple(samples), lost=tree.lost()),)
+    if not rows:
+        raise SpecError(f"{tree.where}: is an empty list")
+    samples = _layers(rows, path) if rows[0].has("count") else _queries(rows, path.stem)
+    return (Found(samples=tuple(samples), lost=tree.lost()),)
 
 
 def _queries(rows: list[Tree], engine: str) -> list[SampleSet]:
@@ -71,3 +66,8 @@ def _set(
         parameters={"layer": layer} if layer else {}, workload=engine, outcome="budget" if values else "unsupported",
         note=note,
     )  # fmt: skip
+
+
+IMPORTER = foreign(
+    "trtexec", "trtexec --exportTimes and --exportProfile", _VERSION, _read, marks=('"computeMs"|"averageMs"',)
+)

@@ -4,6 +4,17 @@ import json
 
 import numpy as np
 
+from nearpeak.core.history import Device
+from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
+
+GPU = Device(name="H200")
+
+
+def runs_of(path, form=None, **given):
+    data = file_bytes(path)
+    facts = {"device": GPU, "folder": path.parent} | given
+    return runs_of_file(data, Given(name=path.name, digest=file_digest(data), **facts), form)
+
 
 def pytest_benchmark(folder, *, data=True):
     stats = {"min": 1e-5, "max": 3e-5, "mean": 2e-5, "stddev": 1e-6, "rounds": 3, "median": 2e-5, "iterations": 4}

@@ -5,14 +5,15 @@ import json
 
 import pytest
 from tests.unit.store.importers import documents
+from tests.unit.store.importers.documents import runs_of
 
+from nearpeak.core.history import Device, Revision
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._foreign import IMPORTERS, runs_of
-from nearpeak.store.importers._given import Given
+from nearpeak.store.importers import IMPORTERS
 
 
 def one(path, **given):
-    (record,) = runs_of(path, Given(**given))
+    (record,) = runs_of(path, **given)
     return record
 
 
@@ -80,7 +81,7 @@ def test_onnxruntime_sets_the_first_run_apart_and_times_no_node_below_its_clock(
 
 
 def test_trtexec_keeps_queries_apart_from_profiles_and_leaves_out_transfers_that_were_off(tmp_path):
-    found = by_label(one(documents.trtexec(tmp_path), device="H200"))
+    found = by_label(one(documents.trtexec(tmp_path)))
     assert found["engine", "time", ""].values == pytest.approx((1e-3, 1.1e-3, 1.2e-3, 1.3e-3))
     assert {name for _, name, _ in found} == {"time", "latency", "h2d_time"}
     layers = one(documents.trtexec_profile(tmp_path)).samples
@@ -101,9 +102,19 @@ def test_mlperf_scores_from_run_start_to_run_stop_alone(tmp_path):
     assert (aborted.values, aborted.outcome) == ((), "failed")
 
 
-def test_what_users_give_stands_above_what_the_file_says(tmp_path):
-    found = one(documents.pytest_benchmark(tmp_path), device="other", revision="def", branch="release")
-    assert (found.device.name, found.revision.sha, found.branch) == ("other", "def", "release")
+def test_what_the_file_says_wins_and_a_commit_that_contradicts_it_is_refused(tmp_path):
+    path = documents.pytest_benchmark(tmp_path)
+    same = Revision(sha="a" * 40, position=7)
+    found = one(path, device=Device(name="other"), revision=same, branch="release")
+    assert (found.device.name, found.revision, found.branch) == ("A CPU", same, "dev")
+    with pytest.raises(SpecError, match="--commit names dddd"):
+        one(path, revision=Revision(sha="d" * 40))
+
+
+@pytest.mark.parametrize("make", [documents.trtexec, documents.onnxruntime])
+def test_a_format_that_names_no_device_asks_for_it(make, tmp_path):
+    with pytest.raises(SpecError, match="--device"):
+        one(make(tmp_path), device=None)
 
 
 def test_the_same_file_renamed_or_packed_is_the_same_run(tmp_path):
@@ -118,11 +129,11 @@ def test_the_same_file_renamed_or_packed_is_the_same_run(tmp_path):
 def test_every_document_is_recognised_by_one_importer_alone(make, tmp_path):
     runs = runs_of(make(tmp_path))
     assert runs[0].source.importer == make.__name__.removesuffix("_profile")
-    assert runs_of(make(tmp_path), importer=runs[0].source.importer) == runs
+    assert runs_of(make(tmp_path), runs[0].source.importer) == runs
 
 
 def test_every_importer_has_a_document():
-    assert {make.__name__.removesuffix("_profile") for make in documents.ALL} == set(IMPORTERS)
+    assert {make.__name__.removesuffix("_profile") for make in documents.ALL} == set(IMPORTERS) - {"nearpeak_results"}
 
 
 def test_a_file_of_no_format_or_of_another_one_is_refused(tmp_path):
@@ -130,8 +141,8 @@ def test_a_file_of_no_format_or_of_another_one_is_refused(tmp_path):
     path.write_text(json.dumps({"hello": 1}))
     with pytest.raises(SpecError, match="no known format"):
         runs_of(path)
-    with pytest.raises(SpecError, match="is no file of asv"):
-        runs_of(documents.trtexec(tmp_path), importer="asv")
+    with pytest.raises(SpecError, match="where an object with 'result_columns' belongs"):
+        runs_of(documents.trtexec(tmp_path), "asv")
 
 
 @pytest.mark.parametrize("size", [0, 8, 16])

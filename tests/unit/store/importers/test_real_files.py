@@ -2,8 +2,7 @@
 
 import pytest
 from house_rules import ROOT
-
-from nearpeak.store.importers._foreign import runs_of
+from tests.unit.store.importers.documents import runs_of
 
 SAMPLES = ROOT.parent / "shared" / "samples"
 pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="real files of other tools are not at hand")
