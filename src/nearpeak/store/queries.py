@@ -56,10 +56,6 @@ class History:
     """Upper end."""
     least: npt.NDArray[np.float64]
     """Shortest, or smallest, sample."""
-    mean: npt.NDArray[np.float64]
-    """Mean."""
-    sd: npt.NDArray[np.float64]
-    """Standard deviation."""
     clock_hz: npt.NDArray[np.float64]
     """Mean clock of the device; NaN where unknown."""
 
@@ -120,21 +116,31 @@ def latest_against_previous(connection: Connection, series: Iterable[int] | None
 
     The value of a run is the median over its launches.
     """
-    s, m = _T["series"].c, _T["measurement"].c
-    asked = (
-        select(s.id, s.last_run_id, s.previous_run_id, m.run_id, m.median)
-        .join(_T["measurement"], (m.series_id == s.id) & m.run_id.in_([s.last_run_id, s.previous_run_id]))
-        .where(s.previous_run_id.is_not(None), m.median.is_not(None))
-    )
-    if series is not None:
-        asked = asked.where(s.id.in_(list(series)))
+    halves = [
+        _at_run(column, None if series is None else list(series)) for column in ("last_run_id", "previous_run_id")
+    ]
     found: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}
-    for one, last, previous, run, value in connection.execute(asked).tuples():
-        found.setdefault((one, last, previous), ([], []))[run == previous].append(value)
+    for which, half in enumerate(halves):
+        for one, last, previous, value in connection.execute(half).tuples():
+            if value is not None:
+                found.setdefault((one, last, previous), ([], []))[which].append(value)
     return tuple(
         Latest(series=one, run=run, previous_run=previous, value=_middle(new), previous_value=_middle(old))
         for (one, run, previous), (new, old) in sorted(found.items())
+        if new and old
     )
+
+
+def _at_run(column: str, series: Sequence[int] | None) -> Select[Any]:
+    """Return the question for the values of each series at one of its two newest runs.
+
+    An outer join keeps SQLite from starting with all measurements.
+    """
+    s, m = _T["series"].c, _T["measurement"].c
+    at = (m.run_id == s[column]) & (m.series_id == s.id)
+    asked = select(s.id, s.last_run_id, s.previous_run_id, m.median).outerjoin(_T["measurement"], at)
+    asked = asked.where(s.previous_run_id.is_not(None))
+    return asked if series is None else asked.where(s.id.in_(series))
 
 
 def runs_of(connection: Connection, ids: Sequence[int] | None = None, limit: int | None = None) -> tuple[Run, ...]:

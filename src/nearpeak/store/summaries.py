@@ -17,8 +17,7 @@ def summaries(rows: npt.NDArray[Any]) -> dict[str, Floats]:
     Shapes: rows [sets, samples], at least one sample; results [sets].
 
     Quantiles lie between neighbours by proportion; `low` and `high` are the ends of the median's 95 % interval by
-    ranks; `sd` is the standard deviation with n − 1 in the denominator, 0 for one sample. Sums run over the sorted
-    samples, so that a set has the same summaries whatever stands beside it.
+    ranks. All are order statistics, so that a set has the same summaries, to the bit, whatever stands beside it.
 
     >>> {name: float(found[0]) for name, found in summaries(np.array([[3.0, 1.0, 2.0]])).items()}["median"]
     2.0
@@ -26,18 +25,10 @@ def summaries(rows: npt.NDArray[Any]) -> dict[str, Floats]:
     ordered = np.sort(rows.astype(np.float64), axis=1)
     count = ordered.shape[1]
     low, high = median_ranks(count)
-    mean = _total(ordered) / count
-    spread = _total(np.square(ordered - mean[:, None])) / max(count - 1, 1)
     return {
         "median": _quantile(ordered, 0.5), "q1": _quantile(ordered, 0.25), "q3": _quantile(ordered, 0.75),
-        "low": ordered[:, low], "high": ordered[:, high], "least": ordered[:, 0], "mean": mean, "sd": np.sqrt(spread),
+        "low": ordered[:, low], "high": ordered[:, high], "least": ordered[:, 0],
     }  # fmt: skip
-
-
-def _total(rows: Floats) -> Floats:
-    """Return the sum of each row, added from left to right, which NumPy's own sum does not promise."""
-    total: Floats = np.cumsum(rows, axis=1)[:, -1]
-    return total
 
 
 def _quantile(ordered: Floats, share_ratio: float) -> Floats:

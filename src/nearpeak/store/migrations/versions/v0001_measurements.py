@@ -86,5 +86,5 @@ def _declare_runs(metadata: MetaData) -> None:
     )  # fmt: skip
 
 
-SUMMARIES = ("median", "q1", "q3", "low", "high", "least", "mean", "sd")
+SUMMARIES = ("median", "q1", "q3", "low", "high", "least")
 """Columns derived from the samples, kept so that histories read no blob and outlive them."""
