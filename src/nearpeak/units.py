@@ -48,6 +48,25 @@ def parse_count(text: object, unit: str) -> int:
     return int(value)
 
 
+def parse_share(text: object, where: str) -> float:
+    """Return the share that `text` states in per cent, between 0 and 100, both left out.
+
+    Raises:
+        SpecError: it is none; the message names `where` it stands.
+
+    >>> parse_share("2%", "--tolerance"), parse_share("80 %", "at_least")
+    (0.02, 0.8)
+    """
+    digits = text.removesuffix("%").strip() if isinstance(text, str) and text.endswith("%") else ""
+    try:
+        found = float(digits) / 100
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1:
+        raise SpecError(f"{where} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
+    return found
+
+
 def show(value: float, unit: str) -> str:
     """Return `value` in base `unit` as text with four significant digits and a decimal prefix.
 

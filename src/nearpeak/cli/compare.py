@@ -11,7 +11,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import cases_of
 from nearpeak.cli.measure import CACHE_HOT, CASES, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
-from nearpeak.errors import SpecError
+from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
     from nearpeak.core.paired import PairedComparison
@@ -48,7 +48,7 @@ def compare(
         for runner, python in ((baseline, python_a), (candidate, python_b))
     ]
     timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
-    within, spent_s = ratio_of(tolerance, "--tolerance"), seconds_of(budget, "--budget")
+    within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
     found = []
     for case in cases_of(cases, "compare"):
         one = measuring.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
@@ -62,22 +62,6 @@ def compare(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(compare)
-
-
-def ratio_of(text: str, option: str) -> float:
-    """Return the share that an option states in per cent.
-
-    >>> ratio_of("2%", "--tolerance")
-    0.02
-    """
-    digits = text.removesuffix("%").strip()
-    try:
-        found = float(digits) / 100 if text.endswith("%") else 0.0
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 1:
-        raise SpecError(f"{option} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
-    return found
 
 
 def _exit_code(found: "list[PairedComparison]") -> int:

@@ -56,7 +56,7 @@ def import_(
         data = file_bytes(file)
         given = Given(
             name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
-            stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns,
+            stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
         )  # fmt: skip
         read.append((file, runs_of_file(data, given, form)))
     with open_store(place, create=True) as opened:

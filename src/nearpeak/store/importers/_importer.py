@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from nearpeak.core.history import Device, Pairs, Revision, RunRecord, Source
 
@@ -32,6 +33,8 @@ class Given:
     """When it began; none for what the file says, or else when it was last written."""
     written_ns: int = 0
     """When the file was last written."""
+    folder: Path | None = None
+    """Where the file lies: some formats keep samples or units in files beside it; none for bytes without a file."""
 
     def source(self, importer: str, version: int, *, selector: str = "", lost: tuple[str, ...] = ()) -> Source:
         """Return where a run of this file was read from.

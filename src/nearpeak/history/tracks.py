@@ -1,0 +1,122 @@
+"""Series out of a store, as tracks: a value for each commit, changes of the level, and what changed with it."""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from nearpeak.analyze.changes import changes
+from nearpeak.core.change import ChangePoint, Detection
+from nearpeak.core.history import Revision, Series, stack_difference
+from nearpeak.core.track import Track, TrackChange, TrackPoint
+from nearpeak.errors import NotFoundError
+from nearpeak.registry import unknown_name
+from nearpeak.store import History, Store
+
+
+def series_named(store: Store, words: Sequence[str], **where: str) -> tuple[Series, ...]:
+    """Return the series that `words` name: a number, the start of a fingerprint or case digest, or parts of labels.
+
+    Args:
+        where: further conditions, as `Store.series` takes them; empty ones are ignored.
+
+    Raises:
+        NotFoundError: the store holds no such series.
+    """
+    held = store.series(**{name: value for name, value in where.items() if value})
+    if not held:
+        raise NotFoundError(f"{store.name}: holds no series{_said(where)}; 'nearpeak history' lists what there is")
+    if not words:
+        return held
+    if len(words) == 1 and words[0].isdigit() and (by_number := [one for one in held if one.id == int(words[0])]):
+        return tuple(by_number)
+    found = [one for one in held if all(_fits(one, word) for word in words)]
+    if not found:
+        near = unknown_name("series", " ".join(words), tuple(sorted({one.label for one in held})))
+        raise NotFoundError(f"{store.name}: {near}")
+    return tuple(found)
+
+
+def _said(where: dict[str, str]) -> str:
+    return "".join(f" of {name} {value!r}" for name, value in where.items() if value)
+
+
+def _fits(one: Series, word: str) -> bool:
+    if len(word) >= 8 and (one.fingerprint.startswith(word) or one.case.startswith(word)):
+        return True
+    text = " ".join((one.label, one.workload, one.device, one.testbed.name, one.branch)).lower()
+    return word.lower() in text
+
+
+def track_of(store: Store, series: int) -> Track:
+    """Return a series with the changes of its level.
+
+    Raises:
+        NotFoundError: there is no such series.
+    """
+    history = store.history(series)
+    points = points_of(history)
+    found = changes([one.value for one in points])
+    revisions = {one.sha: one for one in _revisions(store, points, found)}
+    told = tuple(_change(store, history.series, points, one, revisions) for one in found.points)
+    return Track(
+        series=history.series, points=points, changes=told, outcome=found.outcome,
+        failed_count=sum(math.isnan(value) for value in history.median.tolist()),
+    )  # fmt: skip
+
+
+def points_of(history: History) -> tuple[TrackPoint, ...]:
+    """Return a point for each commit, in order: its launches of all runs; a run of no commit is a point of its own."""
+    rows = [row for row in range(len(history)) if not math.isnan(history.median[row])]
+    keys = {row: history.shas[row] or f"run {history.run_ids[row]}" for row in rows}
+    return tuple(_point(history, list(part)) for _, part in groupby(rows, key=keys.__getitem__))
+
+
+def _point(history: History, rows: list[int]) -> TrackPoint:
+    last = rows[-1]
+    values = tuple(float(history.median[row]) for row in rows)
+    clocks = tuple(float(history.clock_hz[row]) for row in rows)
+    return TrackPoint(
+        sha=history.shas[last], position=int(history.positions[last]), order_key=int(history.order_keys[last]),
+        run_id=int(history.run_ids[last]), stack_id=int(history.stack_ids[last]),
+        device_id=int(history.device_ids[last]), value=_middle(values), values=values,
+        clocks_hz=() if any(map(math.isnan, clocks)) else clocks,
+    )  # fmt: skip
+
+
+def _middle(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return (low + high) / 2
+
+
+def _revisions(store: Store, points: Sequence[TrackPoint], found: Detection) -> Iterable[Revision]:
+    """Return the commits at the changes, with their subjects."""
+    runs = [points[one.index].run_id for one in found.points]
+    return [run.revision for run in store.runs(runs) if run.revision is not None] if runs else []
+
+
+def _change(
+    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, revisions: dict[str, Revision]
+) -> TrackChange:
+    old, new = points[one.index - 1], points[one.index]
+    up = one.time_ratio > 1
+    stack = () if old.stack_id == new.stack_id else stack_difference(store.stack(old.stack_id), store.stack(new.stack_id))
+    known = old.position >= 0 and new.position >= 0
+    return TrackChange(
+        index=one.index, tier=one.tier, worse=up if series.metric.direction == "lower" else not up,
+        value_ratio=one.time_ratio, low_ratio=one.low_ratio, high_ratio=one.high_ratio,
+        probability_ratio=one.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
+        subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
+        devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
+        clock_ratio=_clock_ratio(points, one), span_count=new.position - old.position if known else 1,
+    )  # fmt: skip
+
+
+def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None:
+    """Return the clock of the commits after the change over that before, as far as both levels reach."""
+    before = points[one.index - one.before_count : one.index]
+    after = points[one.index : one.index + one.after_count]
+    sides = [[clock for point in side for clock in point.clocks_hz] for side in (before, after)]
+    if not all(sides) or not all(point.clocks_hz for point in (*before, *after)):
+        return None
+    return _middle(sides[1]) / _middle(sides[0])

@@ -1,0 +1,168 @@
+"""JSON of other tools, read field by field: what is missing or wrong is named, what was not read is told."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from nearpeak.errors import SpecError
+
+MOST_LOST = 100
+"""Names of unread fields that are kept; beyond them only their number."""
+
+
+class Tree:
+    """A JSON value, where it stands, and which fields of the document were read so far."""
+
+    __slots__ = ("_name", "_place", "_read", "raw")
+
+    def __init__(self, raw: Any, name: str, place: str = "", read: set[str] | None = None) -> None:
+        """Keep a value of the document `name`."""
+        self.raw, self._name, self._place = raw, name, place
+        self._read: set[str] = set() if read is None else read
+
+    @property
+    def where(self) -> str:
+        """File and place, as errors name them."""
+        return f"{self._name}: {self._place}" if self._place else self._name
+
+    def has(self, key: str) -> bool:
+        """Say whether the object has a value under `key` that is not null."""
+        return isinstance(self.raw, dict) and self.raw.get(key) is not None
+
+    def get(self, key: str) -> "Tree":
+        """Return the value under `key`.
+
+        Raises:
+            SpecError: this is no object, or has no such field.
+        """
+        if not isinstance(self.raw, dict):
+            raise SpecError(f"{self.where}: {_kind(self.raw)} where an object with {key!r} belongs")
+        if self.raw.get(key) is None:
+            raise SpecError(f"{self.where}: {key!r} is missing")
+        return self._at(self.raw[key], f"{self._place}.{key}" if self._place else key)
+
+    def maybe(self, key: str) -> "Tree | None":
+        """Return the value under `key`; none where it is absent or null."""
+        return self.get(key) if self.has(key) else None
+
+    def each(self) -> "list[Tree]":
+        """Return the values of a list."""
+        if not isinstance(self.raw, list):
+            raise SpecError(f"{self.where}: {_kind(self.raw)} where a list belongs")
+        self._note()
+        return [self._at(one, f"{self._place}[{index}]") for index, one in enumerate(self.raw)]
+
+    def entries(self) -> "Iterator[tuple[str, Tree]]":
+        """Return the fields of an object."""
+        if not isinstance(self.raw, dict):
+            raise SpecError(f"{self.where}: {_kind(self.raw)} where an object belongs")
+        self._note()
+        return ((key, self._at(one, f"{self._place}.{key}" if self._place else key)) for key, one in self.raw.items())
+
+    def text(self) -> str:
+        """Return a text."""
+        if not isinstance(self.raw, str):
+            raise SpecError(f"{self.where}: {_kind(self.raw)} where a text belongs")
+        self._note()
+        return self.raw
+
+    def number(self) -> float:
+        """Return a finite number, also where it is written as a text."""
+        raw = self.raw
+        try:
+            found = math.nan if isinstance(raw, bool) else float(raw)
+        except (TypeError, ValueError, OverflowError):
+            found = math.nan
+        if not math.isfinite(found):
+            raise SpecError(f"{self.where}: {_kind(raw)} where a finite number belongs")
+        self._note()
+        return found
+
+    def positive(self) -> float:
+        """Return a number above 0."""
+        found = self.number()
+        if found <= 0:
+            raise SpecError(f"{self.where}: {found!r} where a number above 0 belongs")
+        return found
+
+    def plain(self) -> str | int | float | bool:
+        """Return a scalar as it is, anything else as JSON text."""
+        self._note(whole=True)
+        if isinstance(self.raw, float) and not math.isfinite(self.raw):
+            return repr(self.raw)
+        scalar = isinstance(self.raw, (str, int, float, bool))
+        return self.raw if scalar else json.dumps(self.raw, sort_keys=True)
+
+    def skip(self) -> None:
+        """Count all below as read: it says nothing that is lost."""
+        self._note(whole=True)
+
+    def lost(self) -> tuple[str, ...]:
+        """Return the fields below that were not read, positions in lists as [], sorted."""
+        found: dict[str, None] = {}
+        _unread(self.raw, _pattern(self._place), self._read, found)
+        names = sorted(found)
+        more = len(names) - MOST_LOST
+        return (*names[:MOST_LOST], *([f"{more} more"] if more > 0 else []))
+
+    def _at(self, raw: Any, place: str) -> "Tree":
+        return Tree(raw, self._name, place, self._read)
+
+    def _note(self, whole: bool = False) -> None:
+        self._read.add(_pattern(self._place) + ("*" if whole else ""))
+
+
+def parsed(data: bytes, name: str) -> Tree:
+    """Return the JSON document that `data` holds.
+
+    Raises:
+        SpecError: it is not UTF-8, not JSON, or nested too deeply.
+
+    >>> tree = parsed(b'{"a": {"b": 1, "c": 2}}', "x.json")
+    >>> tree.get("a").get("b").number(), tree.lost()
+    (1.0, ('a.c',))
+    """
+    try:
+        return Tree(json.loads(data.decode("utf-8")), name)
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{name}: is not UTF-8 text at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{name}: is not JSON at line {error.lineno}: {error.msg}; was it cut off?") from None
+    except RecursionError:
+        raise SpecError(f"{name}: is nested too deeply to be the JSON of a benchmark") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise SpecError(f"{name}: is not JSON: {error}") from None
+
+
+def _pattern(place: str) -> str:
+    """Return a place with positions left out.
+
+    >>> _pattern("benchmarks[12].stats.data[3]")
+    'benchmarks[].stats.data[]'
+    """
+    parts = place.split("[")
+    return parts[0] + "".join("[" + part[part.index("]") :] for part in parts[1:])
+
+
+def _unread(raw: Any, pattern: str, read: set[str], found: dict[str, None]) -> None:
+    """Add to `found` the leaves below that no reader noted."""
+    if f"{pattern}*" in read:
+        return
+    if isinstance(raw, dict):
+        for key, one in raw.items():
+            _unread(one, f"{pattern}.{key}" if pattern else key, read, found)
+    elif isinstance(raw, list):
+        for one in raw:
+            _unread(one, f"{pattern}[]", read, found)
+    elif raw is not None and pattern not in read:
+        found[pattern] = None
+
+
+def _kind(raw: Any) -> str:
+    """Return what a value is, in a few words."""
+    if raw is None:
+        return "nothing"
+    if isinstance(raw, dict):
+        return "an object"
+    return "a list" if isinstance(raw, list) else f"{str(raw)[:40]!r}"

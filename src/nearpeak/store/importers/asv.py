@@ -1,0 +1,126 @@
+"""asv: one file per commit and environment under `results/<machine>/`, units from `benchmarks.json` beside it."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.errors import SpecError
+from nearpeak.store.importers._foreign import Found, foreign
+from nearpeak.store.importers._tree import Tree, parsed
+
+_VERSION = 1
+_FIRST = ("result", "params", "version")
+_MEMORY = Metric(name="memory", unit="B", kind="memory")
+_PEAK = Metric(name="peak_memory", unit="B", kind="memory")
+_BY_NAME = {"time": TIME, "timeraw": TIME, "mem": _MEMORY, "peakmem": _PEAK}
+"""Metrics by the word that a benchmark's name starts with, which asv prescribes."""
+MOST_CASES = 100_000
+"""Combinations of parameters of one benchmark."""
+
+
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+    """Return the run of the file; benchmarks whose unit nothing states are left out and told as lost."""
+    columns = [one.text() for one in tree.get("result_columns").each()]
+    if tuple(columns[: len(_FIRST)]) != _FIRST:
+        raise SpecError(
+            f"{tree.where}: result_columns do not start with {', '.join(_FIRST)}; re-write it with asv 0.4+"
+        )
+    units, samples, unitless = _units(path), [], []
+    for name, row in tree.get("results").entries():
+        metric = _metric(name, units)
+        if metric is None:
+            unitless.append(f"results.{name} (no unit)")
+            continue
+        samples += list(_samples(name, _row(row, columns), metric))
+    machine = tree.get("params")
+    date = tree.maybe("date")
+    date_ns = int(date.positive() * 1e6) if date else 0
+    return (
+        Found(
+            device=_device(machine), samples=tuple(samples), stack=_stack(tree),
+            revision=Revision(sha=tree.get("commit_hash").text(), committed_ns=date_ns or None),
+            started_ns=date_ns, lost=(*unitless, *tree.lost()),
+        ),
+    )  # fmt: skip
+
+
+def _row(row: Tree, columns: list[str]) -> dict[str, Tree]:
+    """Return the cells of a benchmark by column; columns at the end that are empty are left out of files."""
+    cells = row.each()
+    if len(cells) > len(columns):
+        raise SpecError(f"{row.where}: {len(cells)} cells for {len(columns)} columns")
+    return {name: cell for name, cell in zip(columns, cells, strict=False) if cell.raw is not None}
+
+
+def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[SampleSet]:
+    """Yield a set for each combination of parameters; one that failed has no samples."""
+    for column in ("version", "started_at", "duration"):
+        if column in cells:
+            cells[column].skip()
+    params = [[one.plain() for one in axis.each()] for axis in cells["params"].each()] if "params" in cells else []
+    count = math.prod(map(len, params))
+    results = cells["result"].each() if "result" in cells else []
+    raws = cells["samples"].each() if "samples" in cells else []
+    if count > MOST_CASES or len(results) not in (0, count):
+        raise SpecError(f"{cells['params'].where}: {count} combinations of parameters, {len(results)} results")
+    for index, combination in enumerate(itertools.product(*params)):
+        label = f"{name}({', '.join(map(str, combination))})" if combination else name
+        centre = results[index] if results else None
+        raw = raws[index] if index < len(raws) and raws[index].raw else None
+        values = _values(centre, raw)
+        yield SampleSet(
+            case=f"asv:{label}", label=label, metric=metric, testbed=Testbed(name="asv"), values=values,
+            parameters={f"param{place}": value for place, value in enumerate(combination)}, workload=name,
+            outcome="budget" if values else "failed",
+            note="" if raw is not None or not values else "summary: the median alone is known",
+        )  # fmt: skip
+
+
+def _values(centre: Tree | None, raw: Tree | None) -> tuple[float, ...]:
+    failed = centre is None or centre.raw is None or (isinstance(centre.raw, float) and math.isnan(centre.raw))
+    if failed or centre is None:
+        return ()
+    centre.positive()
+    return tuple(one.positive() for one in raw.each()) if raw is not None else (centre.positive(),)
+
+
+def _units(path: Path) -> dict[str, str]:
+    """Return units by benchmark out of `benchmarks.json`, one or two folders up; empty where there is none."""
+    for folder in path.resolve().parents[:2]:
+        file = folder / "benchmarks.json"
+        if file.is_file():
+            rows = parsed(file.read_bytes(), str(file)).entries()
+            return {name: row.get("unit").text() for name, row in rows if isinstance(row.raw, dict) and row.has("unit")}
+    return {}
+
+
+def _metric(name: str, units: dict[str, str]) -> Metric | None:
+    unit = units.get(name)
+    if unit is None:
+        return _BY_NAME.get(name.rpartition(".")[2].partition("_")[0])
+    known = {"seconds": TIME, "bytes": _MEMORY}
+    return known.get(unit) or Metric(name=f"asv {unit}", unit=unit, kind="other")
+
+
+def _device(machine: Tree) -> Device | None:
+    texts = {key: value.text() for key in ("machine", "cpu", "arch") if (value := machine.maybe(key)) is not None}
+    name = texts.get("cpu") or texts.get("machine")
+    if not name:
+        return None
+    return Device(name=name, architecture=texts.get("arch", ""), host=texts.get("machine", ""))
+
+
+def _stack(tree: Tree) -> tuple[tuple[str, str], ...]:
+    found = {}
+    if (python := tree.maybe("python")) is not None:
+        found["python"] = python.text()
+    if (wanted := tree.maybe("requirements")) is not None:
+        found |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
+    return tuple(sorted(found.items()))
+
+
+IMPORTER = foreign(
+    "asv", "asv, results of one commit", _VERSION, _read, marks=('"commit_hash"', '"env_name"', '"results"')
+)

@@ -1,0 +1,108 @@
+"""MLPerf: logs of training, from which the score is run_stop − run_start alone."""
+
+import json
+from pathlib import Path
+
+from nearpeak.core.history import TIME, Device, Metric, SampleSet, Testbed
+from nearpeak.errors import SpecError
+from nearpeak.store.importers._foreign import Found, foreign
+from nearpeak.store.importers._tree import Tree
+
+_VERSION = 1
+MARK = ":::MLLOG"
+_INIT = Metric(name="init_time", unit="s")
+_THROUGHPUT = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
+_PARAMETERS = ("global_batch_size", "submission_division", "gradient_accumulation_steps")
+"""What makes two runs of a benchmark different cases."""
+
+
+def events_of(data: bytes, name: str) -> Tree:
+    """Return the events of a log as one document; the mark may stand anywhere in a line.
+
+    Raises:
+        SpecError: a marked line holds no event, as where the log was cut off.
+    """
+    rows = []
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        _, mark, text = line.partition(MARK)
+        if not mark:
+            continue
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError):
+            raise SpecError(f"{name}:{number}: no event follows {MARK}; was the log cut off?") from None
+        if not isinstance(row, dict):
+            raise SpecError(f"{name}:{number}: what follows {MARK} is no object")
+        rows.append(row)
+    return Tree({"events": rows}, name)
+
+
+def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+    """Return the run of the log; one that was aborted has no time."""
+    events: dict[str, list[Tree]] = {}
+    for event in tree.get("events").each():
+        events.setdefault(event.get("key").text(), []).append(event)
+    start_ms, stop = _one(events, "run_start", tree).get("time_ms").number(), _one(events, "run_stop", tree)
+    stop_ms = stop.get("time_ms").number()
+    if stop_ms <= start_ms:
+        raise SpecError(f"{stop.where}: run_stop is not after run_start")
+    benchmark = _value(events, "submission_benchmark", tree)
+    status = stop.maybe("metadata")
+    ended = status.get("status").text() if status and status.has("status") else "success"
+    parameters = {
+        key: cell.plain()
+        for key in _PARAMETERS
+        if key in events and (cell := events[key][-1].maybe("value")) is not None
+    }
+    good = ended == "success"
+    label = " ".join([benchmark, *(f"{key}={value}" for key, value in parameters.items())])
+    common = {"case": f"mlperf:{label}", "label": label, "parameters": parameters, "workload": benchmark,
+              "testbed": Testbed(name="mlperf training")}  # fmt: skip
+    run = SampleSet(
+        **common, metric=TIME, values=((stop_ms - start_ms) * 1e-3,) if good else (),  # type: ignore[arg-type]
+        outcome="budget" if good else "failed", note="" if good else f"the run ended as {ended}",
+    )  # fmt: skip
+    more = [SampleSet(**common, metric=metric, values=values) for metric, values in _more(events) if good]  # type: ignore[arg-type]
+    return (
+        Found(
+            device=Device(name=_value(events, "submission_platform", tree)), samples=(run, *more),
+            started_ns=int(start_ms * 1e6), lost=_lost(events),
+        ),
+    )  # fmt: skip
+
+
+def _more(events: dict[str, list[Tree]]) -> list[tuple[Metric, tuple[float, ...]]]:
+    """Return the time of initialisation and the throughputs on the way, where the log has them."""
+    found: list[tuple[Metric, tuple[float, ...]]] = []
+    if "init_start" in events and "init_stop" in events:
+        ends = [events[key][-1].get("time_ms").number() for key in ("init_start", "init_stop")]
+        if ends[1] > ends[0]:
+            found.append((_INIT, ((ends[1] - ends[0]) * 1e-3,)))
+    rates = [one.get("value").get("throughput").positive() for one in events.get("tracked_stats", []) if _has_rate(one)]
+    return [*found, (_THROUGHPUT, tuple(rates))] if rates else found
+
+
+def _has_rate(event: Tree) -> bool:
+    value = event.maybe("value")
+    return value is not None and value.has("throughput")
+
+
+def _one(events: dict[str, list[Tree]], key: str, tree: Tree) -> Tree:
+    """Return the last event of a key: a log that was started twice holds the run that counts last."""
+    if key not in events:
+        raise SpecError(f"{tree.where}: the event {key!r} is missing")
+    return events[key][-1]
+
+
+def _value(events: dict[str, list[Tree]], key: str, tree: Tree) -> str:
+    return _one(events, key, tree).get("value").text()
+
+
+def _lost(events: dict[str, list[Tree]]) -> tuple[str, ...]:
+    """Return the events that nothing was read from."""
+    kept = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
+            "submission_platform", *_PARAMETERS}  # fmt: skip
+    return tuple(sorted(set(events) - kept))
+
+
+IMPORTER = foreign("mlperf", "MLPerf, training log", _VERSION, _read, marks=(MARK,), tree_of=events_of)

@@ -1,0 +1,124 @@
+"""nvbench: the JSON of `--json` and `--jsonbin`, samples from the binary files beside it; one run per device."""
+
+from pathlib import Path
+
+import numpy as np
+
+from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.errors import SpecError
+from nearpeak.store.importers._foreign import Found, foreign
+from nearpeak.store.importers._tree import Tree
+
+_VERSION = 1
+_HOST = Metric(name="host_time", unit="s")
+_SAMPLES, _CLOCKS = "file/sample_times", "file/sample_freqs"
+_MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "cold", _HOST),
+          ("nv/batch/time/gpu/mean", "batch", TIME))  # fmt: skip
+
+
+def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+    """Return a run for each device; states without a file of samples keep their means, and say so."""
+    devices = {int(one.get("id").number()): one for one in tree.get("devices").each()}
+    rows: dict[int, list[SampleSet]] = {number: [] for number in devices}
+    for benchmark in tree.get("benchmarks").each():
+        for state in benchmark.get("states").each():
+            number = int(state.get("device").number())
+            if number not in rows:
+                raise SpecError(f"{state.where}: device {number} is not among those of the file")
+            rows[number] += _state(benchmark.get("name").text(), state, path)
+    found = {number: _device(one) for number, one in devices.items()}
+    version, revision = _version(tree)
+    lost = tree.lost()
+    return tuple(
+        Found(
+            device=found[number], samples=tuple(samples), revision=revision, stack=(("nvbench", version),),
+            lost=lost, selector=f"device={number}",
+        )
+        for number, samples in rows.items()
+        if samples
+    )  # fmt: skip
+
+
+def _state(benchmark: str, state: Tree, path: Path) -> list[SampleSet]:
+    axes = {
+        one.get("name").text(): one.get("value").plain() for one in (state.maybe("axis_values") or Tree([], "")).each()
+    }
+    label = " ".join([benchmark, *(f"{name}={value}" for name, value in axes.items())])
+    common = {"case": f"nvbench:{label}", "label": label, "parameters": axes, "workload": benchmark}
+    skipped = state.get("is_skipped")
+    skipped.skip()
+    if skipped.raw is True:
+        reason = state.maybe("skip_reason")
+        bed = Testbed(name="nvbench", policy={"mode": "cold"})
+        note = reason.text() if reason else "it was skipped"
+        return [SampleSet(**common, metric=TIME, testbed=bed, values=(), outcome="unsupported", note=note)]  # type: ignore[arg-type]
+    summaries = {one.get("tag").text(): one for one in state.get("summaries").each()}
+    files = {hint.text(): one for one in summaries.values() if (hint := one.maybe("hint")) is not None}
+    found = []
+    for tag, mode, metric in _MEANS:
+        if tag not in summaries:
+            continue
+        mean = _value(summaries[tag]).positive()
+        whole = tag == _MEANS[0][0] and _SAMPLES in files
+        values = _floats(files[_SAMPLES], path) if whole else (mean,)
+        clocks = _floats(files[_CLOCKS], path) if whole and _CLOCKS in files else ()
+        found.append(
+            SampleSet(
+                **common, metric=metric, testbed=Testbed(name="nvbench", policy={"mode": mode}), values=values,  # type: ignore[arg-type]
+                note="" if whole else "summary: the mean alone is known",
+                clock_hz=float(np.mean(clocks)) if clocks else None,
+            )
+        )  # fmt: skip
+    if not found:
+        raise SpecError(f"{state.where}: neither a cold nor a batch time is among its summaries")
+    return found
+
+
+def _value(summary: Tree, name: str = "value") -> Tree:
+    for one in summary.get("data").each():
+        if one.get("name").text() == name:
+            return one.get("value")
+    raise SpecError(f"{summary.where}: its data hold no {name!r}")
+
+
+def _floats(summary: Tree, path: Path) -> tuple[float, ...]:
+    """Return the samples of a binary file, little-endian float32; it must lie beside the JSON and be whole."""
+    name, count = _value(summary, "filename").text(), int(_value(summary, "size").number())
+    folder = path.resolve().parent
+    places = [folder / name, folder / f"{path.name}-bin" / Path(name).name]
+    inside = [one for one in places if one.resolve().is_relative_to(folder) and one.is_file()]
+    if not inside:
+        raise SpecError(f"{summary.where}: its samples {name[:80]!r} are not in the folder of {path.name}")
+    data = inside[0].read_bytes()
+    if count < 1 or len(data) != 4 * count:
+        raise SpecError(f"{inside[0]}: holds {len(data)} bytes where {count} samples of 4 belong")
+    values = np.frombuffer(data, "<f4").astype(float)
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise SpecError(f"{inside[0]}: holds samples that are not positive and finite")
+    return tuple(values.tolist())
+
+
+def _device(one: Tree) -> Device:
+    architecture = one.maybe("sm_version")
+    ecc = one.maybe("ecc_state")
+    return Device(
+        name=one.get("name").text(), vendor="NVIDIA",
+        architecture=f"sm_{int(architecture.number()) // 10}" if architecture else "",
+        settings=(("ecc", str(ecc.plain())),) if ecc else (),
+    )  # fmt: skip
+
+
+def _version(tree: Tree) -> tuple[str, Revision | None]:
+    """Return the version of nvbench; its own commit is none of the code that it times."""
+    version = tree.get("meta").get("version").get("nvbench")
+    return version.get("string").text(), None
+
+
+IMPORTER = foreign(
+    "nvbench",
+    "nvbench --json and --jsonbin",
+    _VERSION,
+    _read,
+    marks=('"meta"', '"devices"', '"benchmarks"'),
+    never=('"machine_info"', '"context"'),
+)

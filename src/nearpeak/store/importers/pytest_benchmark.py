@@ -1,0 +1,85 @@
+"""pytest-benchmark: the JSON of `--benchmark-json` and of `.benchmarks/`; times are seconds of one call."""
+
+from pathlib import Path
+
+from nearpeak.core.history import TIME, Device, Revision, SampleSet, Testbed
+from nearpeak.store.importers._foreign import Found, foreign
+from nearpeak.store.importers._times import epoch_ns
+from nearpeak.store.importers._tree import Tree
+
+_VERSION = 1
+
+
+def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+    """Return the run of the file; a benchmark without `data` keeps its median alone, and says so."""
+    samples = tuple(_samples(one) for one in tree.get("benchmarks").each())
+    machine = tree.get("machine_info")
+    revision, branch = _revision(tree)
+    started = tree.maybe("datetime")
+    return (
+        Found(
+            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=_stack(tree, machine),
+            started_ns=epoch_ns(started) if started else 0, lost=tree.lost(),
+        ),
+    )  # fmt: skip
+
+
+def _samples(one: Tree) -> SampleSet:
+    stats, label = one.get("stats"), one.get("fullname").text()
+    data = stats.maybe("data")
+    values = tuple(value.positive() for value in data.each()) if data else ()
+    rounds = int(stats.get("rounds").number())
+    note = "" if values else f"summary of {rounds} rounds: their median alone is known"
+    options = one.maybe("options")
+    policy = {key: value.plain() for key, value in options.entries() if value.raw is not None} if options else {}
+    iterations = stats.maybe("iterations")
+    parameters = one.maybe("params")
+    stats.get("median").positive()
+    return SampleSet(
+        case=f"pytest-benchmark:{label}", label=label, metric=TIME,
+        testbed=Testbed(name="pytest-benchmark", policy=policy),
+        values=values or (stats.get("median").positive(),),
+        parameters={
+            **({key: value.plain() for key, value in parameters.entries()} if parameters else {}),
+            **({"iterations": int(iterations.number())} if iterations else {}),
+        },
+        workload=one.get("name").text(), note=note,
+    )  # fmt: skip
+
+
+def _device(machine: Tree) -> Device | None:
+    cpu = machine.maybe("cpu")
+    brand = cpu.maybe("brand_raw") if cpu else None
+    kind, node = machine.maybe("machine"), machine.maybe("node")
+    name = (brand.text() if brand else "") or (kind.text() if kind else "")
+    if not name:
+        return None
+    return Device(name=name, architecture=kind.text() if kind else "", host=node.text() if node else "")
+
+
+def _stack(tree: Tree, machine: Tree) -> tuple[tuple[str, str], ...]:
+    named = (
+        ("python", machine.maybe("python_version")), ("system", machine.maybe("system")),
+        ("kernel", machine.maybe("release")), ("pytest-benchmark", tree.maybe("version")),
+    )  # fmt: skip
+    return tuple((name, value.text()) for name, value in named if value is not None and value.text())
+
+
+def _revision(tree: Tree) -> tuple[Revision | None, str]:
+    """Return commit and branch; `unversioned` and `(unknown)` stand for none."""
+    info = tree.maybe("commit_info")
+    sha, branch = (info.maybe(key) for key in ("id", "branch")) if info else (None, None)
+    name = branch.text() if branch else ""
+    branch_name = "" if name.startswith("(") else name
+    if sha is None or sha.text() in ("", "unversioned"):
+        return None, branch_name
+    project, committed = (info.maybe(key) for key in ("project", "time")) if info else (None, None)
+    return Revision(
+        sha=sha.text(), repository=project.text() if project else "",
+        committed_ns=epoch_ns(committed) if committed else None,
+    ), branch_name  # fmt: skip
+
+
+IMPORTER = foreign(
+    "pytest_benchmark", "pytest-benchmark --benchmark-json", _VERSION, _read, marks=('"machine_info"', '"benchmarks"')
+)
