@@ -74,7 +74,7 @@ def _errors(block: Block, row: int) -> tuple[float, float, float] | None:
     target = target_of(block.device)
     try:
         one = case(block.op, block.phase, **block.dtypes, **block.attributes, **axes)
-        run = simulate_case(one, target)
+        run = simulate_case(one, target, block.setting_of(row))
     except NearpeakError:
         return None
     form = predict_case(one, target, block.setting_of(row)).time_s

@@ -27,6 +27,12 @@ def simulate(
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
     dtype: str | None = shared.DTYPE,
+    sweep: list[str] = typer.Option(
+        [],
+        "--sweep",
+        help="A model: values of a figure to try, e.g. sm_count=66,132. Repeatable.",
+    ),
+    sensitivity: bool = typer.Option(False, "--sensitivity", help="A model: which figure buys most, each times 1.25."),
     trace: Path | None = typer.Option(None, "--trace", help="One case: write a trace that Perfetto opens (.json)."),
     json: bool = shared.JSON,
     timeout: float = shared.TIMEOUT,
@@ -48,8 +54,11 @@ def simulate(
         words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
         fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
     )  # fmt: skip
-    for device in devices:
-        _simulate_step(workload, device, json=json)
+    for name, device in zip(target, devices, strict=True):
+        if sweep or sensitivity:
+            _what_if(workload, name, edits, sweep, json=json)
+        else:
+            _simulate_step(workload, device, json=json)
 
 
 def register(app: typer.Typer) -> None:
@@ -99,3 +108,29 @@ def _simulate_step(workload: "Workload", device: "Target", *, json: bool) -> Non
     )
     for reason, count in found.unmodelled_count.items():
         sys.stdout.write(f"  not in it  {count} calls: {reason}\n")
+
+
+def _what_if(workload: "Workload", name: str, edits: list[str], axes: list[str], *, json: bool) -> None:
+    """Print the step on edited devices: every combination of a sweep, or each figure alone."""
+    import json as jsonlib
+    from dataclasses import asdict
+
+    from nearpeak.sim import what_if
+    from nearpeak.units import show
+
+    if edits:
+        raise SpecError("simulate: --sweep and --sensitivity state their own edits; leave --set out")
+    found = what_if.sweep(workload, name, what_if.axes_of(axes)) if axes else what_if.sensitivity(workload, name)
+    if json or not shared.on_terminal():
+        sys.stdout.write("".join(jsonlib.dumps(asdict(one)) + "\n" for one in found))
+        return
+    sys.stdout.write(f"{workload.name} ({workload.step}) on edits of {name}, simulated\n")
+    for one in found:
+        mark = "*" if one.is_best else " "
+        text = ", ".join(one.edits)
+        sys.stdout.write(
+            f"{mark} {text[:44]:44} {show(one.time_s, 's'):>10} {100 * (one.time_ratio - 1):+6.1f} %  "
+            f"area {one.cost_ratio:.2f}\n"
+        )
+    if axes:
+        sys.stdout.write("* nothing that costs no more is faster; area by assumed shares of the die\n")

@@ -2,7 +2,7 @@
 
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.sim.machine import LIMITS, PS_PER_S, Costs, Limits, Machine
+from nearpeak.sim.machine import LIMITS, Limits, Machine
 
 _GPCS = {"pascal": 6, "volta": 6, "turing": 6, "ampere": 8, "ada": 12, "hopper": 8, "blackwell": 8}
 """Clusters of multiprocessors of the largest chip of each architecture.
@@ -21,6 +21,8 @@ L2_PORT_BYTES = 64.0
 
 def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
     """Return the machine of a target, real or edited.
+
+    It adds no floor to kernels: what starting costs is a phase of every lowered kernel, as it was measured.
 
     >>> from nearpeak.targets import target_of
     >>> machine_of(target_of("h100_sxm")).gpc_sm_count
@@ -44,7 +46,6 @@ def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
         pools |= dict.fromkeys(("host_in", "host_out"), target.links[host_to_device].bandwidth_bytes_per_s)
     return Machine(
         name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools,
-        costs=Costs(floor_ps=round((target.launch_floor_s or 0.0) * PS_PER_S)),
     )  # fmt: skip
 
 

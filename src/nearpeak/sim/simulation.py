@@ -8,6 +8,7 @@ from nearpeak.core.simulation import Run
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._form import USUAL, Setting
 from nearpeak.sim.device import machine_of
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
@@ -31,7 +32,7 @@ class StepRun:
     """Calls without a time, by reason."""
 
 
-def simulate_case(case: Case, target: Target, *, records: bool = False) -> Run:
+def simulate_case(case: Case, target: Target, setting: Setting = USUAL, *, records: bool = False) -> Run:
     """Return the run of one case, alone on the device.
 
     >>> from nearpeak.ops import case
@@ -40,7 +41,7 @@ def simulate_case(case: Case, target: Target, *, records: bool = False) -> Run:
     >>> run.cta_count
     132
     """
-    kernels = [replace(one, name=f"{place} {one.name}") for place, one in enumerate(kernels_of(case, target))]
+    kernels = [replace(one, name=f"{place} {one.name}") for place, one in enumerate(kernels_of(case, target, setting))]
     return simulate(machine_of(target), kernels, records=records)
 
 

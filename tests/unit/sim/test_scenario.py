@@ -2,11 +2,14 @@
 
 import pytest
 
+from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
+from nearpeak.sim.runner import Sim
 from nearpeak.sim.scenario import POLICIES, Stream, share
 from nearpeak.sim.simulation import simulate_case, simulate_step
+from nearpeak.sim.what_if import axes_of, sensitivity, sweep
 from nearpeak.targets import target_of
 
 H100 = target_of("h100_sxm")
@@ -61,3 +64,37 @@ def test_a_step_is_the_sum_of_its_kernels_and_names_what_is_not_in_it():
 ])  # fmt: skip
 def test_a_smaller_device_is_slower_where_that_matters(edit, slower):
     assert simulate_case(slower, target_of("h100_sxm", [edit])).end_ps > 1.3 * simulate_case(slower, H100).end_ps
+
+
+def step():
+    return Workload(name="w", step="sweep", calls=(Call(case=LARGE, operator="gemm", phase="forward"),))
+
+
+def test_products_gain_from_multiprocessors_not_from_memory():
+    first, *others = sensitivity(step(), "h100_sxm")
+    assert first.edits[0].startswith(("sm_count", "clock.max"))
+    assert next(one for one in others if one.edits[0].startswith("dram")).time_ratio == pytest.approx(1, abs=0.05)
+
+
+def test_a_sweep_marks_what_nothing_dominates():
+    found = sweep(step(), "h100_sxm", axes_of(["sm_count=66,132", "dram.bandwidth=3 TB/s,6 TB/s"]))
+    assert len(found) == 4
+    best = [one for one in found if one.is_best]
+    assert best[0] is found[0]
+    assert [one.time_s for one in best] == sorted((one.time_s for one in best), reverse=True)
+
+
+@pytest.mark.parametrize("text", ["sm_count", "sm_count=a", "special=3", "dram.bandwidth=3 apples"])
+def test_what_cannot_be_swept_is_named(text):
+    with pytest.raises(SpecError, match=r"sweep|apples"):
+        axes_of([text])
+
+
+def test_a_simulated_device_is_a_runner():
+    runner = Sim("h100_sxm", Timing())
+    found = runner.measure(LARGE)
+    assert found.outcome is Outcome.CONVERGED
+    assert set(found.samples_s) == {simulate_case(LARGE, H100).end_ps / 1e12}
+    assert runner.measure(case("lbfgs", parameters=10, history=2, dtype="fp32")).outcome in Outcome
+    with pytest.raises(SpecError, match="names no target"):
+        Sim("", Timing())

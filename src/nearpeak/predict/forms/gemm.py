@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DTYPES, DType
-from nearpeak.core.scheme import Scheme
+from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._gemm_scalars import SCALARS
+from nearpeak.predict._product_formats import formats_of, stored_bytes, tile_sets, unit_of
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
@@ -34,14 +34,7 @@ _ALIKE = {
     "fp64": "fp32",
 }  # fmt: skip
 """Format whose scalars stand in where a format has none of its own; where weights alone are quantised, that of A."""
-_BATCHED_TILES = {
-    "maxwell": ((64, 128),), "pascal": ((64, 128),), "turing": ((64, 128), (64, 64), (32, 128)),
-    "volta": ((64, 64), (128, 32), (32, 128)), "ampere": ((128, 128),),
-}  # fmt: skip
-"""Tiles along m and n on which NVIDIA's library runs batched fp32 products, by kernel names in NeuSight's tables."""
 _LAST = ("fp8_tensor", "bf16", "fp8_block", "fp32")
-_SHORT = 32
-"""Elements of the longest block whose scales are counted."""
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -67,7 +60,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     m, n, k, batch = (np.atleast_1d(np.ascontiguousarray(column)) for column in columns)
     parts, times = np.empty((len(m), len(TERMS))), np.empty(len(m))
     device = _device(target, cases.dtypes, setting)
-    for chosen, (tile_m, tile_n) in _tile_sets(target, cases.dtypes["dtype"], batch):
+    for chosen, (tile_m, tile_n) in tile_sets(target, cases.dtypes["dtype"], batch):
         part, total = parts[chosen], times[chosen]
         kernel.fill(
             m[chosen], n[chosen], k[chosen], batch[chosen], device, scalars, tile_m, tile_n, kernel.SPLITS, part, total
@@ -79,8 +72,8 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
 
 def _size(target: Target, dtypes: Mapping[str, str]) -> float:
     """Return the binary logarithm of the products per clock of a multiprocessor: kernels are written for it."""
-    a, b, _ = _formats(dtypes)
-    return math.log2(target.peaks[_unit(target, a if a.bits_count >= b.bits_count else b)].flop_per_clock)
+    a, b, _ = formats_of(dtypes)
+    return math.log2(target.peaks[unit_of(target, a if a.bits_count >= b.bits_count else b)].flop_per_clock)
 
 
 def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
@@ -89,64 +82,20 @@ def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
     return axes["m"] * axes["batch"], axes["n"], axes["k"]
 
 
-def _tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
-    """Return rows with the tiles that libraries have for them."""
-    from nearpeak.predict import _gemm_kernel as kernel
-
-    if target.architecture == "hopper" and dtype == "fp8_block":
-        return [(slice(None), kernel.BLOCK_TILES)]
-    if dtype not in ("fp32", "fp64"):
-        return [(slice(None), kernel.TENSOR_TILES)]
-    known = _BATCHED_TILES.get(target.architecture)
-    if known is None:
-        return [(slice(None), kernel.VECTOR_TILES)]
-    tiles = (np.array([float(m) for m, _ in known]), np.array([float(n) for _, n in known]))
-    sets = [(np.flatnonzero(batch > 1), tiles), (np.flatnonzero(batch <= 1), kernel.VECTOR_TILES)]
-    return [(rows, each) for rows, each in sets if len(rows)]
-
-
 def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
     """Return the figures of the device that the kernel reads, in its order."""
-    a, b, out = _formats(dtypes)
-    unit = _unit(target, a if a.bits_count >= b.bits_count else b)
+    a, b, out = formats_of(dtypes)
+    unit = unit_of(target, a if a.bits_count >= b.bits_count else b)
     if target.dram.bandwidth_bytes_per_s is None or target.l2.capacity_bytes is None:
         raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
     scheme = DTYPES[dtypes["dtype"]].scheme
     peak = target.peaks[unit]
     return np.array([
         peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
-        _stored(a, scheme), _stored(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
+        stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
         setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
         float(setting.host_timed),
     ])  # fmt: skip
-
-
-def _formats(dtypes: Mapping[str, str]) -> tuple[DType, DType, DType]:
-    """Return the formats of A, B and the product."""
-    dtype = DTYPES[dtypes["dtype"]]
-    scheme = dtype.scheme
-    if scheme is not None:
-        return DTYPES[scheme.a.dtype], DTYPES[scheme.b.dtype], DTYPES[scheme.out]
-    return dtype, DTYPES[dtypes.get("b_dtype", dtype.name)], DTYPES[dtypes.get("out_dtype", dtype.name)]
-
-
-def _stored(operand: DType, scheme: Scheme | None) -> float:
-    """Return bytes per element, with the scales of a scheme whose blocks are short for both factors."""
-    size = operand.bits_count / 8
-    short = scheme is not None and scheme.a.scaled and 0 < scheme.a.column_count <= _SHORT
-    if scheme is None or not short:
-        return size  # scales of long blocks, and those of weights alone, are left to the scalars
-    return size + DTYPES[scheme.scale].bits_count / 8 / scheme.a.column_count
-
-
-def _unit(target: Target, dtype: DType) -> str:
-    """Return the fastest unit that forms such products directly: libraries do not add up partial products."""
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if target.kind != "gpu" or not units:
-        raise NotModelledError(
-            f"{target.name}: no prediction of products of {dtype.name}; GPUs that state a rate for it only"
-        )
-    return max(units, key=lambda unit: target.peaks[unit].flop_per_s)
 
 
 FORM = Form(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.predict._form import USUAL, Setting
 from nearpeak.registry import Registry
 from nearpeak.sim.lowering._lowering import Lowering
 from nearpeak.sim.work import Kernel
@@ -23,14 +24,14 @@ LOWERINGS: "Registry[Lowering]" = Registry(
 )
 
 
-def kernels_of(case: Case, target: Target) -> tuple[Kernel, ...]:
+def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Kernel, ...]:
     """Return the kernels of a case, to run one after the other.
 
     Raises:
         NotModelledError: the device states no rate, or nothing was measured that is like it.
     """
     own, fallback = _by_op()
-    return own.get(case.op, fallback).kernels(case, target)
+    return own.get(case.op, fallback).kernels(case, target, setting)
 
 
 @lru_cache

@@ -8,7 +8,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._form import CaseColumns
+from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.sim.device import limits_of
 from nearpeak.sim.machine import PS_PER_S, Limits
 from nearpeak.sim.work import Kernel
@@ -20,8 +20,8 @@ class Lowering:
 
     ops: tuple[str, ...]
     """Operators; none for all that no other file names."""
-    kernels: Callable[[Case, Target], tuple[Kernel, ...]]
-    """Rule: case and target to kernels that follow one another."""
+    kernels: Callable[[Case, Target, Setting], tuple[Kernel, ...]]
+    """Rule: case, target and how the kernels run, to kernels that follow one another."""
 
 
 def ceilings(case: Case, target: Target, family: str) -> tuple[Mapping[str, float], tuple[float, ...]]:

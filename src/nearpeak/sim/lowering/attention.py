@@ -10,6 +10,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._form import Setting
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
 
@@ -44,7 +45,7 @@ class Sequences(NamedTuple):
     latent: bool
 
 
-def _kernels(case: Case, target: Target) -> tuple[Kernel, ...]:
+def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...]:
     shape = _sequences(case)
     scalars, _ = ceilings(case, target, "attention")
     unit = _unit_flop_per_s(case, target)

@@ -6,6 +6,8 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import case as case_of
 from nearpeak.predict._conv_shapes import product_of, shape_of
+from nearpeak.predict._form import Setting
+from nearpeak.predict._gemm_kernel import TENSOR_TILES
 from nearpeak.sim.lowering._lowering import Lowering, ceilings
 from nearpeak.sim.lowering.gemm import Product, kernel_of
 from nearpeak.sim.work import Kernel
@@ -13,7 +15,7 @@ from nearpeak.sim.work import Kernel
 _PASSES = {"forward": ("fprop",), "backward": ("dgrad", "wgrad")}
 
 
-def _kernels(case: Case, target: Target) -> tuple[Kernel, ...]:
+def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     """Return one kernel per pass."""
     name = dict(case.dtypes)["dtype"]
     dtype = DTYPES[name]
@@ -28,7 +30,7 @@ def _kernels(case: Case, target: Target) -> tuple[Kernel, ...]:
         m, n, k = (float(extent[0]) for extent in product_of(shape, part))
         product = Product(
             m=m, n=n, k=k, batch=float(shape.groups[0]), a_bytes=size, b_bytes=size, c_bytes=size,
-            flop_per_s=peak.flop_per_s, clock_hz=peak.clock_hz,
+            flop_per_s=peak.flop_per_s, clock_hz=peak.clock_hz, tiles=TENSOR_TILES, setting=setting,
         )  # fmt: skip
         kernels.append(kernel_of(product, target, dict(scalars), 1.0, f"conv {part}"))
     return tuple(kernels)

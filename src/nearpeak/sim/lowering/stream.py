@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import CaseColumns
+from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._work_columns import WorkColumns, work_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
@@ -17,7 +17,7 @@ _BLOCKS_PER_SM = 8
 """Thread blocks of 256 threads that one multiprocessor of 2048 holds."""
 
 
-def _kernels(case: Case, target: Target) -> tuple[Kernel, ...]:
+def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...]:
     columns = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
