@@ -18,7 +18,12 @@ from nearpeak.sim.machine import PS_PER_S
 from nearpeak.sim.simulation import simulate_case
 from nearpeak.targets import target_of
 
-FIGURES = ("simulated_gemm_against_form", "simulated_decode_against_form", "simulated_ctas_per_second")
+FIGURES = (
+    "simulated_gemm_against_form",
+    "simulated_decode_against_form",
+    "simulated_prefill_against_form",
+    "simulated_ctas_per_second",
+)
 SEED = 11
 ROWS = 400
 """Held-out rows per block."""
@@ -29,7 +34,11 @@ APART = 0.05
 def measure() -> Iterator[Figure]:
     """Score simulation and form on the same rows, then the speed of the engine."""
     corpus = Path(os.environ.get("NEARPEAK_CORPUS", "../shared/corpus"))
-    for name, family, wanted in (("gemm", "gemm", None), ("decode", "attention", "decode")):
+    for name, family, wanted in (
+        ("gemm", "gemm", None),
+        ("decode", "attention", "decode"),
+        ("prefill", "attention", "context"),
+    ):
         ratio = compared(corpus, family, wanted)
         yield Figure(
             name=f"simulated_{name}_against_form", value=ratio, unit="times the form's error", bar="<= 1.2",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def simulate(
     words: list[str] = typer.Argument(
-        metavar="OP AXIS=EXTENT… | MODEL", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16, or resnet50."
+        metavar="OP AXIS=EXTENT… | MODEL | STREAMS.toml",
+        help="e.g. gemm m=512 n=512 k=512 dtype=bf16, or resnet-50.",
     ),
     target: list[str] = shared.TARGET,
     edits: list[str] = shared.EDITS,
@@ -34,6 +35,9 @@ def simulate(
     ),
     sensitivity: bool = typer.Option(False, "--sensitivity", help="A model: which figure buys most, each times 1.25."),
     trace: Path | None = typer.Option(None, "--trace", help="One case: write a trace that Perfetto opens (.json)."),
+    policy: list[str] = typer.Option(
+        [], "--policy", help="Streams: streams, priorities, turns, masks or slices; all by default. Repeatable."
+    ),
     json: bool = shared.JSON,
     timeout: float = shared.TIMEOUT,
     memory: str = shared.MEMORY,
@@ -41,10 +45,13 @@ def simulate(
     """Run a case, or all calls of a model step, on a simulated GPU; --set makes one that does not exist.
 
     Thread blocks are placed on multiprocessors, share units, caches and memory, and end; durations come from their
-    phases and the device's resources. docs/explain/simulator.md lists what is assumed.
+    phases and the device's resources. A file of streams shows how sensors with rates and deadlines share a device.
     """
     devices = shared.targets_of(target, edits)
     shared.check_writable(trace)
+    if len(words) == 1 and words[0].endswith(".toml"):
+        _share(Path(words[0]), devices, policy, json=json)
+        return
     if "=" in " ".join(words[1:]):
         _simulate_case(words, devices, trace, json=json)
         return
@@ -134,3 +141,21 @@ def _what_if(workload: "Workload", name: str, edits: list[str], axes: list[str],
         )
     if axes:
         sys.stdout.write("* nothing that costs no more is faster; area by assumed shares of the die\n")
+
+
+def _share(path: Path, devices: list["Target"], policies: list[str], *, json: bool) -> None:
+    """Print how the streams of a file fare under each policy."""
+    import json as jsonlib
+    from dataclasses import asdict
+
+    from nearpeak.report._sharing import to_terminal
+    from nearpeak.sim.scenario import POLICIES, share
+    from nearpeak.sim.scenario_file import streams_of
+
+    streams = streams_of(path, lambda words: case_of(words, "simulate"))
+    for device in devices:
+        found = [share(streams, device, policy) for policy in policies or POLICIES]
+        if json or not shared.on_terminal():
+            sys.stdout.write("".join(jsonlib.dumps({"target": device.name, **asdict(one)}) + "\n" for one in found))
+        else:
+            sys.stdout.write(f"{to_terminal(device.title, found)}\n")

@@ -68,3 +68,37 @@ class Run:
     def span(self, name: str) -> Span:
         """Return the span of one kernel or copy."""
         return next(span for span in self.spans if span.name == name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long the jobs of a stream took from arrival to end."""
+
+    name: str
+    """Stream."""
+    job_s: tuple[float, ...]
+    """Each job."""
+    median_s: float
+    """Half of them were done by then."""
+    p99_s: float
+    """All but one in a hundred."""
+    missed_count: int
+    """Jobs past their deadline."""
+    alone_s: float
+    """The same job with the device to itself."""
+    reasons: tuple[str, ...] = ()
+    """Why it waited, the longest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Streams under one policy."""
+
+    policy: str
+    """How they shared it: one of `sim.scenario.POLICIES`."""
+    end_s: float
+    """When all was done."""
+    streams: tuple[Latency, ...]
+    """In the order given."""
+    energy_j: float | None = None
+    """Energy of all of it; none where the machine says nothing of its power."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import quantile
-from nearpeak.core.simulation import Run, Span
+from nearpeak.core.simulation import Latency, Run, Sharing, Span
 from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
 from nearpeak.sim.device import machine_of
@@ -45,40 +45,6 @@ class Stream:
             raise SpecError(f"stream {self.name}: needs a job, a case, and times that are not negative")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """How long the jobs of a stream took from arrival to end."""
-
-    name: str
-    """Stream."""
-    job_s: tuple[float, ...]
-    """Each job."""
-    median_s: float
-    """Half of them were done by then."""
-    p99_s: float
-    """All but one in a hundred."""
-    missed_count: int
-    """Jobs past their deadline."""
-    alone_s: float
-    """The same job with the device to itself."""
-    reasons: tuple[str, ...] = ()
-    """Why it waited, the longest first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
-    """Streams under one policy."""
-
-    policy: str
-    """One of POLICIES."""
-    end_s: float
-    """When all was done."""
-    streams: tuple[Latency, ...]
-    """In the order given."""
-    energy_j: float | None = None
-    """Energy of all of it; none where the machine says nothing of its power."""
-
-
 def share(streams: Sequence[Stream], target: Target, policy: str, machine: Machine | None = None) -> Sharing:
     """Return how streams fare when they share a device by a policy.
 
@@ -91,27 +57,45 @@ def share(streams: Sequence[Stream], target: Target, policy: str, machine: Machi
         raise SpecError("streams: two have the same name")
     machine = machine or machine_of(target)
     kernels = {one.name: [kernel for case in one.cases for kernel in kernels_of(case, target)] for one in streams}
-    run = simulate(machine, _work(streams, kernels, policy), contexts=_contexts(streams, machine, policy))
+    contexts = _contexts(streams, machine, policy)
+    slots = min((len(one.sms) for one in contexts if one.sms is not None), default=machine.sm_count)
+    run = simulate(machine, _work(streams, kernels, policy, slots), contexts=contexts)
     return Sharing(
         policy=policy, end_s=run.end_ps / PS_PER_S, energy_j=run.energy_j,
         streams=tuple(_latency(one, kernels[one.name], run, machine, policy) for one in streams),
     )  # fmt: skip
 
 
-def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Kernel]], policy: str) -> list[Kernel]:
+def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Kernel]], policy: str, slots: int) -> list[Kernel]:
     """Return all kernels in the order in which their jobs arrive."""
     jobs = [(round((one.start_s + place * one.period_s) * PS_PER_S), index, place)
             for index, one in enumerate(streams) for place in range(one.count)]  # fmt: skip
     apart = policy in ("turns", "masks", "slices")
     return [
         replace(
-            kernel, name=f"{streams[index].name}/{place}/{step}", queue=streams[index].name, not_before_ps=arrival,
+            _fitted(kernel, slots), name=f"{streams[index].name}/{place}/{step}", queue=streams[index].name, not_before_ps=arrival,
             priority=streams[index].priority if policy == "priorities" else 0,
             context=streams[index].name if apart else "0",
         )
         for arrival, index, place in sorted(jobs)
         for step, kernel in enumerate(kernels[streams[index].name])
     ]  # fmt: skip
+
+
+def _fitted(kernel: Kernel, slots: int) -> Kernel:
+    """Return a kernel whose blocks stay and work through their tiles with one block per multiprocessor it has."""
+    if kernel.cta_count <= slots or len(kernel.phases) < 3:  # blocks of streams come and go
+        return kernel
+    more = kernel.cta_count / slots
+    first, *rest = kernel.phases
+    longer = tuple(
+        replace(
+            phase, fixed_ps=round(phase.fixed_ps * more), pipe_s={k: v * more for k, v in phase.pipe_s.items()},
+            pool_bytes={k: v * more for k, v in phase.pool_bytes.items()},
+        )
+        for phase in rest
+    )  # fmt: skip
+    return replace(kernel, cta_count=slots, phases=(first, *longer))
 
 
 def _contexts(streams: Sequence[Stream], machine: Machine, policy: str) -> list[Context]:

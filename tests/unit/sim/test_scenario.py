@@ -1,13 +1,20 @@
 """Streams that share a device, and whole steps."""
 
+import numpy as np
 import pytest
 
+from nearpeak.cli._words import case_of
 from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.core.workload import Call, Workload
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.measure.validation import validate
 from nearpeak.ops import case
+from nearpeak.sim.accumulator import FP32, HOPPER_FP8, Accumulator
+from nearpeak.sim.emulation import emulated
+from nearpeak.sim.formats import FloatFormat
 from nearpeak.sim.runner import Sim
 from nearpeak.sim.scenario import POLICIES, Stream, share
+from nearpeak.sim.scenario_file import streams_of
 from nearpeak.sim.simulation import simulate_case, simulate_step
 from nearpeak.sim.what_if import axes_of, sensitivity, sweep
 from nearpeak.targets import target_of
@@ -98,3 +105,48 @@ def test_a_simulated_device_is_a_runner():
     assert runner.measure(case("lbfgs", parameters=10, history=2, dtype="fp32")).outcome in Outcome
     with pytest.raises(SpecError, match="names no target"):
         Sim("", Timing())
+
+
+FILE = """
+[[stream]]
+name = "camera"
+cases = ["gemm m=256 n=1024 k=1024 dtype=bf16"]
+count = 3
+period = "1 ms"
+deadline = "500 us"
+"""
+
+
+def test_streams_are_read_from_a_file(tmp_path):
+    (tmp_path / "s.toml").write_text(FILE)
+    (stream,) = streams_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate"))
+    assert (stream.count, stream.period_s, stream.deadline_s) == (3, 1e-3, 5e-4)
+    assert stream.cases[0] == SMALL
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("[[stream]]", "[stream]", "one or more"), ("period", "perod", "no key perod"), ("[[", "[[[", "not TOML"),
+    ("count = 3", 'count = "3"', "a whole number"), ("count = 3", "count = 0", "needs a job"),
+    ('"1 ms"', '"1 kg"', "stream camera"), ("gemm", "gem", "gemm"),
+])  # fmt: skip
+def test_bad_streams_are_named(tmp_path, old, new, message):
+    (tmp_path / "s.toml").write_text(FILE.replace(old, new, 1))
+    with pytest.raises(NearpeakError, match=message):
+        streams_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate"))
+
+
+@pytest.mark.parametrize(("accumulator", "status"), [
+    (FP32, "PASS"), (HOPPER_FP8, "NUMERIC_FAIL"), (Accumulator(significant_bits_count=8), "NUMERIC_FAIL"),
+])  # fmt: skip
+def test_emulated_products_are_judged_by_the_contract_of_silicon(accumulator, status):
+    pytest.importorskip("torch", reason="validation draws its inputs with PyTorch")
+    product = case("gemm", m=16, n=24, k=512, dtype="bf16")
+    assert validate(product, emulated(product, accumulator), seed=0).status == status
+
+
+def test_a_format_of_ones_own_is_a_row():
+    own = FloatFormat(name="bf16", exponent_bits_count=6, fraction_bits_count=4)
+    product = case("gemm", m=4, n=4, k=16, dtype="bf16")
+    ones = {"a": np.full((1, 4, 16), 1.03), "b": np.ones((1, 16, 4))}
+    found = emulated(product, formats={"bf16": own})(ones)["y"]
+    assert set(np.unique(found)) == {16.0 if 16 * 1.03 < 16.5 else 17.0}

@@ -31,10 +31,12 @@ def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Ke
         NotModelledError: the device states no rate, or nothing was measured that is like it.
     """
     own, fallback = _by_op()
-    return own.get(case.op, fallback).kernels(case, target, setting)
+    return own.get((case.op, case.phase), fallback).kernels(case, target, setting)
 
 
 @lru_cache
-def _by_op() -> tuple[dict[str, Lowering], Lowering]:
+def _by_op() -> tuple[dict[tuple[str, str], Lowering], Lowering]:
     files = [LOWERINGS[name] for name in LOWERINGS]
-    return {op: one for one in files for op in one.ops}, next(one for one in files if not one.ops)
+    return {(op, phase): one for one in files for op in one.ops for phase in one.phases}, next(
+        one for one in files if not one.ops
+    )

@@ -22,6 +22,8 @@ class Lowering:
     """Operators; none for all that no other file names."""
     kernels: Callable[[Case, Target, Setting], tuple[Kernel, ...]]
     """Rule: case, target and how the kernels run, to kernels that follow one another."""
+    phases: tuple[str, ...] = ("forward",)
+    """Phases of the operators that it knows; others stream through memory."""
 
 
 def ceilings(case: Case, target: Target, family: str) -> tuple[Mapping[str, float], tuple[float, ...]]:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,8 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import Setting
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
+from nearpeak.sim.lowering._prefill import prefill
+from nearpeak.sim.lowering._sequences import SOURCE_BYTES, Sequences, decodes, has_kernel, sequences_of
 from nearpeak.sim.work import Kernel, Phase
 
 _BLOCK = 64.0
@@ -24,50 +25,13 @@ _OVERLAP = 5.0
 """Power at which blocks and memory overlap in a decode kernel."""
 _SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
 """Parts into which decode kernels split the keys of a sequence."""
-_MOST_DECODED = 16
-"""Queries of a sequence up to which decode kernels run."""
-_SOURCE_BYTES = 2.0
-"""Bytes of an element as the projection before attention leaves it."""
-
-
-class Sequences(NamedTuple):
-    """Equal sequences and their heads."""
-
-    batch: float
-    heads: float
-    kv_heads: float
-    q: float
-    kv: float
-    dim: float
-    v_dim: float
-    element_bytes: float
-    kv_bytes: float
-    latent: bool
 
 
 def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...]:
-    shape = _sequences(case)
+    shape = sequences_of(case)
     scalars, _ = ceilings(case, target, "attention")
-    unit = _unit_flop_per_s(case, target)
-    if shape.q <= _MOST_DECODED and shape.q < shape.kv:
-        return (_decode(shape, target, scalars, unit),)
-    raise NotModelledError(f"simulate: no lowering of {case.op} with {shape.q:g} queries of {shape.kv:g} keys")
-
-
-def _sequences(case: Case) -> Sequences:
-    axes, named, attributes = dict(case.axes), dict(case.dtypes), dict(case.attributes)
-    batch = float(axes["batch"])
-    kv = float(axes["kv"]) if case.op == "attention" else math.ceil(float(axes["tokens"]) / batch)
-    heads, dim = float(axes["heads"]), float(axes["dim"])
-    window = float(axes.get("left") or 0)
-    q = float(axes.get("q", 1))
-    dtype = DTYPES[named["dtype"]]
-    return Sequences(
-        batch=batch, heads=heads, kv_heads=float(axes.get("kv_heads") or heads), q=q,
-        kv=min(kv, window + q - 1) if window else kv, dim=dim, v_dim=float(axes.get("v_dim") or dim),
-        element_bytes=dtype.bits_count / 8, latent=bool(attributes.get("latent")),
-        kv_bytes=DTYPES[named.get("kv_dtype") or dtype.name].bits_count / 8,
-    )  # fmt: skip
+    lower = _decode if decodes(shape, target) else prefill
+    return (lower(shape, target, scalars, _unit_flop_per_s(case, target)),)
 
 
 def _unit_flop_per_s(case: Case, target: Target) -> float:
@@ -84,13 +48,13 @@ def _decode(s: Sequences, target: Target, p: Mapping[str, float], flop_per_s: fl
     lanes = 8.0
     while lanes < min(rows, _LANES):
         lanes *= 2
-    stored = s.dim if s.latent else s.dim + s.v_dim
-    units, blocks = s.batch * s.kv_heads * math.ceil(rows / _LANES), math.ceil(s.kv / _BLOCK)
-    moved = s.batch * (s.kv_heads * s.kv * stored * s.kv_bytes
-                       + s.heads * s.q * (s.dim * s.element_bytes + s.v_dim * _SOURCE_BYTES))  # fmt: skip
+    stored, keys = s.stored, min(s.kv, s.window + s.q - 1) if s.window else s.kv
+    units, blocks = s.batch * s.kv_heads * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
+    moved = s.batch * (s.kv_heads * keys * stored * s.kv_bytes
+                       + s.heads * s.q * (s.dim * s.element_bytes + s.v_dim * SOURCE_BYTES))  # fmt: skip
     miss = min(max(moved / (p["decode_residency_ratio"] * (target.l2.capacity_bytes or 1)) - 0.5, 0.0), 1.0)
     l2 = p["decode_l2_bytes_per_clock"] * target.clock_hz
-    slow = p["decode_generic_ratio"] if s.dim not in (64, 128, 256, 512) and s.dim == s.v_dim else 1.0
+    slow = 1.0 if has_kernel(s, target) else p["decode_generic_ratio"]
     lone = p["decode_lone_ratio"] if rows == 1 else 1.0
     start = (p["decode_start_s"] * lone + p["decode_row_s"] * lanes * (s.dim + s.v_dim) / 256) * slow
     product = 2 * _BLOCK * lanes * (s.dim + s.v_dim) * sm / flop_per_s * slow
@@ -110,7 +74,7 @@ def _decode(s: Sequences, target: Target, p: Mapping[str, float], flop_per_s: fl
     ctas = max(1, round(min(units * split[best], sm)))
     longest = max(tiles[best], memory[best])
     once = moved / (target.dram.bandwidth_bytes_per_s or 1.0)
-    start_s = p["decode_launch_s"] + s.batch * p["sequence_s"]
+    start_s = p["decode_launch_s"] + s.batch * p["sequence_s"] + (p["decode_window_s"] if s.window else 0.0)
     short = max(0.0, once - start_s - body[best] - combine[best])
     phases = (
         Phase(fixed_ps=ps(start_s)),
@@ -123,4 +87,4 @@ def _decode(s: Sequences, target: Target, p: Mapping[str, float], flop_per_s: fl
     return Kernel(name="decode", cta_count=ctas, phases=phases, needs=filling(target))
 
 
-LOWERING = Lowering(ops=("attention", "paged_attention"), kernels=_kernels)
+LOWERING = Lowering(ops=("attention", "paged_attention", "varlen_attention"), kernels=_kernels)

@@ -36,4 +36,4 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
     return tuple(kernels)
 
 
-LOWERING = Lowering(ops=("conv",), kernels=_kernels)
+LOWERING = Lowering(ops=("conv",), kernels=_kernels, phases=("forward", "backward"))
