@@ -215,9 +215,13 @@ def _read(path: Path) -> list[tuple[Any, ...]]:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             return [(*map(int, row[:-1]), float(row[-1])) for row in list(csv.reader(file))[1:]]
+    return _asked(path, "*")
+
+
+def _asked(path: Path, what: str) -> list[tuple[Any, ...]]:
+    """Return what a Parquet file answers; `table=` in the name of its folder is no column of it."""
     import duckdb
 
     with duckdb.connect() as connection:
-        return list(
-            connection.execute("SELECT * FROM read_parquet(?, hive_partitioning = false)", [str(path)]).fetchall()
-        )
+        asked = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
+        return list(connection.execute(asked, [str(path)]).fetchall())

@@ -10,6 +10,8 @@ from nearpeak.errors import NearpeakError
 from nearpeak.measuring import measure
 from nearpeak.ops import case
 
+ON = ("--device", "made up")
+
 
 @pytest.fixture
 def call(tmp_path, monkeypatch):
@@ -30,13 +32,13 @@ def call(tmp_path, monkeypatch):
 
 
 def test_results_go_in_once_and_info_counts_them(call):
-    code, first, _ = call("import", "results.jsonl", "--store", "a.db")
-    assert (code, json.loads(first)["new"], json.loads(first)["measurements"]) == (0, True, 1)
-    _, second, _ = call("import", "results.jsonl", "--store", "a.db")
+    code, first, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
+    assert (code, json.loads(first)["new"], json.loads(first)["measurements"]) == (0, True, 2)
+    _, second, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
     assert json.loads(second) == json.loads(first) | {"new": False}
     _, text, _ = call("info", "--store", "a.db")
     assert (json.loads(text)["run"], json.loads(text)["engine"]) == (1, "sqlite")
-    _, third, _ = call("import", "results.jsonl", "--store", "a.db", "--again")
+    _, third, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--again")
     assert json.loads(third)["new"]
 
 
@@ -45,12 +47,12 @@ def test_the_environment_names_the_store_where_no_option_does(call, monkeypatch)
     assert code == 2
     assert "NEARPEAK_STORE is not set" in words
     monkeypatch.setenv("NEARPEAK_STORE", "b.db")
-    assert call("import", "results.jsonl")[0] == 0
+    assert call("import", "results.jsonl", *ON)[0] == 0
     assert call("info")[0] == 0
 
 
 def test_copies_checks_merges_exports_and_retention(call, tmp_path):
-    call("import", "results.jsonl", "--store", "a.db")
+    call("import", "results.jsonl", *ON, "--store", "a.db")
     assert call("backup", "b.db", "--store", "a.db")[0] == 0
     assert call("check", "--store", "b.db")[:2] == (0, "nothing is wrong\n")
     assert call("merge", "a.db", "b.db", "--store", "c.db")[0] == 0
@@ -72,8 +74,9 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
         (("import", "results.jsonl", "--store", "a.db", "--commit", "abc"), 2, "needs --repository"),
         (("import", "results.jsonl", "--store", "a.db", "--repository", "."), 2, "git rev-parse"),
         (("import", "results.jsonl", "--store", "a.db", "--component", "torch"), 2, "is not NAME=VERSION"),
-        (("import", "results.jsonl", "--store", "a.db", "--trigger", "fun"), 2, "trigger 'fun' is not known"),
+        (("import", "results.jsonl", *ON, "--store", "a.db", "--trigger", "fun"), 2, "trigger 'fun' is not known"),
         (("import", "results.jsonl", "--store", "postgresql://me:secret@h/x"), 2, "holds a password"),
+        (("import", "results.jsonl", "--store", "a.db"), 2, "does not say on which device"),
         (("export", "results.jsonl", "--store", "none.db"), 1, "there is no store"),
         (("backup", "b.db", "--store", "postgresql://h/x"), 2, "pg_dump"),
     ],
@@ -87,7 +90,7 @@ def test_errors_are_one_line_and_nothing_is_made(call, tmp_path, words, code, sa
 
 
 def test_a_damaged_store_makes_check_fail_with_code_one(call, tmp_path):
-    call("import", "results.jsonl", "--store", "a.db")
+    call("import", "results.jsonl", *ON, "--store", "a.db")
     path = tmp_path / "a.db"
     data = bytearray(path.read_bytes())
     place = data.index(bytes.fromhex("6f12833a"))  # 0.001 s as a little-endian float32
