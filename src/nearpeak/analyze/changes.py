@@ -85,9 +85,7 @@ def _points(found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]
         left[max(0, place[0] - REACH) : place[0] + REACH + 1] = 0.0
     taken.sort()
     edges = [0, *(index for index, _, _, _ in taken), len(found)]
-    return tuple(
-        _point(found, one, skipped, (one[0] - edges[i], edges[i + 2] - one[0])) for i, one in enumerate(taken)
-    )
+    return tuple(_point(found, one, skipped, (one[0] - edges[i], edges[i + 2] - one[0])) for i, one in enumerate(taken))
 
 
 def _place(left: NDArray[np.float64], middle: int) -> tuple[int, int, int]:

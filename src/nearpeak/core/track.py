@@ -59,6 +59,8 @@ class TrackChange:
     """Units before and after, where they differ."""
     clock_ratio: float | None = None
     """Clock after over clock before; none where unknown."""
+    over: bool = False
+    """Whether later changes took it back."""
     span_count: int = 1
     """Commits among which the first bad one is: 1 where good and bad are neighbours in the repository."""
 
