@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearpeak.analyze._level_search import CARRIED, CARRY, GAP, SCALE, SCALES, searched
+from nearpeak.analyze._slope import without_slopes
 from nearpeak.core.change import (
     CONFIRMED,
     LEAST_VALUES,
@@ -67,25 +68,32 @@ def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
         gap_ratio=float(choice[GAP] * grid.width),
         slope_ratio=float(grid.slope),
     )
-    return Detection(outcome=SEARCHED, points=_points(found, skipped), noise=noise)
+    return Detection(outcome=SEARCHED, points=_points(x, found, skipped), noise=noise)
 
 
-def _points(found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:
-    """Return the changes, the surest first taken out, then in order."""
+def _points(x: NDArray[np.float64], found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:
+    """Return the changes in order, with the values between them."""
+    taken = {one[0]: one for one in _taken(found)}
+    steps = without_slopes(x, list(taken))
+    edges = [0, *steps, x.size]
+    return tuple(
+        _point(found, taken[one], skipped, (one - edges[i], edges[i + 2] - one)) for i, one in enumerate(steps)
+    )
+
+
+def _taken(found: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
+    """Return place, its range and chance of every change, the surest first."""
     left = np.where(np.abs(found[:, 1]) >= math.log1p(FLOOR_RATIO), found[:, 0], 0.0)
     taken: list[tuple[int, int, int, float]] = []
     while True:
         sums = np.convolve(left, np.ones(2 * REACH + 1), "same")
         middle = int(np.argmax(sums))
         if sums[middle] < SUSPECT_RATIO:
-            break
+            return taken
         place = _place(left, middle)
         taken.append((*place, float(sums[middle])))
         left[max(0, middle - REACH) : middle + REACH + 1] = 0.0
         left[max(0, place[0] - REACH) : place[0] + REACH + 1] = 0.0
-    taken.sort()
-    edges = [0, *(index for index, _, _, _ in taken), len(found)]
-    return tuple(_point(found, one, skipped, (one[0] - edges[i], edges[i + 2] - one[0])) for i, one in enumerate(taken))
 
 
 def _place(left: NDArray[np.float64], middle: int) -> tuple[int, int, int]:

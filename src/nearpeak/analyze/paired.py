@@ -1,5 +1,6 @@
 """The verdict on paired rounds: three values, a tolerance, an interval, the smallest change that would be seen."""
 
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -39,22 +40,32 @@ def judged(rounds: Sequence[Round], tolerance_ratio: float) -> Judgement:
     values = [statistics.median(one.four_log_ratio) for one in rounds]
     if not all(map(math.isfinite, values)):
         raise SpecError("compare: a round has no finite ratio; times must be positive")
-    count, mean = len(values), statistics.fmean(values)
+    count, mean, tolerance = len(values), statistics.fmean(values), math.log1p(tolerance_ratio)
     error = statistics.stdev(values) / math.sqrt(count)
     reach = student_quantile(1 - ALPHA_RATIO / 2, count - 1) * error
     same = student_quantile(1 - SAME_RATIO / 2, count - 1) * error
     found = reach + student_quantile(POWER_RATIO, count - 1) * error
     return Judgement(
-        verdict=_verdict(mean, reach, same, math.log1p(tolerance_ratio)), time_ratio=math.exp(mean),
+        verdict=verdict_of(mean, reach, same, floor=tolerance, margin=tolerance), time_ratio=math.exp(mean),
         low_ratio=math.exp(mean - reach), high_ratio=math.exp(mean + reach), tolerance_ratio=tolerance_ratio,
         detectable_ratio=max(tolerance_ratio, math.expm1(min(found, 50.0))), round_count=count,
     )  # fmt: skip
 
 
-def _verdict(mean: float, reach: float, same: float, tolerance: float) -> str:
-    if abs(mean) >= tolerance and abs(mean) > reach:
-        return REGRESSION if mean > 0 else IMPROVEMENT
-    return INVARIANT if abs(mean) + same < tolerance else INCONCLUSIVE
+def verdict_of(effect: float, reach: float, same: float, *, floor: float, margin: float) -> str:
+    """Return what follows from an effect (a difference of logarithms) and the half widths of its intervals.
+
+    Args:
+        reach: half width of the interval that must exclude 0 for a change.
+        same: half width of the interval that must lie within `margin` for no change.
+        floor: least effect that counts as a change.
+
+    >>> [verdict_of(one, 0.004, 0.003, floor=0.005, margin=0.01) for one in (0.02, -0.02, 0.001, 0.009)]
+    ['regression', 'improvement', 'invariant', 'regression']
+    """
+    if abs(effect) >= floor and abs(effect) > reach:
+        return REGRESSION if effect > 0 else IMPROVEMENT
+    return INVARIANT if abs(effect) + same < margin else INCONCLUSIVE
 
 
 def rounds_needed(rounds: Sequence[Round], tolerance_ratio: float) -> int:
@@ -75,6 +86,7 @@ def rounds_needed(rounds: Sequence[Round], tolerance_ratio: float) -> int:
     return count
 
 
+@functools.lru_cache(maxsize=1024)
 def student_quantile(share_ratio: float, freedom_count: int) -> float:
     """Return the quantile of Student's distribution above one half, by bisection of its closed form.
 

@@ -1,0 +1,57 @@
+"""Tells a step from a steady slope: drift is nobody's commit."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEAR_VALUES = 30
+"""Values on each side that are looked at, up to the neighbouring changes."""
+SLOPE_SIGMA, STEP_SIGMA, SLOPE_SHARE = 3.0, 4.0, 3.0
+"""A step is a slope's where the slope is surer than the first and the step less sure than the second, or SLOPE_SHARE
+times less sure than the slope."""
+LEAST_SPREAD = 5e-4
+
+
+def without_slopes(x: NDArray[np.float64], places: Sequence[int]) -> list[int]:
+    """Return `places` without those where a slope explains the values; the least step goes first.
+
+    >>> line, step = np.linspace(0.0, 1.0, 60), np.repeat([0.0, 0.1], 30)
+    >>> without_slopes(line, [20, 40]), without_slopes(step, [30])
+    ([], [30])
+    """
+    kept = sorted(places)
+    while True:
+        edges = [0, *kept, x.size]
+        sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(kept))]
+        slopes = [(abs(step), i) for i, (step, slope) in enumerate(sigmas) if _is_slope(step, slope)]
+        if not slopes:
+            return kept
+        del kept[min(slopes)[1]]
+
+
+def _is_slope(step: float, slope: float) -> bool:
+    return abs(slope) > SLOPE_SIGMA and abs(step) < max(STEP_SIGMA, abs(slope) / SLOPE_SHARE)
+
+
+def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[float, float]:
+    """Return how many standard errors a step at `place` and a common slope are from 0, fitted together."""
+    start, end = max(start, place - NEAR_VALUES), min(end, place + NEAR_VALUES)
+    if min(place - start, end - place) < 3:
+        return np.inf, 0.0
+    z = _without_spikes(x[start:end])
+    t = np.arange(z.size, dtype=np.float64)
+    after = (t >= place - start).astype(np.float64)
+    design = np.stack([np.ones(z.size), after, t - t.mean()], axis=1)
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ design.T @ z
+    spread = max(float(np.sqrt(np.mean((z - design @ fitted) ** 2) * z.size / (z.size - 3))), LEAST_SPREAD)
+    errors = spread * np.sqrt(np.diag(inverse))
+    return float(fitted[1] / errors[1]), float(fitted[2] / errors[2])
+
+
+def _without_spikes(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    padded = np.pad(z, 2, mode="edge")
+    calm = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5), axis=1)
+    off = np.abs(z - calm)
+    return np.where(off > 6 * max(float(np.median(off)), LEAST_SPREAD), calm, z)

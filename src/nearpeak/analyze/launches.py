@@ -1,0 +1,181 @@
+"""The verdict on launches of two builds in turns: least squares with arm, drift and clock, looked at three times."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearpeak.analyze.paired import ALPHA_RATIO, POWER_RATIO, SAME_RATIO, student_quantile, verdict_of
+from nearpeak.core.launches import BASELINE, BY_CLOCKS, CANDIDATE, Launch, LaunchJudgement
+from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION, Judgement
+from nearpeak.errors import SpecError
+
+LOOKS = (3, 5, 10)
+"""Rounds A B B A after which a verdict may be given."""
+TURN = (BASELINE, CANDIDATE, CANDIDATE, BASELINE)
+"""One round: the palindrome cancels steady drift."""
+MARGIN_RATIO = 0.01
+"""Change up to which two builds count as the same, where nothing else is said."""
+FLOOR_RATIO = 0.005
+"""Smaller changes are never called one."""
+CLOCK_RATIO = 0.001
+"""Clocks that differ less than this explain nothing."""
+_WIDEST = 50.0
+
+
+def judged_launches(
+    launches: Sequence[Launch],
+    margin_ratio: float = MARGIN_RATIO,
+    *,
+    alpha_ratio: float = ALPHA_RATIO,
+    floor_ratio: float = FLOOR_RATIO,
+) -> LaunchJudgement:
+    """Return the verdict on launches in the order in which they ran; with the arms swapped it is mirrored.
+
+    The logarithm of each launch's median is arm + drift per launch + share of the clock's logarithm. Regression: the
+    interval of the arm's effect lies above 0, and the effect is at least the floor; improvement is the mirror;
+    invariant: neither, and its 90 % interval lies within the margin. A build that changes the clock itself cannot be told
+    from the clock: the interval grows and the verdict is inconclusive.
+
+    Args:
+        alpha_ratio: chance that the interval misses the true effect, at this look.
+
+    Raises:
+        SpecError: fewer than two launches of an arm, a time or clock that is not positive and finite, a margin that is
+            not between 0 and 1.
+
+    >>> times = (1.0, 1.05, 1.051, 1.001, 0.999, 1.049, 1.05, 1.0, 1.001, 1.05, 1.05, 0.999)
+    >>> arms = ("baseline", "candidate", "candidate", "baseline") * 3
+    >>> judged_launches([Launch(arm=a, time_s=t) for a, t in zip(arms, times)]).judgement.verdict
+    'regression'
+    """
+    _check(launches, margin_ratio)
+    arm = np.array([one.arm == CANDIDATE for one in launches], dtype=np.float64)
+    x = np.log([one.time_s for one in launches])
+    limits = (alpha_ratio, floor_ratio, margin_ratio)
+    base = [np.ones(x.size), arm, np.arange(x.size) - (x.size - 1) / 2]
+    # With hardly any launches a drift cannot be told from noise; what would be left has no freedom.
+    columns = base if x.size > 4 else base[:2]
+    plain, _ = _fitted(x, columns, limits)
+    if any(one.clock_hz is None for one in launches):
+        return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=None, clock_share_ratio=None)
+    clock = np.log(np.array([one.clock_hz for one in launches], dtype=np.float64))
+    ratio = math.exp(clock[arm == 1].mean() - clock[arm == 0].mean())
+    if np.ptp(clock) < CLOCK_RATIO or x.size <= len(columns) + 1:
+        return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=ratio, clock_share_ratio=None)
+    found, share = _fitted(x, [*columns, clock - clock.mean()], limits)
+    through = plain.verdict == REGRESSION and found.verdict == INVARIANT
+    cause = BY_CLOCKS if through else ""
+    return LaunchJudgement(judgement=found, plain=plain, clock_ratio=ratio, clock_share_ratio=-share, cause=cause)
+
+
+def _check(launches: Sequence[Launch], margin_ratio: float) -> None:
+    if not 0 < margin_ratio < 1:
+        raise SpecError(f"judge: margin {margin_ratio!r} is not between 0 and 1; e.g. 0.01")
+    for arm in (BASELINE, CANDIDATE):
+        if (count := sum(one.arm == arm for one in launches)) < 2:
+            raise SpecError(f"judge: {count} launches of the {arm}; a verdict needs at least 2")
+    for one in launches:
+        if one.arm not in (BASELINE, CANDIDATE):
+            raise SpecError(f"judge: arm {one.arm!r} is neither {BASELINE} nor {CANDIDATE}")
+        if not (math.isfinite(one.time_s) and one.time_s > 0):
+            raise SpecError(f"judge: time {one.time_s!r} s of a launch is not positive and finite")
+        if one.clock_hz is not None and not (math.isfinite(one.clock_hz) and one.clock_hz > 0):
+            raise SpecError(f"judge: clock {one.clock_hz!r} Hz of a launch is not positive and finite")
+
+
+def _fitted(
+    x: NDArray[np.float64], columns: list[NDArray[np.float64]], limits: tuple[float, float, float]
+) -> tuple[Judgement, float]:
+    """Return the verdict on the second column's effect, and the effect of the last."""
+    alpha, floor, margin = limits
+    design = np.stack(columns, axis=1)
+    freedom = x.size - design.shape[1]
+    fitted, error = _least_squares(design, x)
+    effect = float(fitted[1])
+    reach = min(student_quantile(1 - alpha / 2, freedom) * error, _WIDEST)
+    same = student_quantile(1 - SAME_RATIO / 2, freedom) * error
+    found = reach + student_quantile(POWER_RATIO, freedom) * min(error, _WIDEST)
+    return Judgement(
+        verdict=verdict_of(effect, reach, same, floor=math.log1p(floor), margin=math.log1p(margin)),
+        time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
+        tolerance_ratio=margin, detectable_ratio=max(floor, math.expm1(min(found, _WIDEST))),
+        round_count=x.size // 4,
+    ), float(fitted[-1])  # fmt: skip
+
+
+def _least_squares(design: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return the effects and the standard error of the second; without bound where the columns are not independent."""
+    freedom = x.size - design.shape[1]
+    scale = np.sqrt((design**2).sum(axis=0))
+    fitted, _, rank, _ = np.linalg.lstsq(design / scale, x, rcond=1e-9)
+    left = x - design @ (fitted / scale)
+    if rank < design.shape[1]:
+        return fitted / scale, _WIDEST
+    inverse = np.linalg.inv((design / scale).T @ (design / scale))
+    return fitted / scale, float(np.sqrt(left @ left / freedom * inverse[1, 1]) / scale[1])
+
+
+def compared_in_looks(
+    measure_round: Callable[[], Sequence[Launch]], margin_ratio: float = MARGIN_RATIO, looks: Sequence[int] = LOOKS
+) -> LaunchJudgement:
+    """Return the verdict of the first look that gives one; only an inconclusive look buys more rounds.
+
+    Args:
+        measure_round: runs one round A B B A and returns its launches in order.
+    """
+    launches: list[Launch] = []
+    rounds = 0
+    for look in looks:
+        while rounds < look:
+            launches += measure_round()
+            rounds += 1
+        found = judged_launches(launches, margin_ratio)
+        if found.judgement.verdict != INCONCLUSIVE:
+            return found
+    return found
+
+
+def detectable_change(spread_ratio: float, launch_count: int, alpha_ratio: float = 0.01) -> float:
+    """Return the change that so many launches of each arm find in 95 of 100 cases.
+
+    Args:
+        spread_ratio: standard deviation of the logarithm of a launch's median.
+
+    Raises:
+        SpecError: fewer than two launches.
+
+    >>> [round(100 * detectable_change(0.0033, n), 2) for n in (5, 10, 20, 40)]
+    [1.09, 0.68, 0.46, 0.32]
+    """
+    if launch_count < 2:
+        raise SpecError(f"judge: {launch_count} launches of each arm; a detectable change needs at least 2")
+    quantiles = [student_quantile(share, 2 * launch_count - 2) for share in (1 - alpha_ratio / 2, POWER_RATIO)]
+    return sum(quantiles) * spread_ratio * math.sqrt(2 / launch_count)
+
+
+def proved_beyond(
+    round_log_ratio: Sequence[float], margin_ratio: float, draws: NDArray[np.int64] | None = None
+) -> str:
+    """Return the stricter verdict: an effect larger than the margin, by the bootstrap interval of the median round.
+
+    Use it where a gate must prove that the effect exceeds the margin; it gives no false alarms and has less power.
+
+    Shapes: `draws` [resamples, rounds], indices of rounds; drawn with a fixed seed where none are given.
+
+    Raises:
+        SpecError: fewer than two rounds, or one without a finite ratio.
+
+    >>> proved_beyond([0.021, 0.019, 0.02, 0.022, 0.018], 0.005), proved_beyond([0.001, -0.001, 0.0, 0.002], 0.005)
+    ('regression', 'invariant')
+    """
+    rounds = np.asarray(round_log_ratio, dtype=np.float64)
+    if rounds.size < 2 or not np.all(np.isfinite(rounds)):
+        raise SpecError(f"judge: {rounds.size} rounds; a verdict needs at least 2, all of them finite")
+    picked = np.random.default_rng(0).integers(0, rounds.size, (1000, rounds.size)) if draws is None else draws
+    low, high = np.quantile(np.median(rounds[picked], axis=1), (0.025, 0.975))
+    middle, half = (low + high) / 2, (high - low) / 2
+    if abs(middle) - half > margin_ratio:
+        return REGRESSION if middle > 0 else IMPROVEMENT
+    return INVARIANT if abs(middle) + half <= margin_ratio else INCONCLUSIVE
