@@ -39,7 +39,7 @@ def array_of(what: str, unit: str, values: Sequence[float] | npt.NDArray[Any]) -
     except (OverflowError, TypeError, ValueError):
         raise SpecError(f"{what}: samples are not numbers of 64 bits") from None
     if found.ndim != 1 or given.dtype.kind not in "iuf":
-        raise SpecError(f"{what}: samples are no row of numbers")
+        raise SpecError(f"{what}: samples are no row of numbers of 64 bits")
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         raise SpecError(f"{what}: sample {float(given[~np.isfinite(found)][0])!r} is not finite; leave failed ones out")
     if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
