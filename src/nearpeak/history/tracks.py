@@ -117,7 +117,8 @@ def _change(
         probability_ratio=one.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
-        clock_ratio=_clock_ratio(points, one), over=_over(one, later), span_count=new.position - old.position if known else 1,
+        clock_ratio=_clock_ratio(points, one), over=_over(one, later),
+        span_count=new.position - old.position if known else 1,
     )  # fmt: skip
 
 
