@@ -86,6 +86,121 @@ def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
         sys.stdout.write(f"{name.replace('_', ' '):<14} {value}\n")
 
 
+def export(
+    folder: Path = typer.Argument(help="Folder to write; it must not be there."),
+    store: str | None = STORE,
+    form: str | None = typer.Option(None, "--format", help="parquet, or csv; Parquet where duckdb is installed."),
+) -> None:
+    """Write all tables, and every sample as a row, for analysis elsewhere, with a manifest of counts and checksums."""
+    from nearpeak.store import open_store
+    from nearpeak.store.exporting import export as write
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = write(opened, folder, form=form)
+    samples, tables = found.rows_count["sample"], len(found.rows_count) - 1
+    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {found.size_bytes} bytes, to {found.folder}\n")
+
+
+def check(
+    store: str | None = STORE,
+    repository: Path | None = typer.Option(
+        None, "--repository", help="Folder of a git repository: order all of its runs again by where commits stand now."
+    ),
+) -> None:
+    """Look at every page, reference and sample; exit code 1 when something is wrong.
+
+    Measurements whose samples are damaged are marked; 'nearpeak store salvage' copies what can still be read.
+    """
+    from nearpeak.store import open_store
+    from nearpeak.store.keeping import check as faults_of
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        if repository is not None:
+            from nearpeak.store.git import git_history
+            from nearpeak.store.merging import replace_positions
+
+            sys.stderr.write(f"{replace_positions(opened, git_history(repository))} commits stand elsewhere now\n")
+        faults = list(faults_of(opened.engine, opened.name))
+    sys.stdout.write("".join(f"{fault}\n" for fault in faults) or "nothing is wrong\n")
+    raise typer.Exit(1 if faults else 0)
+
+
+def upgrade(store: str | None = STORE) -> None:
+    """Bring a store to the schema of this nearpeak; a copy is saved beside it first."""
+    from nearpeak.store.keeping import upgrade as upgraded
+    from nearpeak.store.opening import place_of
+
+    before, after, copy = upgraded(place_of(store))
+    sys.stderr.write(f"schema {before} → {after}; copy: {copy}\n" if before != after else f"schema {after} already\n")
+
+
+def backup(
+    target: Path = typer.Argument(help="File to write; it must not be there."),
+    store: str | None = STORE,
+) -> None:
+    """Copy a store file as it is at one moment, while others may write to it."""
+    from nearpeak.store.keeping import backup as copied
+    from nearpeak.store.opening import place_of
+
+    sys.stderr.write(f"wrote {copied(place_of(store), target)}\n")
+
+
+def salvage(
+    target: Path = typer.Argument(help="New store to write; it must not be there."),
+    store: str | None = STORE,
+) -> None:
+    """Copy what can still be read of a damaged store file into a new store; name what is lost."""
+    from nearpeak.store.keeping import salvage as saved
+    from nearpeak.store.opening import place_of
+
+    count, lost = saved(place_of(store), target)
+    for words in lost:
+        sys.stderr.write(f"lost: {words}\n")
+    sys.stderr.write(f"{target}: {count} runs saved, {len(lost)} lost\n")
+    raise typer.Exit(1 if lost else 0)
+
+
+def merge(
+    sources: list[str] = typer.Argument(metavar="STORE…", help="Stores whose runs are copied; they are not changed."),
+    store: str | None = STORE,
+) -> None:
+    """Copy the runs of other stores, and what was found in them, into --store; runs of both must agree."""
+    from nearpeak.store import open_store
+    from nearpeak.store.merging import merge as merged
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store), create=True) as target:
+        for place in sources:
+            with open_store(place) as source:
+                sys.stderr.write(f"{source.name}: {merged(source, target)} new runs\n")
+
+
+def retain(
+    archive: Path = typer.Argument(help="Folder that the samples are archived in; it must not be there."),
+    store: str | None = STORE,
+    days: float = typer.Option(90.0, "--days", min=0.0, help="Age of a run from which its samples may go."),
+    apply: bool = typer.Option(False, "--apply", help="Archive and remove them; without, only say what would be."),
+) -> None:
+    """Archive old samples and remove them, once the archive has been read back; summaries stay for ever.
+
+    Samples within twenty commits of a change point, of open alerts and of baselines are kept.
+    """
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+    from nearpeak.store.retention import plan
+    from nearpeak.store.retention import retain as archived
+
+    with open_store(place_of(store)) as opened:
+        found = plan(opened, days)
+        if apply:
+            found = archived(opened, found, archive)
+    words = "removed" if found.archive else "could be removed (--apply does)"
+    text = f"{len(found.runs)} runs, {found.sets_count} sets of samples, {found.data_bytes} bytes {words}"
+    sys.stdout.write(f"{text}; {found.kept_count} old runs are kept\n")
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     group = typer.Typer(
@@ -94,7 +209,8 @@ def register(app: typer.Typer) -> None:
         rich_markup_mode=None,
     )
     group.command("import")(import_)
-    group.command()(info)
+    for command in (info, export, check, upgrade, backup, salvage, merge, retain):
+        group.command()(command)
     app.add_typer(group, name="store")
 
 
