@@ -130,7 +130,7 @@ def _with_bound(row: TimedCase, target: Target) -> TimedCase:
     from nearpeak.theory.case_bound import case_bound
 
     known = dataclasses.replace(
-        row, sm_count=target.sm_count if target.kind == "gpu" else None, launch_floor_s=target.launch_floor_s
+        row, sm_count=target.sm_count if target.kind == "gpu" else 1, launch_floor_s=target.launch_floor_s
     )
     try:
         bound = case_bound(row.case, target)
