@@ -11,6 +11,7 @@ from rich.progress import Progress
 import nearpeak
 from nearpeak.core.history import Revision
 from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.measuring import measure
 from nearpeak.report import render
 from nearpeak.units import show
 
@@ -70,7 +71,7 @@ def _measure(console: Console) -> None:
     """Measure some cases on this CPU, and keep the samples in a store."""
     from nearpeak.history.keeping import kept
 
-    found = list(nearpeak.measure(MEASURED, "torch_cpu"))
+    found = list(measure(MEASURED, "torch_cpu"))
     runs = kept(str(STORE), found, *_revision())
     samples = sum(len(one.samples_s) for one in found)
     console.print(
