@@ -51,6 +51,10 @@ class TrackChange:
     """Last commit of the old level."""
     bad_sha: str
     """First commit of the new one."""
+    safe_good_sha: str = ""
+    """Commit that is surely of the old level (9 chances in 10): the first bad one is not known exactly."""
+    safe_bad_sha: str = ""
+    """Commit that is surely of the new one."""
     subject: str = ""
     """First line of that commit's message."""
     stack: tuple[tuple[str, str, str], ...] = ()

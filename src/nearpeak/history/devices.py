@@ -1,6 +1,7 @@
 """From stored series back to cases, devices and their bounds: what a store keeps as text becomes values again."""
 
 from functools import cache
+from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.history import Series
@@ -19,7 +20,7 @@ def case_of_series(series: Series) -> Case:
     """
     from nearpeak.ops import OPS
 
-    arguments = dict(series.parameters)
+    arguments: dict[str, Any] = dict(series.parameters)
     op, phase = arguments.pop("op", None), arguments.pop("phase", None)
     if not isinstance(op, str) or not isinstance(phase, str) or op not in OPS:
         raise NotModelledError(f"{series.label}: is no case of an operator, so that it has no bound")

@@ -115,6 +115,8 @@ def _change(
         index=one.index, tier=one.tier, worse=up if series.metric.direction == "lower" else not up,
         value_ratio=one.time_ratio, low_ratio=one.low_ratio, high_ratio=one.high_ratio,
         probability_ratio=one.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
+        safe_good_sha=points[max(0, min(one.low_index, one.index) - 1)].sha,
+        safe_bad_sha=points[min(len(points) - 1, max(one.high_index, one.index))].sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
         clock_ratio=_clock_ratio(points, one), over=_over(one, later),
