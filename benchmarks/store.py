@@ -1,4 +1,4 @@
-"""The store with 10^7 samples: how fast they go in, what they take, how fast a history and the latest changes come out."""
+"""The store with 10^7 samples: how fast they go in, what they take, how fast histories and latest changes come out."""
 
 import statistics
 import tempfile
@@ -25,9 +25,7 @@ def measure() -> Iterator[Figure]:
             spent_s = sum(ingest_s(store, number) for number in range(RUNS))
         count = SERIES * RUNS * SAMPLES
         rate, each_bytes = count / spent_s, path.stat().st_size / count
-        yield Figure(
-            name="store_ingest", value=rate, unit="samples/s", bar=">= 400,000", passed=rate >= 4e5, seed=SEED
-        )
+        yield Figure(name="store_ingest", value=rate, unit="samples/s", bar=">= 400,000", passed=rate >= 4e5, seed=SEED)
         yield Figure(
             name="store_bytes_per_sample", value=each_bytes, unit="B", bar="<= 7 B", passed=each_bytes <= 7, seed=SEED
         )

@@ -1,18 +1,18 @@
-"""What holds for every test: drawn samples are the same in every run; web tests may be skipped at home only."""
+"""What holds for every test: the same samples in every run; tests of web and PostgreSQL may be skipped at home only."""
 
 import os
 
 import hypothesis
 import pytest
 
-WEB = "tests/web/"
+WEB, SERVER = "tests/web/", "[postgresql"
 
 hypothesis.settings.register_profile("house", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("house")
 
 
 def _must_run(nodeid):
-    return nodeid.startswith(WEB) and os.environ.get("CI", "").lower() in ("1", "true")
+    return (nodeid.startswith(WEB) or SERVER in nodeid) and os.environ.get("CI", "").lower() in ("1", "true")
 
 
 def _failed(report, nodeid):
@@ -34,10 +34,11 @@ def pytest_make_collect_report(collector):
 
 
 SLOW_FILES = frozenset({
-    "test_architecture", "test_autocast", "test_compare", "test_doors", "test_fidelity", "test_kernel_functions",
-    "test_masked_products", "test_measured_in_isolation", "test_model_type", "test_onnx_file", "test_optimizers",
-    "test_paired", "test_pytest_plugin", "test_runners", "test_score_and_export", "test_simplify", "test_suite_command",
-    "test_theory_table", "test_tries",
+    "test_architecture", "test_autocast", "test_compare", "test_doors", "test_faults", "test_fidelity",
+    "test_importers", "test_keeping", "test_kernel_functions", "test_masked_products", "test_measured_in_isolation",
+    "test_model_type", "test_onnx_file", "test_optimizers", "test_paired", "test_pytest_plugin", "test_runners",
+    "test_score_and_export", "test_simplify", "test_store_command", "test_suite_command", "test_theory_table",
+    "test_tries", "test_upgrade",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 

@@ -82,8 +82,8 @@ class Copier:
     def superseded(self) -> None:
         """Mark in the target what was replaced in the source."""
         r = _T["run"]
-        for run, later in self.source.execute(select(r.c.id, r.c.superseded_by).where(r.c.superseded_by.is_not(None))):
-            runs = self.maps["run"]
+        runs = self.maps["run"]
+        for run, later in ((row["id"], row["superseded_by"]) for row in self._rows("run")):
             if run in runs and later in runs:
                 self.target.execute(r.update().where(r.c.id == runs[run]).values(superseded_by=runs[later]))
 

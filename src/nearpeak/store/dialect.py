@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event, make_url, select
+from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event, func, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -102,6 +102,12 @@ def reading(engine: Engine, name: str) -> Iterator[Connection]:
     """
     with explained(name), engine.connect() as connection, connection.begin():
         yield connection
+
+
+def claim(connection: Connection, name: str) -> None:
+    """Wait until no other transaction has claimed `name`; on SQLite the transaction is the only writer anyway."""
+    if not is_sqlite(connection):
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
 def pragma(path: Path, words: str) -> tuple[Any, ...]:

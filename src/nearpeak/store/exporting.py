@@ -64,6 +64,7 @@ def export(store: Store, folder: Path, *, form: str | None = None, runs: Sequenc
         with reading(store.engine, store.name) as connection:
             counts = _write_tables(connection, part, form) | {"sample": _write_samples(connection, part, form, runs)}
         _write_manifest(part, store.name, form, counts)
+        part.chmod(0o755)
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -200,25 +201,27 @@ def _files(folder: Path) -> list[Path]:
 def sha256_of(path: Path) -> str:
     """Return the digest of a file."""
     with path.open("rb") as file:
-        return hashlib.filesha256_of(file, "sha256").hexdigest()
+        return str(hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def _rows_of(path: Path) -> int:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             return sum(1 for _ in csv.reader(file)) - 1
-    import duckdb
-
-    with duckdb.connect() as connection:
-        (count,) = connection.execute("SELECT count(*) FROM read_parquet(?)", [str(path)]).fetchone() or (0,)
-    return int(count)
+    return int(_asked(path, "count(*)")[0][0])
 
 
 def _read(path: Path) -> list[tuple[Any, ...]]:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             return [(*map(int, row[:-1]), float(row[-1])) for row in list(csv.reader(file))[1:]]
+    return _asked(path, "*")
+
+
+def _asked(path: Path, what: str) -> list[tuple[Any, ...]]:
+    """Return what a Parquet file answers; `table=` in the name of its folder is no column of it."""
     import duckdb
 
     with duckdb.connect() as connection:
-        return list(connection.execute("SELECT * FROM read_parquet(?)", [str(path)]).fetchall())
+        asked = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
+        return list(connection.execute(asked, [str(path)]).fetchall())

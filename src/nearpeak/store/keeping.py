@@ -156,7 +156,7 @@ def _check_upgraded(connection: Connection, name: str, counted: dict[str, int]) 
 def _file_faults(connection: Connection) -> Iterator[str]:
     for (words,) in connection.execute(text("PRAGMA integrity_check(20)")):
         if words != "ok":
-            yield f"pages: {words}"
+            yield f"pages: {' '.join(words.split())}"
     for table, row, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
         yield f"{table}: row {row} refers to a {parent} that is not there"
 
@@ -228,7 +228,8 @@ def _salvaged(work: Path, target: Path) -> tuple[int, list[str]]:
     lost: list[str] = []
     old, new = engine_of(store_url(str(work))), engine_of(store_url(str(target)))
     try:
-        with reading(old, str(work)) as source, writing(new, str(target)) as connection:
+        # The damaged file is left by closing it: even ending a transaction of reading could fail there.
+        with explained(str(work)), old.connect() as source, writing(new, str(target)) as connection:
             copier = Copier(source, connection, tolerant=True)
             copier.dimensions()
             count = sum(_salvage_run(copier, connection, run, lost) for run in _run_ids(source))

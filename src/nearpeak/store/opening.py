@@ -179,6 +179,7 @@ def _look(path: Path) -> None:
         finally:
             connection.close()
     if first != "ok":
+        first = " ".join(first.split())
         raise StoreError(
             f"{path}: is damaged ({first}); restore a backup, or 'nearpeak store salvage' copies what can be read"
         )

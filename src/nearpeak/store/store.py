@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, select, update
 from nearpeak.core.history import Latest, Pairs, Revision, Run, RunRecord, Series, stack_difference
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.store import queries
-from nearpeak.store.dialect import is_sqlite, reading, writing
+from nearpeak.store.dialect import claim, is_sqlite, reading, writing
 from nearpeak.store.dimensions import revision_id
 from nearpeak.store.findings import Findings
 from nearpeak.store.ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
@@ -88,6 +88,7 @@ class Store:
         return found
 
     def _written(self, connection: Connection, ready: Prepared, *, again: bool) -> Ingested:
+        claim(connection, ready.uid)
         found = stored_run(connection, ready.uid)
         if found is None:
             return add_run(connection, ready, self._series)

@@ -1,0 +1,100 @@
+"""`nearpeak store`: each subcommand does its work, errors are one line with the documented exit code."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from nearpeak.cli import application
+from nearpeak.errors import NearpeakError
+from nearpeak.measuring import measure
+from nearpeak.ops import case
+
+ON = ("--device", "made up")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run a subcommand in an empty folder that holds results.jsonl; return exit code, output and error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NEARPEAK_STORE", raising=False)
+    list(measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null", out=tmp_path / "results.jsonl"))
+
+    def run(*words):
+        done = CliRunner().invoke(application(), ["store", *words])
+        error = done.exception
+        if error is not None and not isinstance(error, (SystemExit, NearpeakError)):
+            raise error
+        code = error.exit_code if isinstance(error, NearpeakError) else done.exit_code
+        return code, done.stdout, str(error) if isinstance(error, NearpeakError) else done.stderr
+
+    return run
+
+
+def test_results_go_in_once_and_info_counts_them(call):
+    code, first, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
+    assert (code, json.loads(first)["new"], json.loads(first)["measurements"]) == (0, True, 2)
+    _, second, _ = call("import", "results.jsonl", *ON, "--store", "a.db")
+    assert json.loads(second) == json.loads(first) | {"new": False}
+    _, text, _ = call("info", "--store", "a.db")
+    assert (json.loads(text)["run"], json.loads(text)["engine"]) == (1, "sqlite")
+    _, third, _ = call("import", "results.jsonl", *ON, "--store", "a.db", "--again")
+    assert json.loads(third)["new"]
+
+
+def test_the_environment_names_the_store_where_no_option_does(call, monkeypatch):
+    code, _, words = call("info")
+    assert code == 2
+    assert "NEARPEAK_STORE is not set" in words
+    monkeypatch.setenv("NEARPEAK_STORE", "b.db")
+    assert call("import", "results.jsonl", *ON)[0] == 0
+    assert call("info")[0] == 0
+
+
+def test_copies_checks_merges_exports_and_retention(call, tmp_path):
+    call("import", "results.jsonl", *ON, "--store", "a.db")
+    assert call("backup", "b.db", "--store", "a.db")[0] == 0
+    assert call("check", "--store", "b.db")[:2] == (0, "nothing is wrong\n")
+    assert call("merge", "a.db", "b.db", "--store", "c.db")[0] == 0
+    assert json.loads(call("info", "--store", "c.db")[1])["run"] == 1
+    assert call("export", "out", "--store", "c.db", "--format", "csv")[0] == 0
+    assert (tmp_path / "out" / "manifest.json").exists()
+    assert "could be removed" in call("retain", "old", "--store", "c.db", "--days", "0")[1]
+    assert not (tmp_path / "old").exists()
+    assert " removed;" in call("retain", "old", "--store", "c.db", "--days", "0", "--apply")[1]
+    assert "0003 already" in call("upgrade", "--store", "c.db")[2]
+    assert call("salvage", "d.db", "--store", "b.db")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("info", "--store", "none.db"), 1, "there is no store"),
+        (("import", "nothing.jsonl", "--store", "a.db"), 2, "cannot be read"),
+        (("import", "results.jsonl", "--store", "a.db", "--commit", "abc"), 2, "needs --repository"),
+        (("import", "results.jsonl", "--store", "a.db", "--repository", "."), 2, "git rev-parse"),
+        (("import", "results.jsonl", "--store", "a.db", "--component", "torch"), 2, "is not NAME=VERSION"),
+        (("import", "results.jsonl", *ON, "--store", "a.db", "--trigger", "fun"), 2, "trigger 'fun' is not known"),
+        (("import", "results.jsonl", "--store", "postgresql://me:secret@h/x"), 2, "holds a password"),
+        (("import", "results.jsonl", "--store", "a.db"), 2, "does not say on which device"),
+        (("export", "results.jsonl", "--store", "none.db"), 1, "there is no store"),
+        (("backup", "b.db", "--store", "postgresql://h/x"), 2, "pg_dump"),
+    ],
+)
+def test_errors_are_one_line_and_nothing_is_made(call, tmp_path, words, code, said):
+    got = call(*words)
+    assert got[0] == code
+    assert said in got[2]
+    assert "\n" not in got[2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.jsonl"]
+
+
+def test_a_damaged_store_makes_check_fail_with_code_one(call, tmp_path):
+    call("import", "results.jsonl", *ON, "--store", "a.db")
+    path = tmp_path / "a.db"
+    data = bytearray(path.read_bytes())
+    place = data.index(bytes.fromhex("6f12833a"))  # 0.001 s as a little-endian float32
+    data[place] ^= 1
+    path.write_bytes(data)
+    code, text, _ = call("check", "--store", "a.db")
+    assert (code, "checksum differs" in text) == (1, True)
