@@ -1,4 +1,4 @@
-"""`make demo`: real models in, speed-of-light reports out, for four GPUs and the CPU of this machine."""
+"""`make demo`: real models in, speed-of-light reports out, for four GPUs and this CPU; measurements into a store."""
 
 import sys
 import time
@@ -9,12 +9,15 @@ from rich.console import Console
 from rich.progress import Progress
 
 import nearpeak
-from nearpeak.errors import SpecError
+from nearpeak.core.history import Revision
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.measuring import measure
 from nearpeak.report import render
 from nearpeak.units import show
 
 TARGETS = ("h200_sxm", "b200_sxm", "mi300x", "l40s", "cpu")
 OUT = Path("build/demo")
+STORE = OUT / "history.db"
 ONNX_FILE = "backend/test/data/light/light_densenet121.onnx"
 WORKLOADS = (
     ("resnet-50-inference", "resnet-50", {"batch": 32}),
@@ -26,8 +29,16 @@ WORKLOADS = (
 )
 
 
+MEASURED = (
+    nearpeak.case("gemm", m=512, n=512, k=512, dtype="fp32"),
+    nearpeak.case("gemm", m=64, n=2048, k=2048, dtype="fp32"),
+    nearpeak.case("softmax", rows=1024, columns=1024, dtype="fp32"),
+    nearpeak.case("layer_norm", rows=1024, hidden=1024, dtype="fp32"),
+)
+
+
 def main() -> None:
-    """Capture, bound and report every workload, and say where the pages are."""
+    """Capture, bound and report every workload, measure some cases, and say what to type next."""
     start = time.monotonic()
     console = Console()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -43,6 +54,7 @@ def main() -> None:
     console.print(f"\n{len(WORKLOADS)} reports in {time.monotonic() - start:.0f} s. Open them in a browser:")
     for title, _, _ in WORKLOADS:
         console.print(f"  {OUT / title}.html", highlight=False)
+    _measure(console)
     console.print("\nThe same in the terminal, for any model and target:")
     console.print("  .venv/bin/nearpeak analyze resnet-50 --batch 32 --target h200_sxm", highlight=False)
     console.print("  .venv/bin/nearpeak show targets", highlight=False)
@@ -53,6 +65,33 @@ def _line(title: str, analysis: nearpeak.Analysis) -> str:
     sign = "" if analysis.complete else "≥ "
     parts = [f"{one.target.split('_')[0]} {sign}{show(one.bound_s, 's')}" for one in analysis.targets]
     return f"{title}: covers {analysis.covered_count} of {analysis.call_count} calls\n  " + ", ".join(parts)
+
+
+def _measure(console: Console) -> None:
+    """Measure some cases on this CPU, and keep the samples in a store."""
+    from nearpeak.history.keeping import kept
+
+    found = list(measure(MEASURED, "torch_cpu"))
+    runs = kept(str(STORE), found, *_revision())
+    samples = sum(len(one.samples_s) for one in found)
+    console.print(
+        f"\nMeasured {len(found)} cases on this CPU: {samples} samples, {runs} new run in {STORE}. Type next:"
+    )
+    for command in ("history", "rank"):
+        console.print(f"  .venv/bin/nearpeak {command} --store {STORE}", highlight=False)
+    console.print("A made-up history of 120 commits with planted regressions, to try the rest on:")
+    console.print(f"  .venv/bin/nearpeak demo-history --store {OUT}/made_up.db", highlight=False)
+    console.print(f"  .venv/bin/nearpeak regressions --store {OUT}/made_up.db", highlight=False)
+
+
+def _revision() -> tuple[Revision, ...]:
+    """Return the commit of this clone; nothing where it is none."""
+    from nearpeak.store.git import git_revision
+
+    try:
+        return (git_revision(Path()),)
+    except NearpeakError:
+        return ()
 
 
 def _cpu(console: Console) -> nearpeak.Target:

@@ -12,6 +12,8 @@ from nearpeak.cli._cases import cases_of, suite_of_words
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.measurement import Measurement, Timing
     from nearpeak.core.target import Target
 
@@ -48,6 +50,9 @@ def measure(
         metavar="[=HZ]",
         help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
     ),
+    store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
+    repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
+    branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
     json: bool = shared.JSON,
 ) -> None:
     """Run cases and show what each call took, beside its bound where this machine's roofs are known.
@@ -61,6 +66,7 @@ def measure(
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
+    keep = _keeper(store, repository, branch)
     device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
     for one in measuring.measure(
@@ -69,6 +75,7 @@ def measure(
         found.append(one)
         sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
         sys.stdout.flush()
+    keep(found)
     if out is not None:
         from nearpeak.measure.results import read_results
 
@@ -79,6 +86,28 @@ def measure(
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))
+
+
+def _keeper(place: str | None, repository: Path | None, branch: str) -> "Callable[[list[Measurement]], None]":
+    """Return what puts measurements into the store; what is wrong with the options is said before anything runs."""
+    if place is None:
+        if repository is not None:
+            raise SpecError("--repository: says which commit --store keeps the results under; add --store")
+        return lambda _: None
+    from nearpeak.cli.store import revision_of
+    from nearpeak.history.keeping import kept
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    whole, revision = place_of(place), revision_of(repository, None)
+    open_store(whole, create=True).close()
+
+    def keep(found: "list[Measurement]") -> None:
+        if found:
+            count = kept(whole, found, revision, branch)
+            sys.stderr.write(f"{place}: {count} new runs\n")
+
+    return keep
 
 
 def register(app: typer.Typer) -> None:

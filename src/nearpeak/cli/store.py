@@ -49,7 +49,11 @@ def import_(
     from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
     from nearpeak.store.opening import place_of
 
-    revision, stack, tracked = _revision(repository, commit), _pairs(component, "--component"), _pairs(track, "--track")
+    revision, stack, tracked = (
+        revision_of(repository, commit),
+        _pairs(component, "--component"),
+        _pairs(track, "--track"),
+    )
     place, read = place_of(store), []
     whose = None if device is None else Device(name=device, host=host)
     for file in files:
@@ -214,7 +218,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="store")
 
 
-def _revision(repository: Path | None, commit: str | None) -> "Revision | None":
+def revision_of(repository: Path | None, commit: str | None) -> "Revision | None":
     """Return the commit that the options name, as the repository has it."""
     from nearpeak.store.git import git_revision
 

@@ -51,6 +51,10 @@ class TrackChange:
     """Last commit of the old level."""
     bad_sha: str
     """First commit of the new one."""
+    safe_good_sha: str = ""
+    """Commit that is surely of the old level (9 chances in 10): the first bad one is not known exactly."""
+    safe_bad_sha: str = ""
+    """Commit that is surely of the new one."""
     subject: str = ""
     """First line of that commit's message."""
     stack: tuple[tuple[str, str, str], ...] = ()
@@ -59,6 +63,8 @@ class TrackChange:
     """Units before and after, where they differ."""
     clock_ratio: float | None = None
     """Clock after over clock before; none where unknown."""
+    over: bool = False
+    """Whether later changes took it back."""
     span_count: int = 1
     """Commits among which the first bad one is: 1 where good and bad are neighbours in the repository."""
 

@@ -12,6 +12,9 @@ from nearpeak.errors import NotFoundError
 from nearpeak.registry import unknown_name
 from nearpeak.store import History, Store
 
+NEAREST = 8
+"""Commits on each side of a change whose clocks are compared."""
+
 
 def series_named(store: Store, words: Sequence[str], **where: str) -> tuple[Series, ...]:
     """Return the series that `words` name: a number, the start of a fingerprint or case digest, or parts of labels.
@@ -57,7 +60,10 @@ def track_of(store: Store, series: int) -> Track:
     points = points_of(history)
     found = changes([one.value for one in points])
     revisions = {one.sha: one for one in _revisions(store, points, found)}
-    told = tuple(_change(store, history.series, points, one, revisions) for one in found.points)
+    told = tuple(
+        _change(store, history.series, points, one, found.points[place + 1 :], revisions)
+        for place, one in enumerate(found.points)
+    )
     return Track(
         series=history.series, points=points, changes=told, outcome=found.outcome,
         failed_count=sum(math.isnan(value) for value in history.median.tolist()),
@@ -96,26 +102,38 @@ def _revisions(store: Store, points: Sequence[TrackPoint], found: Detection) -> 
 
 
 def _change(
-    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, revisions: dict[str, Revision]
-) -> TrackChange:
+    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, later: Sequence[ChangePoint],
+    revisions: dict[str, Revision],
+) -> TrackChange:  # fmt: skip
     old, new = points[one.index - 1], points[one.index]
     up = one.time_ratio > 1
-    stack = () if old.stack_id == new.stack_id else stack_difference(store.stack(old.stack_id), store.stack(new.stack_id))
+    stack = (
+        () if old.stack_id == new.stack_id else stack_difference(store.stack(old.stack_id), store.stack(new.stack_id))
+    )
     known = old.position >= 0 and new.position >= 0
     return TrackChange(
         index=one.index, tier=one.tier, worse=up if series.metric.direction == "lower" else not up,
         value_ratio=one.time_ratio, low_ratio=one.low_ratio, high_ratio=one.high_ratio,
         probability_ratio=one.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
+        safe_good_sha=points[max(0, min(one.low_index, one.index) - 1)].sha,
+        safe_bad_sha=points[min(len(points) - 1, max(one.high_index, one.index))].sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
-        clock_ratio=_clock_ratio(points, one), span_count=new.position - old.position if known else 1,
+        clock_ratio=_clock_ratio(points, one), over=_over(one, later),
+        span_count=new.position - old.position if known else 1,
     )  # fmt: skip
 
 
+def _over(one: ChangePoint, later: Sequence[ChangePoint]) -> bool:
+    """Say whether later changes took back two thirds of this one."""
+    change = math.log(one.time_ratio)
+    return bool(later) and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3
+
+
 def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None:
-    """Return the clock of the commits after the change over that before, as far as both levels reach."""
-    before = points[one.index - one.before_count : one.index]
-    after = points[one.index : one.index + one.after_count]
+    """Return the clock of the commits after the change over that before, of those nearest to it on each side."""
+    before = points[max(0, one.index - min(one.before_count, NEAREST)) : one.index]
+    after = points[one.index : one.index + min(one.after_count, NEAREST)]
     sides = [[clock for point in side for clock in point.clocks_hz] for side in (before, after)]
     if not all(sides) or not all(point.clocks_hz for point in (*before, *after)):
         return None

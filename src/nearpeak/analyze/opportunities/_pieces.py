@@ -12,7 +12,12 @@ def advice(kind: str, title: str, where: str, gain_s: float, evidence: str, basi
 
 def abstention(kind: str, gap: Gap, reason: str) -> Abstention:
     """Return that the rule `kind` says nothing of `gap`, and why."""
-    return Abstention(kind=kind, where=gap.timed.label, reason=reason)
+    return Abstention(kind=kind, where=named(gap), reason=reason)
+
+
+def named(gap: Gap) -> str:
+    """Return the case with its device, so that advice on several devices is told apart."""
+    return f"{gap.timed.label} on {gap.timed.target}" if gap.timed.target else gap.timed.label
 
 
 def alternatives(gap: Gap, kind: str) -> tuple[Alternative, ...]:

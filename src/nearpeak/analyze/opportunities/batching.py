@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives
+from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives, named
 from nearpeak.core.gap import MEASURED, Abstention, Advice, Gap
 from nearpeak.units import show
 
@@ -28,6 +28,6 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
             evidence = (
                 f"{best.label} takes {show(best.measured_s or 0.0, 's')}, {show(each_s, 's')} for each work of it"
             )
-            title = f"Run {row.label} in larger batches, as {best.label}"
-            found.append(advice(KIND, title, row.label, gain_s, evidence, MEASURED))
+            title = f"Run {named(gap)} in larger batches, as {best.label}"
+            found.append(advice(KIND, title, named(gap), gain_s, evidence, MEASURED))
     return found, missing

@@ -15,7 +15,7 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     The fused kernel is taken to last as long as the longest of them does now, as it reads and writes no less than
     that one: an estimate, not a bound.
     """
-    groups: dict[tuple[str, str, str], list[Gap]] = {}
+    groups: dict[tuple[str, ...], list[Gap]] = {}
     missing = []
     for gap in gaps:
         row = gap.timed
@@ -24,11 +24,11 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
         if not row.module:
             missing.append(abstention(KIND, gap, "its module is not known; rank a captured workload to see neighbours"))
             continue
-        groups.setdefault((row.model, row.module, row.case.phase), []).append(gap)
-    found = [_fused(module, part) for (_, module, _), part in groups.items() if len(part) > 1]
+        groups.setdefault((row.model, row.module, row.case.phase, row.target, row.runner), []).append(gap)
+    found = [_fused(module, part) for (_, module, *_), part in groups.items() if len(part) > 1]
     missing += [
         abstention(KIND, part[0], f"no other kernel of {module} is limited by memory alone")
-        for (_, module, _), part in groups.items()
+        for (_, module, *_), part in groups.items()
         if len(part) == 1
     ]
     return found, missing

@@ -20,8 +20,9 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
         if one.timed.host_s is None and one.timed.launch_floor_s is not None and one.timed.measured_s < SHORT_S
     ]
     found = []
-    for model in sorted({one.timed.model for one in late}):
-        part = [one for one in late if one.timed.model == model]
+    keys = sorted({(one.timed.model, one.timed.target, one.timed.runner) for one in late})
+    for model, target, runner in keys:
+        part = [one for one in late if (one.timed.model, one.timed.target, one.timed.runner) == (model, target, runner)]
         gain_s = sum(((one.timed.host_s or 0.0) - one.timed.measured_s) * one.timed.call_count for one in part)
         count = sum(one.timed.call_count for one in part)
         evidence = f"{count} calls take {show(gain_s, 's')} longer on the host than on the device"

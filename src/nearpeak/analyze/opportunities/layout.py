@@ -13,7 +13,7 @@ REORDERING = ("copy", "transpose", "permute", "contiguous", "layout")
 
 def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     """Gather copies per module; their whole measured time is what agreeing on a layout saves."""
-    groups: dict[str, list[Gap]] = {}
+    groups: dict[tuple[str, str, str], list[Gap]] = {}
     missing = []
     for gap in gaps:
         row = gap.timed
@@ -22,8 +22,8 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
         if not row.module:
             missing.append(abstention(KIND, gap, "what it stands between is not known; rank a captured workload"))
             continue
-        groups.setdefault(row.module, []).append(gap)
-    return [_kept(module, part) for module, part in groups.items()], missing
+        groups.setdefault((row.module, row.target, row.runner), []).append(gap)
+    return [_kept(module, part) for (module, _, _), part in groups.items()], missing
 
 
 def _converts(gap: Gap) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives, axis, is_product
+from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives, axis, is_product, named
 from nearpeak.core.gap import MEASURED, Abstention, Advice, Gap
 from nearpeak.units import show
 
@@ -42,5 +42,5 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
         if time_s < row.measured_s:
             gain_s = row.call_count * (row.measured_s - time_s)
             evidence = f"{best.label} takes {show(time_s, 's')}, {row.label} {show(row.measured_s, 's')}"
-            found.append(advice(KIND, f"Pad {row.label} to {best.label}", row.label, gain_s, evidence, MEASURED))
+            found.append(advice(KIND, f"Pad {named(gap)} to {best.label}", named(gap), gain_s, evidence, MEASURED))
     return found, missing

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives
+from nearpeak.analyze.opportunities._pieces import abstention, advice, alternatives, named
 from nearpeak.core.gap import ESTIMATED, MEASURED, Abstention, Advice, Alternative, Gap
 from nearpeak.units import show
 
@@ -41,6 +41,6 @@ def _advice(gap: Gap, way: Alternative) -> Advice | None:
         return None
     how = "measured" if way.measured_s is not None else "expected at the same share of its bound"
     evidence = f"{show(expected_s, 's')} in {way.label}, {how}, against {show(row.measured_s, 's')}"
-    title = f"Run {row.label} in {way.label} where accuracy allows"
+    title = f"Run {named(gap)} in {way.label} where accuracy allows"
     basis = MEASURED if way.measured_s is not None else ESTIMATED
-    return advice(KIND, title, row.label, row.call_count * (row.measured_s - expected_s), evidence, basis)
+    return advice(KIND, title, named(gap), row.call_count * (row.measured_s - expected_s), evidence, basis)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from nearpeak.analyze.opportunities._pieces import abstention, advice, axis, is_product
+from nearpeak.analyze.opportunities._pieces import abstention, advice, axis, is_product, named
 from nearpeak.core.gap import Abstention, Advice, Gap
 from nearpeak.units import show
 
@@ -38,6 +38,6 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
         evidence = (
             f"{tiles} output tiles of {TILE}×{TILE} for {row.sm_count} multiprocessors, now {show(row.measured_s, 's')}"
         )
-        title = f"Split K of {row.label} into {parts} parts"
-        found.append(advice(KIND, title, row.label, gain_s, evidence))
+        title = f"Split K of {named(gap)} into {parts} parts"
+        found.append(advice(KIND, title, named(gap), gain_s, evidence))
     return found, missing

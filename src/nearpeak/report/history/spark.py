@@ -1,5 +1,6 @@
 """Series of values as one line of characters."""
 
+import itertools
 import statistics
 from collections.abc import Sequence
 
@@ -43,7 +44,7 @@ def bins(values: Sequence[float], width: int) -> list[Sequence[float]]:
     """Return values in at most `width` pieces of nearly one length."""
     count = min(len(values), width)
     edges = [round(index * len(values) / count) for index in range(count + 1)]
-    return [values[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    return [values[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def place(index: int, count: int, width: int) -> int:

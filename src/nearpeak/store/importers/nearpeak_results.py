@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nearpeak.core.history import CPU_TIME, TIME, Device, Metric, Pairs, RunRecord, SampleSet, Testbed
 from nearpeak.core.measurement import Environment, Measurement
@@ -27,7 +27,11 @@ def _recognises(data: bytes) -> bool:
 def _read(data: bytes, given: Given) -> tuple[RunRecord, ...]:
     """Return one run for each environment of the file: device and software of a run are the same throughout."""
     text = data[: data.rfind(b"\n") + 1].decode("utf-8", "replace")
-    found = parse_results(text, given.name)[1].values()
+    return runs_of_measurements(parse_results(text, given.name)[1].values(), given)
+
+
+def runs_of_measurements(found: Iterable[Measurement], given: Given) -> tuple[RunRecord, ...]:
+    """Return measurements as runs, one for each environment."""
     by_environment: dict[str, list[Measurement]] = defaultdict(list)
     for one in found:
         by_environment[one.environment.digest if one.environment else ""].append(one)

@@ -15,7 +15,7 @@ _TESTBED = Testbed(name="onnxruntime", policy={"profiled": True})
 def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     """Return the run of the file, which names no device: the model's runs and each node's.
 
-    The first of several runs is warm-up. A node with a time of 0 is shorter than the clock can tell, and has no samples.
+    The first of several runs is warm-up. A node with a time of 0 is shorter than the clock can tell.
     """
     runs: list[float] = []
     nodes: dict[tuple[str, str, str], list[float]] = {}

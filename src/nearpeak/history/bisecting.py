@@ -1,0 +1,91 @@
+"""The change behind a slowdown, searched over commits and versions of components with commands of the user."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearpeak.analyze.bisect import bisected
+from nearpeak.analyze.launches import MARGIN_RATIO, compared_in_looks
+from nearpeak.core.bisection import BisectAxis, Bisection
+from nearpeak.core.launches import BASELINE, Launch, LaunchJudgement
+from nearpeak.core.paired import REGRESSION
+from nearpeak.errors import MeasureError, SpecError
+from nearpeak.history.workshop import COMMIT, Workshop
+from nearpeak.store.git import git_history, git_revision
+
+LEAST_SPREAD_RATIO = 0.001
+"""No comparison is taken to be surer than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What a search began with, and what it found."""
+
+    ends: LaunchJudgement
+    """Good against bad, everything else as in each."""
+    spread_ratio: float
+    """Standard deviation of one comparison, out of those rounds."""
+    found: Bisection | None
+    """What was found; none where good and bad do not differ."""
+
+
+def commit_axis(repository: Path, good: str, bad: str) -> BisectAxis:
+    """Return the commits from `good` to `bad` along first parents.
+
+    Raises:
+        SpecError: one is not in the repository, or good does not come before bad.
+    """
+    first, last = git_revision(repository, good), git_revision(repository, bad)
+    shas = [one.sha for one in git_history(repository, last.sha)]
+    if first.sha not in shas or first.sha == last.sha:
+        raise SpecError(f"bisect: {good} is no earlier first-parent commit of {bad}; exchange them, or name another")
+    return BisectAxis(name=COMMIT, versions=tuple(shas[shas.index(first.sha) :]))
+
+
+def searched(
+    axes: Sequence[BisectAxis], workshop: Workshop, *, margin_ratio: float = MARGIN_RATIO, most_steps: int = 20
+) -> Search:
+    """Return which change makes the last version of every axis slower than the first.
+
+    First good and bad are compared in turns, which says how large the slowdown is and how far comparisons scatter; then
+    the changes are searched.
+
+    Raises:
+        MeasureError: good or bad cannot be built or run.
+    """
+    good, bad = ({axis.name: axis.versions[end] for axis in axes} for end in (0, -1))
+    rounds: list[tuple[Launch, ...]] = []
+
+    def one_round() -> tuple[Launch, ...]:
+        found = workshop.round(good, bad)
+        if found is None:
+            raise MeasureError(f"bisect: good {_said(good)} or bad {_said(bad)} cannot be built or run")
+        rounds.append(found)
+        return found
+
+    ends = compared_in_looks(one_round, margin_ratio)
+    effects = [_effect(one) for one in rounds]
+    spread = max(LEAST_SPREAD_RATIO, statistics.stdev(effects))
+    if ends.judgement.verdict != REGRESSION:
+        return Search(ends=ends, spread_ratio=spread, found=None)
+
+    def measure(left: Mapping[str, str], right: Mapping[str, str]) -> float | None:
+        found = workshop.round(left, right)
+        return None if found is None else math.exp(_effect(found))
+
+    found = bisected(axes, math.exp(statistics.fmean(effects)), spread, measure, most_steps=most_steps)
+    return Search(ends=ends, spread_ratio=spread, found=found)
+
+
+def _effect(launches: Sequence[Launch]) -> float:
+    """Return the mean logarithm of the candidate's times minus that of the baseline's."""
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    for one in launches:
+        sides[one.arm == BASELINE].append(math.log(one.time_s))
+    return statistics.fmean(sides[False]) - statistics.fmean(sides[True])
+
+
+def _said(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version[:12]}" for name, version in versions.items())

@@ -1,0 +1,179 @@
+"""A gate over a store: series of the judged revision, their baselines in history, bounds and predictions."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nearpeak.analyze.against import judged_against
+from nearpeak.analyze.gate import decided, selects
+from nearpeak.core.gate import GatePolicy, GateResult, GateRule, GateSubject
+from nearpeak.core.history import Series
+from nearpeak.core.paired import Judgement
+from nearpeak.core.track import TrackPoint
+from nearpeak.errors import NearpeakError, NotFoundError, SpecError
+from nearpeak.history.devices import case_of_series, target_of_device
+from nearpeak.history.tracks import points_of
+from nearpeak.store import History, Store
+
+MANY_LAUNCHES = 5
+"""Launches from which their medians are the sample; of fewer, all their samples are."""
+LEAST_LETTERS = 7
+"""Letters of a commit that name it."""
+HISTORY_VALUES = 60
+"""Newest commits before the judged one from which the noise is taken."""
+Judged = dict[tuple[str, str], Judgement]
+
+
+def gated(
+    store: Store, policy: GatePolicy, *, revision: str = "", branch: str = "main", against: str = "",
+    metric: str = "time", repository: Path | None = None,
+) -> GateResult:  # fmt: skip
+    """Return what `policy` says of a revision.
+
+    Args:
+        revision: commit, or the first letters of it; the newest of the branch by default.
+        against: branch whose history is the baseline; the same one by default.
+        repository: folder of the git repository in which tags are looked up.
+
+    Raises:
+        NotFoundError: the store holds no measurement of it.
+        SpecError: a tag is not to be found, or a revision names several commits.
+    """
+    held = store.series(metric=metric, branch=branch)
+    histories = {one.id: store.history(one.id) for one in held}
+    sha = _resolved(store, histories, revision, branch)
+    here = [one for one in held if sha in histories[one.id].shas]
+    subjects = _subjects(store, policy, here, histories, sha)
+    bases = _bases(store, here, histories, against if against != branch else "", metric)
+    tags = {rule.name: _tagged(rule, bases.values(), repository) for rule in policy.rules if rule.baseline == "tag"}
+    judged: Judged = {}
+    for series, subject in zip(here, subjects, strict=True):
+        for rule in policy.rules:
+            if rule.baseline in ("previous", "tag", "rolling") and selects(rule, subject):
+                found = _judged(rule, histories[series.id], bases[series.id], sha, tags.get(rule.name, ""))
+                if found is not None:
+                    judged[rule.name, subject.series] = found
+    return decided(policy, subjects, judged, sha)
+
+
+def _resolved(store: Store, histories: dict[int, History], revision: str, branch: str) -> str:
+    """Return the whole name of the judged commit."""
+    rows = ((sha, int(key)) for one in histories.values() for sha, key in zip(one.shas, one.order_keys, strict=True))
+    newest = {sha: key for sha, key in rows if sha}
+    if not newest:
+        raise NotFoundError(
+            f"{store.name}: branch {branch!r} has no measured commits; 'nearpeak store import' adds some"
+        )
+    if not revision:
+        return max(newest, key=newest.__getitem__)
+    found = [sha for sha in newest if sha.startswith(revision)]
+    if len(found) > 1:
+        raise SpecError(f"--revision {revision!r}: names {len(found)} commits; give more letters")
+    if not found:
+        raise NotFoundError(f"{store.name}: revision {revision!r} was not measured on branch {branch!r}")
+    return found[0]
+
+
+def _subjects(
+    store: Store, policy: GatePolicy, here: Sequence[Series], histories: dict[int, History], sha: str
+) -> list[GateSubject]:
+    wanted = {rule.baseline for rule in policy.rules}
+    names = [f"{one.label}, {one.testbed.name}, {one.device}" for one in here]
+    unique = [
+        name if names.count(name) == 1 else f"{name}, series {one.id}" for one, name in zip(here, names, strict=True)
+    ]
+    return [_subject(store, one, histories[one.id], sha, name, wanted) for one, name in zip(here, unique, strict=True)]
+
+
+def _subject(store: Store, one: Series, history: History, sha: str, name: str, wanted: set[str]) -> GateSubject:
+    rows = [row for row, other in enumerate(history.shas) if other == sha]
+    target = target_of_device(one.device)
+    fields = {
+        "op": str(one.parameters.get("op", one.workload)), "target": target.name if target else one.device,
+        "runner": one.testbed.name, "model": one.workload, "team": one.owner, "branch": one.branch, "case": one.label,
+    }  # fmt: skip
+    return GateSubject(
+        series=name, fields=fields, times_s=_times(store, history, rows), outcome=history.outcomes[rows[-1]],
+        bound_s=_bound_s(one) if "bound" in wanted else None,
+        predicted_s=_predicted_s(one) if "prediction" in wanted else None,
+    )  # fmt: skip
+
+
+def _times(store: Store, history: History, rows: Sequence[int]) -> tuple[float, ...]:
+    medians = [float(history.median[row]) for row in rows if history.median[row] == history.median[row]]
+    if not medians or len(medians) >= MANY_LAUNCHES:
+        return tuple(medians)
+    found: list[float] = []
+    for row in rows:
+        try:
+            run, launch = int(history.run_ids[row]), int(history.launches[row])
+            found += store.samples(run, history.series.id, launch).tolist()
+        except NotFoundError:  # archived: the median is what is left
+            continue
+    return tuple(found or medians)
+
+
+def _bound_s(one: Series) -> float | None:
+    from nearpeak.theory.case_bound import case_bound
+
+    target = target_of_device(one.device)
+    try:
+        return None if target is None else case_bound(case_of_series(one), target).time_s
+    except NearpeakError:
+        return None
+
+
+def _predicted_s(one: Series) -> float | None:
+    from nearpeak.predict.prediction import predict_case
+
+    target = target_of_device(one.device)
+    try:
+        return None if target is None else predict_case(case_of_series(one), target).time_s
+    except NearpeakError:
+        return None
+
+
+def _bases(
+    store: Store, here: Sequence[Series], histories: dict[int, History], against: str, metric: str
+) -> dict[int, tuple[TrackPoint, ...]]:
+    """Return, for each series, the points of its baseline branch."""
+    if not against:
+        return {one.id: points_of(histories[one.id]) for one in here}
+    others = {_key(one): one.id for one in store.series(metric=metric, branch=against)}
+    return {one.id: points_of(store.history(others[_key(one)])) if _key(one) in others else () for one in here}
+
+
+def _key(one: Series) -> tuple[object, ...]:
+    """Return what two series of different branches must share to be compared."""
+    return (one.case, one.device, one.testbed.name, tuple(sorted(one.testbed.policy.items())), one.track)
+
+
+def _tagged(rule: GateRule, bases: Iterable[tuple[TrackPoint, ...]], repository: Path | None) -> str:
+    """Return the commit that a rule's tag names: letters of one that was measured, or what the repository says."""
+    shas = {point.sha for points in bases for point in points}
+    if len(rule.tag) >= LEAST_LETTERS and (found := [sha for sha in shas if sha.startswith(rule.tag)]):
+        if len(found) > 1:
+            raise SpecError(f"rule {rule.name!r}: tag {rule.tag!r} names {len(found)} commits; give more letters")
+        return found[0]
+    if repository is None:
+        raise SpecError(f"rule {rule.name!r}: tag {rule.tag!r} is no measured commit; give --repository to look it up")
+    from nearpeak.store.git import git_revision
+
+    return git_revision(repository, rule.tag).sha
+
+
+def _judged(rule: GateRule, own: History, base: Sequence[TrackPoint], sha: str, tag: str) -> Judgement | None:
+    """Return the verdict of a rule on a series; none where its baseline holds no value."""
+    mine = next((one for one in points_of(own) if one.sha == sha), None)
+    if mine is None:
+        return None
+    places = [place for place, one in enumerate(base) if one.sha == sha]
+    before = base[: places[0]] if places else base  # of another branch, all that it holds
+    chosen = {
+        "previous": before[-1:], "rolling": before[-max(1, rule.window_count) :],
+        "tag": [one for one in base if one.sha == tag],
+    }[rule.baseline]  # fmt: skip
+    if not chosen:
+        return None
+    baseline = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
+    values = [one.value for one in before[-HISTORY_VALUES:]]
+    return judged_against(mine.values, baseline, values, rule.tolerance_ratio)

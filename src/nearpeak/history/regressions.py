@@ -1,0 +1,141 @@
+"""What got worse in a store: changes of its series, those that began together as one, and what may be behind."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from nearpeak.analyze.changes import DETECTOR, VERSION
+from nearpeak.core.history import Series
+from nearpeak.core.track import Regressed, Track, TrackChange, TrackPoint
+from nearpeak.store import ChangePoint, Detector, Store
+
+NEAR_COMMITS = 2
+"""Changes of different series that are at most so many commits apart may have one cause."""
+CLOCK_SHARE_RATIO = 0.5
+"""Part of a change from which the clock is named as its cause."""
+Pair = tuple[Series, TrackChange]
+
+
+def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool = False) -> tuple[Regressed, ...]:
+    """Return the changes of `tracks` in groups that began together, newest first.
+
+    Args:
+        better: improvements instead of regressions.
+        suspects: also those that are not confirmed.
+    """
+    places = {one.sha: place for place, one in enumerate(_ordered(tracks))}
+    found = [
+        (track.series, change)
+        for track in tracks
+        for change in track.changes
+        if change.worse != better and (suspects or change.tier == "confirmed")
+    ]
+    found.sort(key=lambda pair: places[pair[1].bad_sha])
+    groups: list[list[Pair]] = []
+    for pair in found:
+        last = groups[-1] if groups else None
+        if last and places[pair[1].bad_sha] - places[last[0][1].bad_sha] <= NEAR_COMMITS and _alike(last[0], pair):
+            last.append(pair)
+        else:
+            groups.append([pair])
+    return tuple(_group(part, tracks) for part in reversed(groups))
+
+
+def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
+    found = {point.sha: point for track in tracks for point in track.points}
+    return sorted(found.values(), key=lambda one: one.order_key)
+
+
+def _alike(left: Pair, right: Pair) -> bool:
+    """Say whether two changes can have one cause: not where the stack of one alone changed with it."""
+    return {name for name, _, _ in left[1].stack} == {name for name, _, _ in right[1].stack}
+
+
+def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
+    part.sort(key=lambda pair: (-abs(math.log(pair[1].value_ratio)), pair[0].id))
+    (good, bad), _ = Counter((one.good_sha, one.bad_sha) for _, one in part).most_common(1)[0]
+    subject = next((one.subject for _, one in part if one.bad_sha == bad), "")
+    return Regressed(
+        good_sha=good, bad_sha=bad, subject=subject, changes=tuple(part), suspects=tuple(_suspects(part, tracks))
+    )
+
+
+def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
+    """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
+    if all(_by_clock(one) for _, one in part):
+        ratios = sorted(one.clock_ratio or 1.0 for _, one in part)
+        yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
+    stacks = Counter(row for _, one in part for row in one.stack)
+    for (name, before, after), count in stacks.most_common():
+        if count == len(part):
+            yield "component", f"{name} {before or 'none'} → {after or 'none'}"
+    yield from _alone(part, tracks)
+    if not stacks:
+        yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
+
+
+def _by_clock(one: TrackChange) -> bool:
+    """Say whether the clock moved the other way by as much as explains the change, or most of it."""
+    if one.clock_ratio is None:
+        return False
+    return -math.log(one.clock_ratio) / math.log(one.value_ratio) >= CLOCK_SHARE_RATIO
+
+
+def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
+    """Yield the device or runner that alone shows what series of the same cases elsewhere do not show."""
+    cases = {series.case for series, _ in part}
+    same = [one.series for one in tracks if one.series.case in cases]
+    axes: dict[str, Callable[[Series], str]] = {
+        "device": lambda one: one.device, "runner": lambda one: one.testbed.name
+    }  # fmt: skip
+    for axis, of in axes.items():
+        shown, known = {of(series) for series, _ in part}, {of(one) for one in same}
+        if len(shown) == 1 and len(known) > 1:
+            yield axis, f"only on {shown.pop()}"
+
+
+def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+    """Keep the changes in the store, open an alert for each group that none follows yet, and return groups with alerts.
+
+    Changes that are not found any more are marked as retracted; an alert is never opened twice for a change.
+    """
+    numbers: dict[tuple[int, int], int] = {}
+    for track in tracks:
+        rows = [_stored(track, one) for one in track.changes]
+        detector = Detector(name=DETECTOR, version=str(VERSION))
+        for done in store.findings.record_changes(track.series.id, detector, rows):
+            numbers[done.series, done.order_key] = done.id
+    points = {track.series.id: track.points for track in tracks}
+    return tuple(_followed(store, one, numbers, points) for one in groups)
+
+
+def _stored(track: Track, one: TrackChange) -> ChangePoint:
+    return ChangePoint(
+        series=track.series.id, order_key=track.points[one.index].order_key, rev_lo=one.good_sha, rev_hi=one.bad_sha,
+        effect_ratio=math.log(one.value_ratio), low_ratio=math.log(one.low_ratio), high_ratio=math.log(one.high_ratio),
+        score_ratio=one.probability_ratio, tier=one.tier, before_count=one.index,
+        after_count=len(track.points) - one.index,
+        evidence={"stack": [list(row) for row in one.stack], "clock_ratio": one.clock_ratio},
+    )  # fmt: skip
+
+
+def _followed(
+    store: Store, group: Regressed, numbers: dict[tuple[int, int], int], points: dict[int, tuple[TrackPoint, ...]]
+) -> Regressed:
+    ids = [numbers[series.id, points[series.id][one.index].order_key] for series, one in group.changes]
+    known = {member: alert for alert in store.findings.alerts() for member, _ in alert.members}
+    alert = next((known[one] for one in ids if one in known), None)
+    roles = {one: "primary" if place == 0 else "related" for place, one in enumerate(ids)}
+    if alert is not None:
+        store.findings.add_members(alert.id, dict.fromkeys(ids, "related"))
+        return replace(group, alert_id=alert.id, status=alert.status)
+    title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
+    number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
+    return replace(group, alert_id=number, status="new")
+
+
+def worst(group: Regressed) -> float:
+    """Return the largest change of a group, as new over old or, of a metric where more is better, old over new."""
+    ratio = group.changes[0][1].value_ratio
+    return max(ratio, 1 / ratio)
