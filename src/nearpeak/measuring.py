@@ -43,10 +43,11 @@ def measure(
     if not wanted:
         raise SpecError("measure: no cases are given; give at least one")
     device = _target_of(runner)
-    yield from run_cases(
-        wanted, runner, timing, out, fresh=fresh, judge=lambda one: _beside_bound(one, device),
-        telemetry_hz=telemetry_hz,
-    )  # fmt: skip
+
+    def judge(one: Measurement) -> Measurement:
+        return _beside_bound(one, device or known_target(one.target))
+
+    yield from run_cases(wanted, runner, timing, out, fresh=fresh, judge=judge, telemetry_hz=telemetry_hz)
 
 
 def measured(
@@ -82,9 +83,18 @@ def measured(
 def _target_of(runner: str) -> "Target | None":
     """Return the device that the runner times, none where no figures of it are known."""
     from nearpeak.measure.runners import RUNNERS
+
+    return known_target(getattr(RUNNERS[runner.partition(":")[0]], "target", ""))
+
+
+def known_target(name: str) -> "Target | None":
+    """Return the device called `name`, none where no figures of it are known: a GPU's name is known once it ran.
+
+    >>> known_target("h200_sxm").name, known_target("gpu")
+    ('h200_sxm', None)
+    """
     from nearpeak.targets import target_of
 
-    name = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
     try:
         return target_of(name)
     except NearpeakError:
