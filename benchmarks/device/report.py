@@ -16,6 +16,7 @@ from nearpeak.isolation import call_isolated
 from nearpeak.measure.telemetry.record import energy_record
 from nearpeak.measuring import bound_s, known_target, measure
 from nearpeak.ops import label_of, work_of
+from nearpeak.targets import target_of
 
 SCHEMA_VERSION = 1
 SECONDS_S = 600.0
@@ -173,11 +174,8 @@ def _predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
             continue
         family = getattr(form_of(one.case.op, one.case.phase), "name", one.case.op)
         row = rows.setdefault(family, {"family": family, "cases": [], "uncovered": []})
-        device = known_target(one.target)
         try:
-            if device is None:
-                raise NearpeakError(f"no figures of {one.target} are known")
-            found = predict_case(one.case, device)
+            found = predict_case(one.case, target_of(one.target))
         except NearpeakError as error:
             row["uncovered"].append(f"{label_of(one.case)}: {error}")
             continue
