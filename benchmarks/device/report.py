@@ -13,7 +13,6 @@ from nearpeak.core.energy import energies_of
 from nearpeak.core.measurement import TIMED, Measurement, Outcome, Timing
 from nearpeak.errors import NearpeakError
 from nearpeak.isolation import call_isolated
-from nearpeak.measure.telemetry.record import energy_record
 from nearpeak.measuring import bound_s, known_target, measure
 from nearpeak.ops import label_of, work_of
 from nearpeak.targets import target_of
@@ -211,13 +210,17 @@ def _energy(measured: list[Measurement]) -> dict[str, Any]:
     telemetry = measured[0].telemetry if measured else None
     if telemetry is None:
         return {"meters": [], "note": "the load was not run"}
-    found = [energy_record(one) for one in energies_of(telemetry, "samples")]
+    meters = [
+        {"domain": one.domain, "method": one.method, "channel": one.channel, "low_j": one.low_j, "high_j": one.high_j,
+         "covered_s": one.covered_s, "warnings": list(one.warnings)}
+        for one in energies_of(telemetry, "samples")
+    ]  # fmt: skip
     by_domain: dict[str, dict[str, float]] = {}
     for one in energies_of(telemetry, "samples"):
         by_domain.setdefault(one.domain, {}).setdefault(one.method, one.energy_j)
     ratios = {name: both["counter"] / both["integral"] for name, both in by_domain.items() if len(both) == 2}
     return {
-        "case": label_of(measured[0].case), "meters": found, "counter_to_integral_ratio": ratios,
+        "case": label_of(measured[0].case), "meters": meters, "counter_to_integral_ratio": ratios,
         "unavailable": [list(pair) for pair in telemetry.unavailable],
         "sampler_cpu_ratio": telemetry.cpu_s / telemetry.window_s, "missed_count": telemetry.missed_count,
         "tick_count": telemetry.tick_count, "held_by": [list(names) for _, names in telemetry.flags("samples")],

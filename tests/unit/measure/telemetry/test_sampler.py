@@ -149,9 +149,11 @@ def test_an_unknown_source_is_refused_before_a_process_starts():
         Sampler(10, ["nvlm"])
 
 
-def test_a_sampler_that_does_not_start_says_why(monkeypatch):
-    monkeypatch.setattr(sys, "path", [])
-    with pytest.raises(MeasureError, match=r"the sampler did not start: .*nearpeak"):
+def test_a_sampler_that_does_not_start_says_why(monkeypatch, tmp_path):
+    (tmp_path / "nearpeak").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "nearpeak" / "__init__.py").write_text("raise RuntimeError('broken installation')")
+    with pytest.raises(MeasureError, match=r"the sampler did not start: .*broken installation"):
         Sampler(10)
 
 
