@@ -1,5 +1,6 @@
 # make demo: install and run the main job        make test: everything that needs no accelerator (minutes)
 # make check: the quick part (under a minute)    make bench: measure the figures that the README quotes
+# make test-device: what needs a GPU, and a report of that GPU (a quarter of an hour)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,10 +11,10 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench docs clean
+.PHONY: help demo test test-device check lint bench docs clean
 
 help:
-	@sed -n '1,2s/^# //p' Makefile
+	@sed -n '1,3s/^# //p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +42,9 @@ test: lint
 
 check: lint
 	$(BIN)/python -m pytest -m 'not device and not slow' tests/conventions tests/golden tests/unit
+
+test-device: $(VENV)/.developed
+	$(BIN)/python -m pytest -m device tests/device
 
 bench: $(VENV)/.developed
 	$(BIN)/python -m benchmarks.run

@@ -49,7 +49,7 @@ def measure(
     device = _target_of(runner)
 
     def judged(found: Measurement) -> Measurement:
-        return dataclasses.replace(_beside_bound(found, device), why=why.get(found.case, ()))
+        return dataclasses.replace(_beside_bound(found, device or known_target(found.target)), why=why.get(found.case, ()))
 
     yield from run_cases(
         wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count, telemetry_hz=telemetry_hz
@@ -89,9 +89,18 @@ def measured(
 def _target_of(runner: str) -> "Target | None":
     """Return the device that the runner times, none where no figures of it are known."""
     from nearpeak.measure.runners import RUNNERS
+
+    return known_target(getattr(RUNNERS[runner.partition(":")[0]], "target", ""))
+
+
+def known_target(name: str) -> "Target | None":
+    """Return the device called `name`, none where no figures of it are known: a GPU's name is known once it ran.
+
+    >>> known_target("h200_sxm").name, known_target("gpu")
+    ('h200_sxm', None)
+    """
     from nearpeak.targets import target_of
 
-    name = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
     try:
         return target_of(name)
     except NearpeakError:

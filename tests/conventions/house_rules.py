@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,6 +14,7 @@ NUMBER = re.compile(r"\b(?:int|float)\b")
 MUTABLE = re.compile(r"\b(?:list|dict|set|bytearray|List|Dict|Set|MutableMapping)\b")
 
 
+@cache
 def suffixes() -> tuple[str, ...]:
     """The unit suffixes that STYLE.md permits."""
     line = re.search(r"Suffix on every number: `([^`]+)`", (ROOT / "STYLE.md").read_text(encoding="utf-8"))
@@ -20,6 +22,7 @@ def suffixes() -> tuple[str, ...]:
     return tuple(line[1].split())
 
 
+@cache
 def unitless() -> frozenset[str]:
     """The names that GLOSSARY.md exempts from suffixes: axes, positions, identifiers, terms of the field."""
     text = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
@@ -29,13 +32,25 @@ def unitless() -> frozenset[str]:
     )
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """The tree of a source; every rule looks at the same ones."""
+    return ast.parse(source)
+
+
+@cache
+def nodes(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a source's tree."""
+    return tuple(ast.walk(parsed(source)))
+
+
 def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
 def dataclass_faults(source: str) -> Iterator[str]:
     """Values are frozen, slotted, keyword-only; every field is documented, immutable and names its unit."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.ClassDef) and (flags := _dataclass_flags(node)) is not None:
             private = node.name.startswith("_")  # never crosses a module, so it may collect while it is filled
             wanted = {"kw_only"} if private else {"frozen", "kw_only"} | ({"slots"} if not _caches(node) else set())
@@ -89,7 +104,7 @@ def _has_unit(name: str) -> bool:
 
 def documentation_faults(source: str) -> Iterator[str]:
     """Every module starts with one line; public classes and functions say what they are or return."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     words = ast.get_docstring(tree)
     if not words or not source.startswith('"""'):
         yield "the file does not start with a line that says what it is for"
@@ -125,7 +140,7 @@ def size_faults(source: str) -> Iterator[str]:
 
 def function_sizes(source: str) -> Iterator[tuple[str, int]]:
     """Each function with its lines, docstring left out: a long explanation is no long function."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = node.body[0]
             words = first if isinstance(first, ast.Expr) and _is_text(first.value) else None
@@ -135,14 +150,14 @@ def function_sizes(source: str) -> Iterator[tuple[str, int]]:
 
 def print_faults(source: str) -> Iterator[str]:
     """Only the command line prints."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
             yield f"line {node.lineno}: print() outside the command line"
 
 
 def import_faults(source: str) -> Iterator[str]:
     """Heavy packages are imported inside functions, so that start-up and the light core need none of them."""
-    for node in _executed_on_import(ast.parse(source)):
+    for node in _executed_on_import(parsed(source)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
         for name in names:
@@ -162,7 +177,7 @@ def _executed_on_import(node: ast.AST) -> Iterator[ast.AST]:
 
 def state_faults(source: str) -> Iterator[str]:
     """No module-level collection that starts empty, unless a string below says why the program must remember."""
-    body = ast.parse(source).body
+    body = parsed(source).body
     for node, following in zip(body, [*body[1:], ast.Pass()], strict=True):
         value = getattr(node, "value", None)
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or value is None:

@@ -190,7 +190,7 @@ def _json_line(one: "Measurement") -> str:
 
 def _row(one: "Measurement", device: "Target | None") -> str:
     """Return a measurement in one line for people."""
-    from nearpeak.measuring import bound_s
+    from nearpeak.measuring import bound_s, known_target
     from nearpeak.ops import label_of
     from nearpeak.units import show
 
@@ -202,7 +202,7 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     text += f" ({one.outcome.value}, {found.sample_count} samples)"
     if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
         text += f", CPU {show(one.cpu_best_s, 's')}"
-    least_s = bound_s(one.case, device)
+    least_s = bound_s(one.case, device or known_target(one.target))
     if least_s is not None:
         text += f", bound {show(least_s, 's')} ({least_s / found.centre_s:.0%} attained)"
     if one.telemetry is not None:

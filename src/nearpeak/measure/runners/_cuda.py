@@ -42,7 +42,17 @@ def cuda_or_refusal(name: str) -> Any:
         built = torch.version.cuda or torch.version.hip
         why = "PyTorch sees none" if built else f"PyTorch {torch.__version__} is built without GPU support"
         raise MeasureError(f"runner {name}: needs a GPU; {why}")
+    _keep_formats(torch)
     return torch
+
+
+def _keep_formats(torch: Any) -> None:
+    """Let products of fp32 be products of fp32: convolutions would take tf32 unless told otherwise.
+
+    The bound of an fp32 case is that of fp32 units, and the contract is that of fp32's rounding.
+    """
+    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        backend.allow_tf32 = False
 
 
 class EventTimer:

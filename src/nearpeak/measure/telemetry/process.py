@@ -49,7 +49,7 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
     """
     period_ns = round(1e9 / rate_hz)
     plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
-    rest = max(1, round(HANDED_S * rate_hz))
+    rest = max(1, int(HANDED_S * rate_hz))
     clock_ns, number, rounds, start_ns, parts = time.monotonic_ns, 0, 0, time.monotonic_ns(), [b""]
     while True:
         due_ns = start_ns + number * period_ns
@@ -69,8 +69,10 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
                 return
         now_ns = clock_ns()
         number += 1 + max(0, (now_ns - due_ns - 1) // period_ns)  # rounds that are past by now are left out
-        if _told_to_end((start_ns + number * period_ns - now_ns) / 1e9):
-            _write(file, b"".join(parts))
+        wait_s = (start_ns + number * period_ns - now_ns) / 1e9
+        if not handed:
+            time.sleep(wait_s)  # costs less than to listen as well
+        elif _ended(wait_s):
             return
 
 
@@ -79,8 +81,8 @@ def _write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def _told_to_end(wait_s: float) -> bool:
-    """Sleep until the next round is due; say whether standard input ended meanwhile."""
+def _ended(wait_s: float) -> bool:
+    """Wait for at most so long; say whether standard input ended meanwhile."""
     end_s = time.monotonic() + wait_s
     while True:
         readable, _, _ = select.select([0], [], [], max(0.0, wait_s))

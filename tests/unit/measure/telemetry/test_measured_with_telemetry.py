@@ -145,7 +145,8 @@ def test_the_command_watches_this_machine():
 @pytest.mark.parametrize(
     ("words", "said"),
     [(("telemetry", "--rate", "fast"), "--rate 'fast'"), (("telemetry", "--interval", "1s"), "give --import"),
-     (("measure", "fill", "elements=8", "dtype=fp32", "--telemetry=x"), "--telemetry 'x'"), (("telemetry", "--for", "0s"), "more than 0")],
+     (("measure", "fill", "elements=8", "dtype=fp32", "--telemetry=x"), "--telemetry 'x'"),
+     (("telemetry", "--for", "0s"), "more than 0")],
 )  # fmt: skip
 def test_wrong_options_are_refused_by_name(words, said):
     done = run(*words)

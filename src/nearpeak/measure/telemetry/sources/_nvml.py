@@ -101,14 +101,15 @@ class Fields:
         """
         self._nvml, self._handle = nvml, device.handle
         self._members = {getattr(nvml, name): member for name, member in _MEMBERS.items() if hasattr(nvml, name)}
-        channels, self._fields, self._factors = [], [], []
-        for channel, constant, scope, factor in wanted:
+        channels, self._fields, self._factors, self._places = [], [], [], []
+        for place, (channel, constant, scope, factor) in enumerate(wanted):
             field = getattr(nvml, constant, None)
             status = f"this nvidia-ml-py has not {constant}" if field is None else self._refusal((field, scope))
             channels.append(replace(channel, status=status))
             if not status:
                 self._fields.append((field, scope))
                 self._factors.append(factor)
+                self._places.append(place)
         self.channels = tuple(channels)
 
     def _refusal(self, field: tuple[int, int]) -> str:
@@ -124,15 +125,12 @@ class Fields:
             answers = self._nvml.nvmlDeviceGetFieldValues(self._handle, self._fields) if self._fields else ()
         except self._nvml.NVMLError:
             return [math.nan] * len(self.channels)
-        found = iter(zip(answers, self._factors, strict=True))
-        return [math.nan if one.status else self._number(*next(found)) for one in self.channels]
-
-    def _number(self, answer: Any, factor: float) -> float:
-        """Return the member of the answer's union that its type names."""
-        if answer.nvmlReturn != 0:
-            return math.nan
-        member = self._members.get(answer.valueType, "")
-        return float(getattr(answer.value, member, math.nan)) * factor
+        found = [math.nan] * len(self.channels)
+        members = self._members
+        for place, factor, answer in zip(self._places, self._factors, answers, strict=True):
+            if answer.nvmlReturn == 0:  # the member of the union that its type names
+                found[place] = getattr(answer.value, members.get(answer.valueType, ""), math.nan) * factor
+        return found
 
 
 class NvmlSource:

@@ -1,0 +1,236 @@
+"""The sections of a device report, each from what was measured; what could not be stands there with its reason."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from math import exp, log
+from typing import Any
+
+from benchmarks.device import cases, timer
+from nearpeak.core.case import Case
+from nearpeak.core.energy import energies_of
+from nearpeak.core.measurement import TIMED, Measurement, Outcome, Timing
+from nearpeak.errors import NearpeakError
+from nearpeak.isolation import call_isolated
+from nearpeak.measuring import bound_s, known_target, measure
+from nearpeak.ops import label_of, work_of
+from nearpeak.targets import target_of
+
+SCHEMA_VERSION = 1
+SECONDS_S = 600.0
+"""Time after which nothing new is begun: with what is under way the report is done within a quarter of an hour."""
+WRONG = frozenset({Outcome.INCORRECT, Outcome.CRASH, Outcome.SUSPECT_FAST, Outcome.BELOW_BOUND, Outcome.TIMEOUT})
+"""Outcomes that are faults of nearpeak, of the device or of its software; the others only say what is not there."""
+Say = Callable[[str], None]
+
+
+def device_report(
+    runner: str, size: str = "full", operators: tuple[str, ...] = (), seconds: float = SECONDS_S, say: Say = print
+) -> dict[str, Any]:
+    """Return the report of the device that `runner` runs on, as plain data.
+
+    Args:
+        size: `full` or `small`.
+        operators: those whose results are checked; all by default.
+        seconds: time after which cases are left out, and named.
+        say: told what is under way.
+    """
+    begun_s = time.monotonic()
+    clock = _Deadline(begun_s + seconds)
+    sections: dict[str, Any] = {"timer": _timer(runner)}
+    say("roofs")
+    wanted = cases.roof_cases(size)
+    large = [one for name, one in wanted.items() if name != "launch"]
+    roofs = _measured(large, runner, _timing(size, "cold"), clock, telemetry_hz=50.0)
+    roofs += _measured([wanted["launch"]], runner, _timing(size, "hot"), clock)
+    say("families")
+    families = _measured(cases.family_cases(size), runner, _timing(size, "cold"), clock)
+    say("energy")
+    energy = _measured([wanted["product bf16"]], runner, _long(size), clock, telemetry_hz=100.0)
+    say("every operator")
+    known = list(cases.operator_cases(operators))
+    small = [one for _, one, _ in known if one is not None]
+    operator_rows = _measured(small, runner, Timing(cache="hot", budget_s=0.05), clock)
+    timed = [one for one in (*roofs, *families, *operator_rows) if one.outcome in TIMED | {Outcome.BELOW_BOUND}]
+    sections |= {
+        "roofs": list(_roofs(wanted, roofs)), "bounds": _bounds(timed),
+        "predictions": _predictions([*roofs, *families]), "operators": list(_operators(known, operator_rows)),
+        "energy": _energy(energy),
+    }  # fmt: skip
+    every = [*roofs, *families, *energy, *operator_rows]
+    environment = next((one.environment for one in every if one.environment), None)
+    return {
+        "schema": SCHEMA_VERSION, "runner": runner, "size": size, "date": datetime.now(tz=UTC).date().isoformat(),
+        "target": next((one.target for one in every if one.samples_s), ""), "took_s": time.monotonic() - begun_s,
+        "environment": environment.record() if environment else None, "sections": sections,
+        "not_run": clock.left_out, "faults": [*timer.faults(sections["timer"]), *_faults(every, sections)],
+    }  # fmt: skip
+
+
+class _Deadline:
+    """When nothing new is begun, and what was left out for it."""
+
+    def __init__(self, end_s: float) -> None:
+        self._end_s, self.left_out = end_s, []  # type: ignore[var-annotated]
+
+    def admits(self, one: Case) -> bool:
+        if time.monotonic() < self._end_s:
+            return True
+        self.left_out.append(label_of(one))
+        return False
+
+
+def _timing(size: str, cache: str) -> Timing:
+    return Timing(cache=cache, validate=False, budget_s=0.1 if size == "small" else 0.5)
+
+
+def _long(size: str) -> Timing:
+    """Return the timing of a load that lasts: a power meter needs a hundred of its periods."""
+    return Timing(cache="hot", validate=False, budget_s=0.5 if size == "small" else 10.0, precision_ratio=0.0)
+
+
+def _measured(
+    wanted: Iterable[Case], runner: str, timing: Timing, clock: _Deadline, telemetry_hz: float | None = None
+) -> list[Measurement]:
+    """Return the measurements that there was time for; cases are asked for one at a time, so that time can run out."""
+    found: list[Measurement] = []
+    admitted = [one for one in wanted if clock.admits(one)]
+    for one in measure(admitted, runner, timing, telemetry_hz=telemetry_hz) if admitted else ():
+        found.append(one)
+        left = admitted[len(found) :]
+        if left and not clock.admits(left[0]):
+            clock.left_out += [label_of(each) for each in left[1:]]
+            break
+    return found
+
+
+def _timer(runner: str) -> dict[str, Any]:
+    """Return what the clock says, from a process of its own.
+
+    Raises:
+        NearpeakError: the runner cannot run here.
+    """
+    ending = call_isolated(
+        "benchmarks.device.timer:facts", {"runner": runner}, timeout_s=120.0, memory_bytes=None, preload=("torch",)
+    )
+    if ending.verdict != "result":
+        raise NearpeakError(f"device report: runner {runner}: its clock could not be read: {ending.value}")
+    found: dict[str, Any] = ending.value
+    return found
+
+
+def _roofs(wanted: dict[str, Case], measured: list[Measurement]) -> Iterator[dict[str, Any]]:
+    """Yield each roof: rate of the best sample beside the rate that the bound permits."""
+    taken = {one.case: one for one in measured}
+    for name, one in wanted.items():
+        found = taken.get(one)
+        row: dict[str, Any] = {"roof": name, "case": label_of(one), "outcome": "not run", "note": ""}
+        if found is not None:
+            row |= {"outcome": found.outcome.value, "note": found.note}
+        if found is not None and found.samples_s:
+            row |= _launch(found) if name == "launch" else _rate(found, of_flop=name.startswith("product"))
+        yield row
+
+
+def _launch(found: Measurement) -> dict[str, Any]:
+    """Return the time of a call that does next to nothing, beside the floor that the device file states."""
+    device = known_target(found.target)
+    return {"unit": "s", "rate": found.best_s, "stated_rate": device.launch_floor_s if device else None}
+
+
+def _rate(found: Measurement, *, of_flop: bool) -> dict[str, Any]:
+    work = work_of(found.case)
+    amount = sum(work.flop.values()) if of_flop else work.read_bytes + work.write_bytes
+    least_s = bound_s(found.case, known_target(found.target))
+    return {
+        "unit": "FLOP/s" if of_flop else "B/s", "best_s": found.best_s, "rate": amount / found.best_s,
+        "bound_s": least_s, "stated_rate": amount / least_s if least_s else None,
+        "attained_ratio": least_s / found.best_s if least_s else None,
+    }  # fmt: skip
+
+
+def _bounds(timed: list[Measurement]) -> dict[str, Any]:
+    """Return how many cases have a bound, and those that were faster than it."""
+    known = [(one, bound_s(one.case, known_target(one.target))) for one in timed]
+    bounded = [(one, least_s) for one, least_s in known if least_s is not None]
+    below = [
+        {"case": label_of(one.case), "best_s": one.best_s, "bound_s": least_s}
+        for one, least_s in bounded
+        if one.best_s + one.timer_s < least_s
+    ]
+    nearest = max((least_s / one.best_s for one, least_s in bounded), default=None)
+    return {"timed_count": len(timed), "bounded_count": len(bounded), "below": below, "nearest_ratio": nearest}
+
+
+def _predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
+    """Return for each family how far predictions are from the median samples."""
+    from nearpeak.predict.prediction import form_of, predict_case
+
+    rows: dict[str, dict[str, Any]] = {}
+    for one in measured:
+        if one.outcome not in TIMED:
+            continue
+        family = getattr(form_of(one.case.op, one.case.phase), "name", one.case.op)
+        row = rows.setdefault(family, {"family": family, "cases": [], "uncovered": []})
+        try:
+            found = predict_case(one.case, target_of(one.target))
+        except NearpeakError as error:
+            row["uncovered"].append(f"{label_of(one.case)}: {error}")
+            continue
+        centre_s = one.estimate().centre_s
+        row["cases"].append(
+            {"case": label_of(one.case), "measured_s": centre_s, "predicted_s": found.time_s,
+             "within_interval": found.low_s <= centre_s <= found.high_s}
+        )  # fmt: skip
+    for row in rows.values():
+        logs = [abs(log(one["predicted_s"] / one["measured_s"])) for one in row["cases"]]
+        row["median_error_ratio"] = exp(statistics.median(logs)) - 1 if logs else None
+        row["within_ratio"] = sum(one["within_interval"] for one in row["cases"]) / len(logs) if logs else None
+    return list(rows.values())
+
+
+def _operators(
+    known: list[tuple[str, Case | None, str]], measured: list[Measurement]
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield for each operator what the contract on results said."""
+    taken = {one.case: one for one in measured}
+    for name, one, why in known:
+        found = taken.get(one) if one is not None else None
+        if found is None:
+            yield {"operator": name, "case": label_of(one) if one else "", "status": "NOT_RUN", "note": why}
+            continue
+        status = found.validation.status if found.validation is not None else found.outcome.value.upper()
+        yield {"operator": name, "case": label_of(found.case), "status": status, "outcome": found.outcome.value,
+               "note": found.note}  # fmt: skip
+
+
+def _energy(measured: list[Measurement]) -> dict[str, Any]:
+    """Return what each meter said of one lasting load, with the sampler's own share of a core."""
+    telemetry = measured[0].telemetry if measured else None
+    if telemetry is None:
+        return {"meters": [], "note": "the load was not run"}
+    meters = [
+        {"domain": one.domain, "method": one.method, "channel": one.channel, "low_j": one.low_j, "high_j": one.high_j,
+         "covered_s": one.covered_s, "warnings": list(one.warnings)}
+        for one in energies_of(telemetry, "samples")
+    ]  # fmt: skip
+    by_domain: dict[str, dict[str, float]] = {}
+    for one in energies_of(telemetry, "samples"):
+        by_domain.setdefault(one.domain, {}).setdefault(one.method, one.energy_j)
+    ratios = {name: both["counter"] / both["integral"] for name, both in by_domain.items() if len(both) == 2}
+    return {
+        "case": label_of(measured[0].case), "meters": meters, "counter_to_integral_ratio": ratios,
+        "unavailable": [list(pair) for pair in telemetry.unavailable],
+        "sampler_cpu_ratio": telemetry.cpu_s / telemetry.window_s, "missed_count": telemetry.missed_count,
+        "tick_count": telemetry.tick_count, "held_by": [list(names) for _, names in telemetry.flags("samples")],
+        "note": telemetry.note,
+    }  # fmt: skip
+
+
+def _faults(measured: list[Measurement], sections: dict[str, Any]) -> Iterator[str]:
+    for one in measured:
+        if one.outcome in WRONG:
+            yield f"{label_of(one.case)}: {one.outcome.value}: {one.note}"
+    for row in sections["bounds"]["below"]:
+        yield f"{row['case']}: its best sample of {row['best_s']:.4g} s is below its bound of {row['bound_s']:.4g} s"

@@ -1,0 +1,116 @@
+"""A device report for people: Markdown, and the same for a terminal."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nearpeak.units import show
+
+
+def to_markdown(report: dict[str, Any]) -> str:
+    """Return the whole report."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def to_terminal(report: dict[str, Any]) -> str:
+    """Return the whole report without the marks of Markdown."""
+    return to_markdown(report).replace("**", "").replace("`", "")
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    sections, environment = report["sections"], report["environment"] or {}
+    yield f"# Device report: {environment.get('device', 'unknown device')}"
+    yield ""
+    driver = ", ".join(filter(None, (environment.get("driver"), environment.get("runtime"))))
+    yield (
+        f"Target `{report['target'] or 'unknown'}`, runner `{report['runner']}`, {report['date']}, "
+        f"{report['took_s']:.0f} s{f', {driver}' if driver else ''}."
+    )
+    yield ""
+    faults = report["faults"]
+    yield f"**{len(faults)} faults.**" if faults else "**No faults.**"
+    yield from (f"- {one}" for one in faults)
+    if report["not_run"]:
+        yield f"\nTime was up before {len(report['not_run'])} cases: {', '.join(report['not_run'])}."
+    yield from _roofs(sections["roofs"])
+    yield from _bounds(sections["bounds"])
+    yield from _predictions(sections["predictions"])
+    yield from _operators(sections["operators"])
+    yield from _timer(sections["timer"])
+    yield from _energy(sections["energy"])
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"\n## {title}\n"
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    yield from (f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
+
+
+def _roofs(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield from _table("Roofs", ("roof", "case", "measured", "stated", "attained"), [
+        (row["roof"], row["case"],
+         show(row["rate"], row["unit"]) if "rate" in row else f"{row['outcome']}: {row['note']}",
+         show(row["stated_rate"], row["unit"]) if row.get("stated_rate") else "unknown",
+         f"{row['attained_ratio']:.1%}" if row.get("attained_ratio") else "unknown")
+        for row in rows
+    ])  # fmt: skip
+
+
+def _bounds(found: dict[str, Any]) -> Iterator[str]:
+    yield "\n## Bounds\n"
+    yield (
+        f"{found['timed_count']} cases were timed, {found['bounded_count']} have a bound on this device, "
+        f"{len(found['below'])} were faster than it."
+    )
+    if found["nearest_ratio"] is not None:
+        yield f"The nearest came to {found['nearest_ratio']:.1%} of its bound."
+
+
+def _predictions(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield from _table("Predictions", ("family", "cases", "median error", "within the interval", "uncovered"), [
+        (row["family"], str(len(row["cases"])), _percent(row["median_error_ratio"]), _percent(row["within_ratio"]),
+         "; ".join(row["uncovered"]) or "none")
+        for row in rows
+    ])  # fmt: skip
+
+
+def _percent(ratio: float | None) -> str:
+    return "unknown" if ratio is None else f"{ratio:.1%}"
+
+
+def _operators(rows: list[dict[str, Any]]) -> Iterator[str]:
+    passed = sum(row["status"] == "PASS" for row in rows)
+    rest = [row for row in rows if row["status"] != "PASS"]
+    yield f"\n## Operators\n\n{passed} of {len(rows)} pass every check of the contract.\n"
+    if rest:
+        yield from _table("Operators that did not pass", ("operator", "case", "status", "why"), [
+            (row["operator"], row["case"], row["status"], row["note"]) for row in rest
+        ])  # fmt: skip
+
+
+def _timer(found: dict[str, Any]) -> Iterator[str]:
+    yield "\n## Timer\n"
+    calls = ", ".join(f"{show(time_s, 's')} in a row of {count}" for count, time_s in found["call_s"].items())
+    yield f"`{found['name']}`: step {show(found['resolution_s'], 's')}, nothing takes {show(found['nothing_s'], 's')}."
+    yield f"One call takes {calls}; rows of 100 vary by {found['spread_ratio']:.1%}."
+    if found["spin_s"]:
+        spins = ", ".join(f"{int(n):,} cycles {show(time_s, 's')}" for n, time_s in found["spin_s"].items())
+        yield f"Known delays: {spins}."
+
+
+def _energy(found: dict[str, Any]) -> Iterator[str]:
+    yield "\n## Power and energy\n"
+    if found["note"]:
+        yield found["note"]
+    if not found["meters"]:
+        yield "No meter gave a value."
+    for one in found["meters"]:
+        value = f"{one['low_j']:.5g} to {one['high_j']:.5g} J over {one['covered_s']:.4g} s"
+        yield f"- {one['domain']} by {one['method']} of `{one['channel']}`: {value}"
+        yield from (f"  - {warning}" for warning in one["warnings"])
+    for domain, ratio in found.get("counter_to_integral_ratio", {}).items():
+        yield f"- {domain}: the counter says {ratio:.3f} times the integral"
+    if "sampler_cpu_ratio" in found:
+        rounds = f"{found['missed_count']} rounds of {found['tick_count']} were left out"
+        yield f"- the sampler took {found['sampler_cpu_ratio']:.2%} of a core; {rounds}"
+    yield from (f"- not available: {name}: {why}" for name, why in found.get("unavailable", ()))

@@ -1,0 +1,94 @@
+"""What the sampler takes of a core, and whether a case beside it takes longer.
+
+Sensors are generated trees of small files and an NVML that answers from a table: they cost this process what its own
+work costs, not what a driver would add.
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.unit.measure.telemetry.trees import BOARD, CORES, ORIN, RAPL, write
+
+from benchmarks._figures import ROOT, Figure
+from nearpeak.core.measurement import Timing
+from nearpeak.measure.isolated import measure_fresh
+from nearpeak.measure.telemetry.sampler import Sampler
+from nearpeak.ops import case
+
+FIGURES = ("sampler_at_100_hz_core_share", "sampler_at_10_hz_core_share", "sampler_observer_effect")
+SECONDS_S = 10.0
+FAST = ("rapl", "cpu_clock", "nvml_power")
+"""Power, clocks and throttle reasons."""
+SLOW = (*FAST, "nvml_state", "rails", "hwmon", "thermal", "devfreq")
+"""Everything that a generated tree can show; psutil reads this machine itself."""
+CASE = case("gemm", m=256, n=256, k=256, dtype="fp32")
+TIMING = Timing(cache="hot", budget_s=0.3, validate=False)
+FOURS = 10
+_FAKE = "from tests.unit.measure.telemetry.trees import fake_nvml\nimport sys\nsys.modules[__name__] = fake_nvml()\n"
+
+
+def measure() -> Iterator[Figure]:
+    """Yield shares of a core by the sampler's own CPU time, and the change of a case's CPU time beside it."""
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        (folder / "pynvml.py").write_text(_FAKE, encoding="utf-8")
+        write(folder / "root", {**RAPL, **CORES, **BOARD, **ORIN})
+        sys.path += [str(folder), str(ROOT)]  # which the sampler's process takes over
+        try:
+            root = str(folder / "root")
+            yield _share("sampler_at_100_hz_core_share", 100, FAST, root, 2.0)
+            yield _share("sampler_at_10_hz_core_share", 10, SLOW, root, 1.0)
+            yield _observed(root)
+        finally:
+            del sys.path[-2:]
+
+
+def _share(name: str, rate_hz: float, sources: Sequence[str], root: str, most: float) -> Figure:
+    with Sampler(rate_hz, sources, root) as sampler:
+        found = share(sampler)
+        if "nvml_state" in sources:
+            with Sampler(rate_hz, ["host"]) as host:
+                found += share(host)
+    return Figure(name=name, value=100 * found, unit="%", bar=f"<= {most:g} %", passed=100 * found <= most)
+
+
+def share(sampler: Sampler) -> float:
+    """Return the part of a core that the sampler takes, all sources read.
+
+    Raises:
+        RuntimeError: one of its sources was not there.
+    """
+    if sampler.unavailable:
+        raise RuntimeError(f"{sampler.unavailable[0][0]}: {sampler.unavailable[0][1]}")
+    begin_ns = time.monotonic_ns()
+    time.sleep(SECONDS_S)
+    found = sampler.window(begin_ns, time.monotonic_ns())
+    print(
+        f"  {found.rate_hz:g} Hz: {found.cpu_s / found.window_s:.2%}, {found.missed_count} rounds left out", flush=True
+    )
+    return found.cpu_s / found.window_s
+
+
+def _observed(root: str) -> Figure:
+    """Return the median over rounds of four of the change of a case's CPU time: without, with, with, without."""
+    changes = []
+    for number in range(FOURS):
+        order = (0, 1, 1, 0) if number % 2 == 0 else (1, 0, 0, 1)
+        times = [_cpu_s(root, sampled=bool(one)) for one in order]
+        sums = [sum(time_s for one, time_s in zip(order, times, strict=True) if one == arm) for arm in (0, 1)]
+        changes.append(sums[1] / sums[0] - 1)
+    value = 100 * statistics.median(changes)
+    print(f"  rounds: {', '.join(f'{one:+.2%}' for one in changes)}", flush=True)
+    return Figure(name="sampler_observer_effect", value=value, unit="%", bar="<= 1 %", passed=value <= 1)
+
+
+def _cpu_s(root: str, *, sampled: bool) -> float:
+    """Return the shortest CPU time of the case in a new process, beside a sampler or not."""
+    if not sampled:
+        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_best_s
+    with Sampler(100, FAST, root):
+        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_best_s

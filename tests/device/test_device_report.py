@@ -1,0 +1,21 @@
+"""The device report of the first GPU: written, shown, and without faults."""
+
+import pytest
+from benchmarks.device.__main__ import save
+from benchmarks.device.report import device_report
+from benchmarks.device.text import to_terminal
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch sees"),
+]
+
+
+def test_the_report_of_this_gpu_has_no_faults(capsys):
+    with capsys.disabled():
+        report = device_report("torch_cuda")
+        files = save(report)
+        print(f"\n{to_terminal(report)}\nwrote {' and '.join(map(str, files))}")
+    assert report["faults"] == []
+    assert report["not_run"] == []

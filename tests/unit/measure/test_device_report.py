@@ -1,0 +1,102 @@
+"""The device report on the CPU: the same code as on a GPU, complete, and honest about what it has not."""
+
+import copy
+import json
+
+import pytest
+from benchmarks.device import cases, report
+from benchmarks.device.__main__ import save
+from benchmarks.device.text import to_markdown, to_terminal
+
+from nearpeak.measure.roofs import cpu_target_text
+from nearpeak.measure.runners import _cuda
+from nearpeak.measuring import bound_s
+from nearpeak.ops import OPS
+from nearpeak.predict.prediction import form_of, predict_case
+from nearpeak.targets import target_of
+
+torch = pytest.importorskip("torch")
+ROOFS = {"fp32": 1e15, "fp64": 1e15, "bf16": 1e15, "memory": 1e15, "launch": 1e-9}
+OPERATORS = ("gemm", "softmax", "topk")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """A report of this CPU beside roofs that no CPU has."""
+    folder = tmp_path_factory.mktemp("data")
+    targets = folder / "nearpeak" / "targets"
+    targets.mkdir(parents=True)
+    (targets / "cpu.toml").write_text(cpu_target_text(ROOFS), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield report.device_report("torch_cpu", "small", OPERATORS, say=lambda _: None)
+
+
+def test_the_report_of_a_cpu_is_complete_and_without_faults(found):
+    assert (found["target"], found["faults"], found["not_run"]) == ("cpu", [], [])
+    sections = found["sections"]
+    assert {row["roof"] for row in sections["roofs"]} == set(cases.roof_cases("small"))
+    assert all(0 < row["attained_ratio"] < 1 for row in sections["roofs"] if row["roof"] != "launch")
+    assert sections["bounds"]["below"] == []
+    assert sections["bounds"]["bounded_count"] == sections["bounds"]["timed_count"] >= 5
+    assert [(row["operator"], row["status"]) for row in sections["operators"]] == [(one, "PASS") for one in OPERATORS]
+    assert {row["family"] for row in sections["predictions"]} == {"gemm", "stream"}
+    assert all(row["uncovered"] for row in sections["predictions"])  # there are no predictions of CPUs
+    assert sections["timer"]["name"] == "perf_counter"
+    assert sections["energy"]["sampler_cpu_ratio"] > 0
+
+
+def test_it_is_written_as_json_and_markdown_and_shown(found, tmp_path):
+    files = save(found, tmp_path / "figures", tmp_path / "build")
+    assert json.loads(files[0].read_text()) == json.loads(json.dumps(found, allow_nan=False))
+    text = files[1].read_text()
+    for title in ("Roofs", "Bounds", "Predictions", "Operators", "Timer", "Power and energy"):
+        assert f"## {title}" in text
+    assert "3 of 3 pass every check" in text
+    assert "**" not in to_terminal(found)
+
+
+def test_faults_stand_at_its_head(found):
+    faulty = copy.deepcopy(found)
+    faulty["faults"] = ["gemm: below_bound: too fast"]
+    faulty["not_run"] = ["conv x"]
+    faulty["sections"]["operators"][0] |= {"status": "NUMERIC_FAIL", "note": "wrong"}
+    text = to_markdown(faulty)
+    assert "**1 faults.**\n- gemm: below_bound: too fast" in text
+    assert "Time was up before 1 cases: conv x." in text
+    assert "NUMERIC_FAIL | wrong" in text
+
+
+def test_when_time_is_up_the_rest_is_named(monkeypatch):
+    monkeypatch.setattr(report, "_timer", lambda runner: {"call_s": {"10": 1.0, "100": 1.0}, "nothing_s": 0.0,
+                                                          "beyond_host_count": 0, "spin_s": {}})  # fmt: skip
+    found = report.device_report("torch_cpu", "small", ("gemm",), seconds=0.0, say=lambda _: None)
+    assert len(found["not_run"]) == len(cases.roof_cases("small")) + len(cases.family_cases("small")) + 2
+    assert {row["status"] for row in found["sections"]["operators"]} == {"NOT_RUN"}
+
+
+def test_every_case_for_a_gpu_has_a_bound_and_every_family_a_prediction():
+    device = target_of("h200_sxm")
+    wanted = (*cases.roof_cases("full").values(), *cases.family_cases("full"))
+    assert [one.label() for one in wanted if bound_s(one, device) is None] == []
+    assert all(predict_case(one, device).time_s > 0 for one in cases.family_cases("full"))
+    assert {form_of(one.op, one.phase).name for one in wanted} >= {"gemm", "attention", "conv", "stream"}
+
+
+def test_every_operator_has_a_case_to_be_checked_with():
+    known = list(cases.operator_cases())
+    assert [name for name, _, _ in known] == list(OPS)
+    assert [(name, why) for name, one, why in known if one is None] == []
+
+
+def test_convolutions_on_a_gpu_keep_to_fp32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [one.allow_tf32 for one in backends]
+    try:
+        torch.backends.cudnn.allow_tf32 = True
+        assert _cuda.cuda_or_refusal("torch_cuda") is torch
+        assert [one.allow_tf32 for one in backends] == [False, False]
+    finally:
+        for one, value in zip(backends, before, strict=True):
+            one.allow_tf32 = value
