@@ -235,6 +235,8 @@ class RunnerAbilities:
     """Modules that take long to import: a warmed process imports them before it forks."""
     argument: str = ""
     """What stands after the colon of `name:argument`; empty when nothing may."""
+    converts: bool = False
+    """Whether cases are converted for it, so that parts may stay behind: it keeps a ledger of them."""
     modes: tuple[str, ...] = ("cold", "hot")
     """Cache states that it can time."""
 
@@ -251,6 +253,8 @@ class Prepared:
     """What was chosen, as the runner calls it."""
     ledger: tuple[Fallback, ...] = ()
     """What does not run where it was meant to."""
+    upstream: tuple[Mapping[str, Any], ...] = ()
+    """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`."""
     close: Callable[[], None] | None = None

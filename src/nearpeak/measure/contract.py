@@ -1,5 +1,6 @@
 """The one place where the contract on results is called, where this installation has it: before anything is timed."""
 
+import dataclasses
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -7,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Backend
+from nearpeak.core.measurement import Backend, Fallback
 from nearpeak.measure.inputs import size_bytes
 from nearpeak.ops import work_of
 
@@ -26,13 +27,22 @@ def contract() -> Callable[..., Any] | None:
     return found
 
 
-def checked(case: Case, backend: Backend) -> Any:
-    """Return the record of the contract on what `backend` computes; none where it was not checked."""
+def checked(case: Case, backend: Backend, ledger: tuple[Fallback, ...] | None = None) -> Any:
+    """Return the record of the contract on what `backend` computes; none where it was not checked.
+
+    Args:
+        ledger: what did not run where it was meant to; none of a runner that converts nothing.
+    """
     validate = contract()
     if validate is None or size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
         return None
     implementation = implementation_of(backend, case)
-    return None if implementation is None else validate(case, implementation, seed=0)
+    if implementation is None:
+        return None
+    if ledger or backend.abilities.converts:
+        rows = [{**dataclasses.asdict(row), "target": row.ran_on} for row in ledger or ()]
+        implementation.ledger = tuple(rows)  # type: ignore[attr-defined]  # how the contract is told what fell back
+    return validate(case, implementation, seed=0)
 
 
 def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:

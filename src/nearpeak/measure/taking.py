@@ -1,7 +1,7 @@
 """The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -10,12 +10,14 @@ from nearpeak.core.measurement import Backend, Measurement, Method, Outcome, Pre
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
 from nearpeak.measure.contract import checked
 from nearpeak.measure.inputs import drawn
+from nearpeak.measure.reverified import reverified
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, sample
 
 _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 Lock = Callable[[Backend], AbstractContextManager[object]]
-Use = Callable[[Case, Prepared, Timer, Any], Measurement]
+Inputs = tuple[Mapping[str, Any], ...]
+Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
 
 
 class TimedRunner:
@@ -60,21 +62,28 @@ class TimedRunner:
         inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
         prepared = self._backend.prepare(case, inputs)
         try:
-            record = checked(case, self._backend) if self._timing.validate else None
-            if record is not None and record.failed:
-                why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
-                found = self._without_samples(case, Outcome.INCORRECT, why)
-                return dataclasses.replace(found, validation=record)
+            record = checked(case, self._backend, prepared.ledger) if self._timing.validate else None
+            if wrong(record):
+                return self.incorrect(case, record)
             with lock(self._backend):
-                return use(case, prepared, timer, record)
+                return use(case, prepared, timer, record, inputs)
         finally:
             if prepared.close is not None:
                 prepared.close()
 
-    def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+    def incorrect(self, case: Case, record: Any) -> Measurement:
+        """Return the measurement of a case whose results are wrong: it has no time."""
+        why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
+        return dataclasses.replace(self._without_samples(case, Outcome.INCORRECT, why), validation=record)
+
+    def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         throttle_count, before_s = cpu_throttle_count(), clock_probe_s()
-        sampled = sample(prepared, timer, self._timing)
+        sampled = sample(prepared, timer, self._timing, keep=record is not None)
         after_s = clock_probe_s()
+        if record is not None and sampled.seen is not None:
+            record = reverified(record, case, prepared, sampled.seen, inputs[sampled.seen[0]])
+            if wrong(record):
+                return self.incorrect(case, record)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         bare = self.row(case, prepared, timer, record)
         return dataclasses.replace(
@@ -105,6 +114,11 @@ class TimedRunner:
             case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
             environment=self._backend.environment(),
         )  # fmt: skip
+
+
+def wrong(record: Any) -> bool:
+    """Say whether results are wrong; what ran elsewhere than it was meant to is right, and stands in the ledger."""
+    return record is not None and any(result.failed and result.status != "FALLBACK" for result in record.results)
 
 
 def unable(backend: Backend, case: Case) -> str:

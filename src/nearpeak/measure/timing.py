@@ -1,11 +1,15 @@
 """Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
 
+import dataclasses
 import gc
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
+
+import numpy as np
 
 from nearpeak.core.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
@@ -41,16 +45,19 @@ class Sampled:
     """Calls per sample."""
     outcome: Outcome
     """Whether the median is known as well as was asked."""
-    result: Any
-    """What a call of a sample returned, to be checked."""
+    seen: tuple[int, Mapping[str, Any]] | None = None
+    """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
 
 
-def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
+def sample(prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = False) -> Sampled:
     """Return the samples of `prepared`.
 
     Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
     a host with one thread the CPU time decides both, as wall time beside other load never settles. The search for
     reference cycles is off meanwhile.
+
+    Args:
+        keep: keep the outputs of a sample at random, which nothing that runs can know beforehand.
     """
     runs = cycle(prepared.runs)
     enabled = gc.isenabled()
@@ -59,7 +66,7 @@ def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
         for _ in prepared.runs:  # one call at least of each set: first touches, caches of algorithms
             timer.read(next(runs), 1)
         call_count = batch_of(timer, runs, timing)
-        return _sampled(timer, runs, timing, call_count)
+        return _sampled(timer, runs, timing, call_count, _Keeper(prepared) if keep else None)
     finally:
         if enabled:
             gc.enable()
@@ -77,7 +84,22 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
         count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
 
 
-def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampled:
+class _Keeper:
+    """Keeps the outputs of one of the samples, each as likely as any other, though their number is not known."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
+        self.seen: tuple[int, Mapping[str, Any]] | None = None
+
+    def offer(self, run: Callable[[], object], result: Any) -> None:
+        """Take the result of a sample, or leave it; later calls may write over it, so that it is copied."""
+        self._count += 1
+        if self._random.random() * self._count < 1:
+            copies = {name: np.array(array) for name, array in self._prepared.outputs(result).items()}
+            self.seen = self._prepared.runs.index(run), copies
+
+
+def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | None) -> Sampled:
     """Take samples until the times have settled, and from there until one of the reasons to stop."""
     readings: list[Reading] = []
     kept_from: int | None = None
@@ -87,7 +109,8 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampl
     while True:
         if timing.cache == "cold":
             timer.flush()
-        readings.append(timer.read(next(runs), call_count))
+        run = next(runs)
+        readings.append(timer.read(run, call_count))
         spent_s, wall_s, count = clock() - begun_s, time.monotonic() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
@@ -95,9 +118,12 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampl
             elif count > 1 and (spent_s >= WARM_UP_RATIO * timing.budget_s or wall_s > timing.limit_s / 4):
                 kept_from = 1 if wall_s > timing.limit_s / 4 else count
             continue
+        if keeper is not None:
+            keeper.offer(run, readings[-1].result)
         outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
         if outcome is not None:
-            return _summed(readings, kept_from, timer, call_count, outcome)
+            found = _summed(readings, kept_from, timer, call_count, outcome)
+            return found if keeper is None else dataclasses.replace(found, seen=keeper.seen)
 
 
 def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
@@ -119,7 +145,7 @@ def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_coun
         cpu_samples_s=tuple(one.cpu_s / call_count for one in kept),
         host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
         warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
-        call_count=call_count, outcome=outcome, result=kept[-1].result,
+        call_count=call_count, outcome=outcome,
     )  # fmt: skip
 
 

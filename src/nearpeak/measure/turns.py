@@ -191,7 +191,7 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
     found = runner_of(runner, timing, "fresh")
     assert isinstance(found, TimedRunner)  # refused before the process was started
 
-    def use(case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+    def use(case: Case, prepared: Prepared, timer: Timer, record: Any, _: Inputs) -> Measurement:
         row = found.row(case, prepared, timer, record)
         _turns(prepared, timer, timing, row.environment or Environment(device=""))
         return row

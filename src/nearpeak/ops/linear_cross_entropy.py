@@ -10,7 +10,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._losses import checked, reduced
+from nearpeak.ops._losses import IGNORED, checked, of_targets, upstream_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
 
@@ -63,10 +63,11 @@ def _reference(
 ) -> dict[str, Any]:
     logits = arrays["x"] @ arrays["weight"].T + arrays.get("bias", 0.0)
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    likely = np.exp(shifted) / np.exp(shifted).sum(axis=-1, keepdims=True)
-    found = {"y": reduced(-np.log(likely[np.arange(rows), arrays["target"]]), reduction)}
-    likely[np.arange(rows), arrays["target"]] -= 1
-    likely /= rows if reduction == "mean" else 1
+    log_likely, target = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), arrays["target"]
+    found = {"y": of_targets(log_likely, target, reduction)}
+    likely = np.exp(log_likely)
+    likely[np.arange(rows), np.maximum(target, 0)] -= 1
+    likely *= upstream_of(target, 1.0, reduction)[:, None]
     found |= {"grad_x": likely @ arrays["weight"]} if grad_input else {}
     found |= {"grad_weight": likely.T @ arrays["x"]} if grad_weight else {}
     return found | ({"grad_bias": likely.sum(axis=0)} if grad_weight and "bias" in arrays else {})
@@ -110,6 +111,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="hidden classes",
         below={"target": "classes"},
+        ignored={"target": IGNORED},
         steps_count=2,
         gates="always",
         rounds=("large",),

@@ -7,7 +7,8 @@ from typing import Any
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure.runners import _cuda
-from nearpeak.measure.runners._torch import prepared
+from nearpeak.measure.runners._torch import Call, prepared
+from nearpeak.ops import OPS
 
 _WARM_CALLS = 3
 """Calls on a side stream before capture, as PyTorch asks for (torch.cuda.graphs)."""
@@ -57,6 +58,26 @@ class CudaGraph:
             return result
 
         return replay
+
+    def implementation(self, case: Case) -> Call:
+        """Return the call on tensors of the host; `captured` replays it with other inputs at the same addresses."""
+        call: Call = OPS[case.op].torch_call
+
+        def captured(tensors: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+            fixed = {name: tensor.to("cuda") for name, tensor in tensors.items()}
+            with self._torch.no_grad():
+                replay = self._captured(lambda: call(fixed, **arguments))
+
+            def again(others: Mapping[str, Any]) -> object:
+                for name, tensor in others.items():
+                    fixed[name].copy_(tensor)
+                return replay()
+
+            return again
+
+        eager = _cuda.from_host(call)
+        eager.captured = captured  # type: ignore[attr-defined]  # how the contract is told what a function can do
+        return eager
 
     def timer(self) -> Timer:
         """Return the device's clock."""

@@ -32,6 +32,13 @@ class Implementation:
     """`torch` or `numpy`: what inputs and outputs are."""
     backward: Call | None = None
     """(inputs, outputs and `grad_<output>` by name, **arguments) → `grad_<input>`; PyTorch's autograd if none."""
+    captured: (
+        Callable[[Mapping[str, Any], Mapping[str, Any]], Callable[[Mapping[str, Any]], Mapping[str, Any]]] | None
+    ) = None
+    """(inputs, arguments) → a function that replays what was captured with other inputs at the same addresses, and
+    returns the outputs: of runners that replay graphs."""
+    concurrent: Call | None = None
+    """The same call while other work of the same device is under way, on a stream of its own."""
     ledger: tuple[Mapping[str, Any], ...] | None = None
     """Rows of what fell back to another backend, where the implementation was converted to one."""
 
@@ -65,7 +72,7 @@ class Ran:
 def as_implementation(given: Any) -> Implementation:
     """Return `given` as implementation: one already, or a callable on torch tensors.
 
-    A callable may carry `arrays`, `backward` and `ledger` as attributes.
+    A callable may carry `arrays`, `backward`, `captured`, `concurrent` and `ledger` as attributes.
     """
     if isinstance(given, Implementation):
         return given
@@ -77,6 +84,8 @@ def as_implementation(given: Any) -> Implementation:
         call=given,
         arrays=getattr(given, "arrays", "torch"),
         backward=getattr(given, "backward", None),
+        captured=getattr(given, "captured", None),
+        concurrent=getattr(given, "concurrent", None),
         ledger=getattr(given, "ledger", None),
     )
 
