@@ -62,7 +62,7 @@ class TimedRunner:
         inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
         prepared = self._backend.prepare(case, inputs)
         try:
-            record = checked(case, self._backend, prepared.ledger) if self._timing.validate else None
+            record = checked(case, self._backend, self.name, prepared.ledger) if self._timing.validate else None
             if wrong(record):
                 return self.incorrect(case, record)
             with lock(self._backend):
@@ -117,8 +117,14 @@ class TimedRunner:
 
 
 def wrong(record: Any) -> bool:
-    """Say whether results are wrong; what ran elsewhere than it was meant to is right, and stands in the ledger."""
-    return record is not None and any(result.failed and result.status != "FALLBACK" for result in record.results)
+    """Say whether results are wrong.
+
+    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
+    """
+    return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
+
+
+_NOT_WRONG = ("FALLBACK", "DEGENERATE_CASE", "INVALID_REFERENCE")
 
 
 def unable(backend: Backend, case: Case) -> str:

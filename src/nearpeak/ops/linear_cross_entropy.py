@@ -81,10 +81,11 @@ def _torch_call(
     wanted = {"x": grad_input, "weight": grad_weight, "bias": grad_weight}
     leaves = {name: t.detach().requires_grad_(wanted.get(name, False)) if t.is_floating_point() else t
               for name, t in tensors.items()}  # fmt: skip
-    logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
-    y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
     asked = [name for name in leaves if wanted.get(name)]
-    grads = torch.autograd.grad(y, [leaves[name] for name in asked]) if asked else ()
+    with torch.enable_grad():  # gradients are results here, also where nobody asks for those of results
+        logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
+        y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
+        grads = torch.autograd.grad(y, [leaves[name] for name in asked]) if asked else ()
     return {"y": y.detach(), **{f"grad_{name}": grad for name, grad in zip(asked, grads, strict=True)}}
 
 

@@ -1,5 +1,6 @@
 """Runs cases on the first GPU as replays of a captured graph: launches cost nothing."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,9 +38,7 @@ class CudaGraph:
         start = time.perf_counter()
         runs = tuple(self._captured(run) for run in ready.runs)
         plan_s = time.perf_counter() - start
-        return Prepared(
-            runs=runs, outputs=ready.outputs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s}
-        )
+        return dataclasses.replace(ready, runs=runs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s})
 
     def _captured(self, run: Callable[[], object]) -> Callable[[], object]:
         torch = self._torch

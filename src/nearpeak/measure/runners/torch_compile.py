@@ -1,5 +1,6 @@
 """Runs cases on this machine's CPU through torch.compile; graph breaks go to the ledger."""
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,9 @@ class TorchCompile:
 
     name = "torch_compile"
     target = CPU
-    abilities = RunnerAbilities(devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",))
+    abilities = RunnerAbilities(
+        devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True
+    )
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
@@ -39,9 +42,7 @@ class TorchCompile:
         for run in ready.runs:
             run()
         build_s = time.perf_counter() - start
-        return Prepared(
-            runs=ready.runs, outputs=ready.outputs, algorithm="inductor", ledger=ledger, phases_s={"build": build_s}
-        )
+        return dataclasses.replace(ready, algorithm="inductor", ledger=ledger, phases_s={"build": build_s})
 
     def _compiled(self, call: Call) -> Call:
         # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.

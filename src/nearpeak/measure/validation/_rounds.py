@@ -52,11 +52,12 @@ def _further(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]
     for further, distribution in _candidates(case, seed):
         if not missing or kept == MOST_KEPT:
             return
-        one = question(case, further, distribution)
-        if one is not None and (new := _shown(one, missing)):
+        drawn = question(case, further, distribution)
+        new = set() if drawn is None else _shown(drawn, missing)
+        if drawn is not None and new:
             missing -= new
             kept += 1
-            yield one
+            yield drawn
 
 
 def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:

@@ -28,6 +28,8 @@ class Implementation:
     """What it is called in records."""
     call: Call
     """(inputs by name, **arguments of the case) → outputs by name; may take `out`, the outputs to write into."""
+    is_runner: bool = False
+    """Whether the name is that of a runner, not of a function."""
     arrays: str = "torch"
     """`torch` or `numpy`: what inputs and outputs are."""
     backward: Call | None = None
