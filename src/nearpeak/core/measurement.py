@@ -140,6 +140,8 @@ class Fallback:
     """Its share of all arithmetic; none where that is unknown."""
     time_ratio: float | None = None
     """Its share of the measured time; none where that is unknown."""
+    chosen: bool = False
+    """Whether the runner preferred it to its own: a library's kernel is no fallback, and still not its code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
