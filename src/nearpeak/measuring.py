@@ -183,13 +183,17 @@ def environment_differences(left: Environment, right: Environment) -> tuple[tupl
     )
 
 
-def coverage(model: Path, runner: str, timing: Timing = Timing()) -> Conversion:
+def coverage(
+    model: Path, runner: str, timing: Timing = Timing(), *, without: tuple[str, ...] = (), least_count: int = 1
+) -> Conversion:
     """Return which nodes of `model` the runner converts, why not the others, and what the pieces cost.
 
     The model runs in a process of its own.
 
     Args:
         model: an ONNX file for `onnxruntime`, a problem file for `torch_compile`.
+        without: operator types of an ONNX model that are left out, as if they did not convert.
+        least_count: nodes that a piece of an ONNX model must have to be converted.
 
     Raises:
         MeasureError: it crashed its process, or did not end in time.
@@ -205,7 +209,11 @@ def coverage(model: Path, runner: str, timing: Timing = Timing()) -> Conversion:
         raise SpecError(f"{model}: not found")
     path = model.resolve()
     if runner == "onnxruntime":
-        function, arguments = "onnx_conversion", {"path": path, "flop": _node_flop(path)}
+        function, arguments = "onnx_conversion", {
+            "path": path, "flop": _node_flop(path), "without": without, "least_count": least_count,
+        }  # fmt: skip
+    elif without or least_count > 1:
+        raise SpecError("coverage: only onnxruntime leaves parts out on request")
     else:
         function, arguments = "torch_conversion", {"path": path}
     ending = call_isolated(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 def coverage(
     model: Path = typer.Argument(help="ONNX file for onnxruntime, problem file for torch_compile."),
     runner: str = typer.Option(..., "--runner", help="onnxruntime or torch_compile."),
+    without: list[str] = typer.Option([], "--without", help="Operator type to leave out, as if it had no kernel."),
+    least: int = typer.Option(1, "--least", min=1, help="Nodes that a piece must have to be converted."),
     limit: str = LIMIT,
     memory: str = MEMORY,
     json: bool = shared.JSON,
@@ -30,7 +32,7 @@ def coverage(
 
     timing = timing_of("1 s", limit, "hot", 1, memory, check=False)
     with shared.progress("converting"):
-        found = measuring.coverage(model, runner, timing)
+        found = measuring.coverage(model, runner, timing, without=tuple(without), least_count=least)
     plain = json or not shared.on_terminal()
     text = jsonlib.dumps(asdict(found) | {"flop_ratio": found.flop_ratio}) if plain else _words(found)
     sys.stdout.write(f"{text}\n")
@@ -50,9 +52,16 @@ def _words(found: "Conversion") -> str:
     if found.boundary_bytes:
         cost = "" if found.boundary_s is None else f", {show(found.boundary_s, 's')} to copy them once"
         lines.append(f"  {show(found.boundary_bytes, 'B')} across borders{cost}")
-    times = (("as converted", found.converted_s), ("without conversion", found.unconverted_s))
+    lines += [f"  {count} on {provider}" for provider, count in found.placed]
+    times = (
+        ("as converted", found.converted_s), ("without conversion", found.unconverted_s),
+        ("piece after piece", found.pieces_s),
+    )  # fmt: skip
     lines += [f"  {what}: {show(time_s, 's')}" for what, time_s in times if time_s is not None]
+    if found.pieces_error is not None and found.ledger:
+        lines.append(f"  results in pieces differ by {found.pieces_error:.2g} of the largest")
     for row in found.ledger:
-        weight = "" if not row.flop_ratio else f" ({row.flop_ratio:.1%} of the arithmetic)"
-        lines.append(f"  {row.node} → {row.ran_on}{weight}: {row.reason}")
+        shares = ((row.flop_ratio, "of the arithmetic"), (row.time_ratio, "of the time"))
+        weight = ", ".join(f"{share:.1%} {what}" for share, what in shares if share)
+        lines.append(f"  {row.node} → {row.ran_on}{f' ({weight})' if weight else ''}: {row.reason}")
     return "\n".join(lines)

@@ -58,15 +58,21 @@ def register(app: typer.Typer) -> None:
 
 def _of_runner(name: str, case: "Case") -> "Implementation":
     """Return how the runner computes the case; a runner says so by a method `implementation`."""
-    from nearpeak.measure.runners import RUNNERS
+    from nearpeak.core.measurement import Timing
+    from nearpeak.measure.contract import named_implementation
+    from nearpeak.measure.inputs import drawn
+    from nearpeak.measure.runners import backend_of
     from nearpeak.measure.validation import pytorch
 
     if name == "torch_cpu":
         return pytorch(case)
-    offered = getattr(RUNNERS[name], "implementation", None)
-    if offered is None:
+    backend = backend_of(name, Timing())
+    if not hasattr(backend, "prepare"):
         raise SpecError(f"validate: runner {name} gives no outputs to check; give --implementation module:function")
-    found: Implementation = offered(case)
+    ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
+    found: Implementation | None = named_implementation(case, backend, name, ledger)
+    if found is None:
+        raise SpecError(f"validate: runner {name} gives no outputs to check; give --implementation module:function")
     return found
 
 

@@ -29,11 +29,19 @@ class Conversion:
     """Time of one run as converted; none where it does not run by itself or nothing was timed."""
     unconverted_s: float | None
     """Time of one run without conversion, for the same inputs; none likewise."""
+    pieces_s: float | None = None
+    """Time of running the pieces one after the other, what stays behind between them where it can run; none where
+    nothing was timed."""
+    pieces_error: float | None = None
+    """Largest difference of results in pieces to those of the whole, over the largest result; none where one of the
+    two does not run."""
+    placed: tuple[tuple[str, int], ...] = ()
+    """Nodes by the provider that runs them, as the runtime partitioned the whole model; it may have fused some."""
     ledger: tuple[Fallback, ...]
     """What stays behind, with its share of arithmetic and time where they are known."""
 
     @property
     def flop_ratio(self) -> float | None:
         """Share of the arithmetic that is converted; none where the ledger does not say it."""
-        shares = [row.flop_ratio for row in self.ledger]
+        shares = [row.flop_ratio for row in self.ledger if not row.chosen]
         return None if None in shares else 1.0 - sum(share for share in shares if share is not None)

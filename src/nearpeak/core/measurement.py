@@ -142,6 +142,8 @@ class Fallback:
     """Its share of all arithmetic; none where that is unknown."""
     time_ratio: float | None = None
     """Its share of the measured time; none where that is unknown."""
+    chosen: bool = False
+    """Whether the runner preferred it to its own: a library's kernel is no fallback, and still not its code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +254,8 @@ class RunnerAbilities:
     """Modules that take long to import: a warmed process imports them before it forks."""
     argument: str = ""
     """What stands after the colon of `name:argument`; empty when nothing may."""
+    converts: bool = False
+    """Whether cases are converted for it, so that parts may stay behind: it keeps a ledger of them."""
     modes: tuple[str, ...] = ("cold", "hot")
     """Cache states that it can time."""
 
@@ -268,6 +272,8 @@ class Prepared:
     """What was chosen, as the runner calls it."""
     ledger: tuple[Fallback, ...] = ()
     """What does not run where it was meant to."""
+    upstream: tuple[Mapping[str, Any], ...] = ()
+    """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`."""
     close: Callable[[], None] | None = None

@@ -48,12 +48,18 @@ def exported(torch: Any, call: Any, tensors: Mapping[str, Any], outputs: tuple[s
     return file.getvalue()
 
 
-def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: str = "cpu") -> Any:
-    """Return a session with pinned threads and a record of where each node runs."""
+def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: str = "cpu", profile: str = "") -> Any:
+    """Return a session with pinned threads and a record of where each node runs.
+
+    Args:
+        profile: what the file begins with that the time of each node is written to; empty for none.
+    """
     options = runtime.SessionOptions()
     options.intra_op_num_threads = thread_count
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    if profile:
+        options.enable_profiling, options.profile_file_prefix = True, profile
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     wanted = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}[device]
     source = str(model) if isinstance(model, Path) else model

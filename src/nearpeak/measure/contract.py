@@ -1,5 +1,6 @@
 """The one place where the contract on results is called, where this installation has it: before anything is timed."""
 
+import dataclasses
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -7,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Backend
+from nearpeak.core.measurement import Backend, Fallback
 from nearpeak.measure.inputs import size_bytes
 from nearpeak.ops import work_of
 
@@ -26,13 +27,32 @@ def contract() -> Callable[..., Any] | None:
     return found
 
 
-def checked(case: Case, backend: Backend) -> Any:
-    """Return the record of the contract on what `backend` computes; none where it was not checked."""
+def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
+    """Return the record of the contract on what `backend` computes; none where it was not checked.
+
+    Args:
+        name: of the runner, with its argument: how the record's command calls it.
+        ledger: what did not run where it was meant to.
+    """
     validate = contract()
     if validate is None or size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
         return None
-    implementation = implementation_of(backend, case)
-    return None if implementation is None else validate(case, implementation, seed=0)
+    tested = named_implementation(case, backend, name, ledger)
+    return None if tested is None else validate(case, tested, seed=0)
+
+
+def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
+    """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
+    from nearpeak.measure.validation._run import as_implementation
+
+    found = implementation_of(backend, case)
+    if found is None:
+        return None
+    tested = dataclasses.replace(as_implementation(found), name=name, is_runner=True)
+    if not (ledger or backend.abilities.converts):
+        return tested
+    rows = tuple({**dataclasses.asdict(row), "target": row.ran_on} for row in ledger)
+    return dataclasses.replace(tested, ledger=rows)
 
 
 def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:

@@ -1,7 +1,10 @@
 """Which nodes of an ONNX model ONNX Runtime takes, in which pieces, and what the borders between them cost."""
 
+import json
 import math
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +15,11 @@ import numpy as np
 from nearpeak.core.conversion import Conversion
 from nearpeak.core.measurement import Fallback
 from nearpeak.errors import SpecError
+from nearpeak.measure._onnx_pieces import feeds_of, in_pieces, pieces_of
 from nearpeak.measure._onnx_session import assignments, runtime_or_refusal, session_of
 
 REPEATS = 5
 """Runs of which the shortest counts."""
-
-
-_FEEDS: Mapping[str, Any] = {
-    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
-}  # fmt: skip
-"""Formats of inputs with which a whole model can be run, as ONNX Runtime calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +34,15 @@ class _Node:
     """What the file says."""
 
 
-def onnx_conversion(path: Path, flop: Mapping[str, int]) -> Conversion:
+def onnx_conversion(
+    path: Path, flop: Mapping[str, int], without: tuple[str, ...] = (), least_count: int = 1
+) -> Conversion:
     """Return what ONNX Runtime takes of the model at `path`; executed in this process.
 
     Args:
         flop: arithmetic of each node by key, where a rule knows it.
+        without: operator types that are left out, as if they did not convert.
+        least_count: nodes that a piece must have to be converted; smaller ones are left out.
 
     Raises:
         MissingExtraError: ONNX Runtime is absent.
@@ -57,13 +58,19 @@ def onnx_conversion(path: Path, flop: Mapping[str, int]) -> Conversion:
         refused = {node.key: whole_reason for node in nodes}
     else:
         refused |= {} if session is None else _elsewhere(session, nodes)
+    unable = frozenset(refused)
+    refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
+    refused |= _too_small(nodes, refused, least_count)
     crossing = _crossing(model, nodes, refused)
     timed_s = None if session is None else _whole_s(session)
+    shares = {} if session is None else _time_shares(runtime, path)
+    pieces_s, error = _pieces_s(runtime, onnx, model, _groups(nodes, refused), unable, session)
     total = sum(flop.values())
     ledger = tuple(
         Fallback(
             node=f"{node.kind} {node.key}", ran_on="nothing", reason=refused[node.key], flop=flop.get(node.key, 0),
             flop_ratio=flop[node.key] / total if total and node.key in flop else None,
+            time_ratio=shares.get(node.key),
         )
         for node in nodes if node.key in refused
     )  # fmt: skip
@@ -71,7 +78,8 @@ def onnx_conversion(path: Path, flop: Mapping[str, int]) -> Conversion:
         model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
         fragment_count=_fragment_count(nodes, refused), boundary_count=len(crossing),
         boundary_bytes=sum(crossing.values()), boundary_s=_copied_s(crossing.values()), converted_s=timed_s,
-        unconverted_s=None, ledger=ledger,
+        unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error=error,
+        placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
     )  # fmt: skip
 
 
@@ -153,8 +161,20 @@ def _elsewhere(session: Any, nodes: Sequence[_Node]) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: int) -> dict[str, str]:
+    """Return the converted nodes whose piece has fewer than `least_count`, with the reason."""
+    groups = [group for converted, group in _groups(nodes, refused) if converted and len(group) < least_count]
+    return {
+        node.key: f"its piece has {len(group)} of at least {least_count} nodes" for group in groups for node in group
+    }
+
+
 def _fragment_count(nodes: Sequence[_Node], refused: Mapping[str, str]) -> int:
-    """Return into how many pieces the converted nodes fall, no piece waiting for one that waits for it.
+    return sum(converted for converted, _ in _groups(nodes, refused))
+
+
+def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:
+    """Return the pieces into which the nodes fall, no piece waiting for one that waits for it.
 
     Nodes of one piece are connected and lie equally many borders below the inputs.
     """
@@ -178,7 +198,70 @@ def _fragment_count(nodes: Sequence[_Node], refused: Mapping[str, str]) -> int:
                 parents[root(piece[name])] = root(number)
         for name in node.proto.output:
             depth[name], piece[name] = (level, own), number
-    return len({root(number) for number, node in enumerate(nodes) if node.key not in refused})
+    found: dict[int, tuple[bool, list[_Node]]] = {}
+    for number, node in enumerate(nodes):
+        found.setdefault(root(number), (node.key not in refused, []))[1].append(node)
+    return list(found.values())
+
+
+def _pieces_s(
+    runtime: Any, onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[_Node]]], unable: frozenset[str],
+    whole: Any,
+) -> tuple[float | None, float | None]:  # fmt: skip
+    """Return the time of running all pieces one after the other, and the largest relative error against the whole.
+
+    What has no kernel cannot run at all: then it is the time of the converted pieces, each on ones, and no error.
+    """
+    pieces = [one for one in pieces_of(onnx, model, groups) if not unable.intersection(one.keys)]
+    sessions = [(one, _tried(runtime, one.model)[0]) for one in pieces]
+    if not sessions or any(session is None for _, session in sessions):
+        return None, None
+    try:
+        if unable or whole is None:
+            fed = [(session, feeds_of(session)) for one, session in sessions if one.converted]
+            ready = [(session, feeds) for session, feeds in fed if feeds is not None]
+            return (
+                (_best_s(lambda: [session.run(None, feeds) for session, feeds in ready]), None)
+                if ready
+                else (None, None)
+            )
+        feeds = feeds_of(whole)
+        if feeds is None:
+            return None, None
+        run, names = in_pieces(sessions, feeds), [item.name for item in whole.get_outputs()]
+        apart, together = run(), whole.run(names, feeds)
+        return _best_s(run), max(
+            (_error(apart[name], wanted) for name, wanted in zip(names, together, strict=True)), default=0.0
+        )
+    except Exception:  # open extents that do not go together
+        return None, None
+
+
+def _error(got: Any, wanted: Any) -> float:
+    """Return the largest difference over the largest magnitude."""
+    wanted = np.asarray(wanted, np.float64)
+    largest = float(np.abs(wanted).max(initial=0.0))
+    difference = float(np.abs(np.asarray(got, np.float64) - wanted).max(initial=0.0))
+    return difference / largest if largest else difference
+
+
+def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
+    """Return the share of each node by name in the time of one run, by the runtime's own profile."""
+    with tempfile.TemporaryDirectory() as folder:
+        session = session_of(runtime, path, 1, profile=str(Path(folder) / "profile"))
+        feeds = feeds_of(session)
+        try:
+            for _ in range(REPEATS if feeds is not None else 0):
+                session.run(None, feeds)
+        except Exception:  # open extents that do not go together
+            return {}
+        events = json.loads(Path(session.end_profiling()).read_text())
+    times: Counter[str] = Counter()
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            times[event["name"].removesuffix("_kernel_time")] += event["dur"]
+    total = sum(times.values())
+    return {name: taken / total for name, taken in times.items()} if total else {}
 
 
 def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int]:
@@ -205,13 +288,9 @@ def _bytes(item: Any) -> int:
 
 def _whole_s(session: Any) -> float | None:
     """Return the time of one run of the whole model; none where an input's shape or format is left open."""
-    feeds: dict[str, Any] = {}
-    for one in session.get_inputs():
-        extents = [extent if isinstance(extent, int) else 1 for extent in one.shape]
-        kind = _FEEDS.get(one.type)
-        if kind is None:
-            return None
-        feeds[one.name] = np.ones(extents, kind)
+    feeds = feeds_of(session)
+    if feeds is None:
+        return None
     try:
         return _best_s(lambda: session.run(None, feeds))
     except Exception:  # open extents that do not go together
@@ -242,77 +321,28 @@ def torch_conversion(path: Path) -> Conversion:
     """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
 
     The arithmetic of products is counted, by PyTorch's own counter, in all graphs together and in a run without them;
-    the rest ran outside of them.
+    the rest ran outside of them. What compiled graphs call in libraries stands in the ledger too.
 
     Raises:
         SpecError: the file lacks a part of the convention.
     """
     import torch
-    import torch._dynamo
-    from torch.utils.flop_counter import FlopCounterMode
+
+    from nearpeak.measure._compiled import breaks, library_kernels, taken
 
     model, inputs = problem_of(path)
-    seen: dict[str, float] = {"flop": 0.0, "inside_s": 0.0, "graphs": 0.0}
+    found = taken(torch, model, inputs, {})
     with torch.no_grad():
-        with FlopCounterMode(display=False) as whole:
-            model(*inputs)
         unconverted_s = _best_s(lambda: model(*inputs))
-    total = whole.get_total_flops()
-
-    def backend(graph: Any, _: Any) -> Any:
-        seen["graphs"] += 1
-
-        def run(*arguments: Any) -> Any:
-            with FlopCounterMode(display=False) as inside:
-                start = time.thread_time()
-                result = graph(*arguments)
-                seen["inside_s"] += time.thread_time() - start
-            seen["flop"] += inside.get_total_flops()
-            return result
-
-        return run
-
-    with torch.no_grad():
-        explained = torch._dynamo.explain(model)(*inputs)
-        torch._dynamo.reset()
-        taken = torch.compile(model, backend=backend, dynamic=False)
-        taken(*inputs)
-        seen |= {"flop": 0.0, "inside_s": 0.0}
-        start = time.thread_time()
-        taken(*inputs)
-        all_s = time.thread_time() - start
-        torch._dynamo.reset()
         compiled = torch.compile(model, dynamic=False)
-        compiled(*inputs)
+        kernels = library_kernels(torch, compiled, inputs, {}, found)
         converted_s = _best_s(lambda: compiled(*inputs))
-    shares = (1 - seen["flop"] / total if total else None, 1 - seen["inside_s"] / all_s)
-    node_count = int(explained.op_count) + len(explained.break_reasons)
+    node_count = found.op_count + len(found.breaks)
     return Conversion(
-        model=path.name, runner="torch_compile", node_count=node_count, converted_count=int(explained.op_count),
-        fragment_count=int(explained.graph_count), boundary_count=int(explained.graph_break_count), boundary_bytes=0,
-        boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s,
-        ledger=tuple(_breaks(explained, total, seen, shares)),
+        model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
+        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1), boundary_bytes=0,
+        boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
     )  # fmt: skip
-
-
-def _breaks(
-    explained: Any, total: int, seen: Mapping[str, float], shares: tuple[float | None, float]
-) -> list[Fallback]:
-    """Return one row for each graph break, and first one for everything that ran between the graphs."""
-    if not explained.break_reasons:
-        return []
-    between = Fallback(
-        node="everything between the graphs", ran_on="python", reason=f"{len(explained.break_reasons)} graph breaks",
-        flop=max(0, total - int(seen["flop"])), flop_ratio=None if shares[0] is None else max(0.0, shares[0]),
-        time_ratio=max(0.0, shares[1]),
-    )  # fmt: skip
-    rows = []
-    for one in explained.break_reasons:
-        frame = one.user_stack[-1] if one.user_stack else None
-        place = f"{Path(frame.filename).name}:{frame.lineno}" if frame else "unknown line"
-        lines = [line.strip() for line in str(one.reason).splitlines() if line.strip()]
-        rows.append(Fallback(node=place, ran_on="python", reason=lines[0][:200] if lines else "", flop_ratio=0.0))
-    return [between, *rows]
 
 
 def problem_of(path: Path) -> tuple[Any, tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """Inputs of a case as NumPy arrays: seeded by the case, random where numbers are computed with, valid as positions."""
 
+import math
 import random
 from collections.abc import Mapping
 from typing import Any
@@ -21,32 +22,82 @@ _INTEGERS = {"int64": np.int64, "int32": np.int32, "int16": np.int16, "uint64": 
 def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
     """Return independent sets of inputs of `case`, arrays by name: the same ones at every call.
 
-    Formats that NumPy lacks are drawn in float32 and int8, for the runner to narrow. Integers are 0 and masks true:
-    what is an index of what, the shapes do not say.
+    Formats that NumPy lacks are drawn in float32 and int8, for the runner to narrow. Positions, classes and other
+    integers lie evenly in the range that the operator's contract states; where the case says how many distinct ones
+    there are, so many are drawn. What is positive by its meaning is so. Masks are true, or as often as the case says.
 
     >>> from nearpeak.ops import case
     >>> sets = drawn(case("gemm", m=2, n=2, k=3, dtype="bf16"), 2)
     >>> sets[0]["a"].shape, sets[0]["a"].dtype.name, bool((sets[0]["a"] == sets[1]["a"]).any())
     ((1, 2, 3), 'float32', False)
+    >>> embedding = case("embedding", tokens=100, vocab=50, dim=1, touched_rows=7, dtype="fp32")
+    >>> index = drawn(embedding)[0]["index"]
+    >>> len(set(index.tolist())), bool((index < 50).all())
+    (7, True)
     """
-    specs = OPS[case.op].inputs(**forward_arguments(case))
+    arguments = forward_arguments(case)
+    specs = OPS[case.op].inputs(**arguments)
     seed = random.Random(case.digest).getrandbits(64)
     return tuple(
         {
-            name: _values(np.random.default_rng((seed, index, number)), spec)
+            name: _input(np.random.default_rng((seed, index, number)), case.op, name, spec, arguments)
             for number, (name, spec) in enumerate(specs.items())
         }
         for index in range(set_count)
     )
 
 
-def _values(generator: np.random.Generator, spec: Tensor) -> Any:
-    kind = dtype_of(spec.dtype).kind
+def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:
+    """Return one input in the range that the operator's contract states."""
+    numerics, kind = OPS[op].numerics, dtype_of(spec.dtype).kind
+    limit = numerics.below.get(name, "")
+    below = 0 if not limit else int(limit) if limit.isdigit() else max(int(arguments[limit]), 1)
+    found = next((int(arguments[axis]) for axis in OPS[op].data_axes if arguments.get(axis)), 0)
     if kind == "bool":
-        return np.ones(spec.shape, np.bool_)
+        return _true(generator, spec.shape, found or _most(op, arguments))
     if kind in ("int", "opaque"):
-        return np.zeros(spec.shape, _INTEGERS.get(spec.dtype, np.int8))
-    if kind == "complex":
+        return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), found if below else 0)
+    if below and numerics.kind == "exact":
+        return _whole(generator, spec, below, found).astype(_FLOATS.get(spec.dtype, np.float32))
+    values = _values(generator, spec)
+    choices = {value for value in arguments.values() if isinstance(value, str)}
+    positive = (entry.rpartition(":") for entry in numerics.positive)
+    if any(one == name and (not choice or choice in choices) for choice, _, one in positive):
+        values = np.abs(values) + _LEAST
+    return values
+
+
+def _most(op: str, arguments: Mapping[str, Any]) -> int:
+    """Return how many elements of a mask can be true at most; 0 where nothing limits them."""
+    bounds = [bound for axis in OPS[op].data_axes.values() for bound in axis]
+    return min((math.prod(int(arguments[name]) for name in bound.split("*")) for bound in bounds), default=0)
+
+
+_BELOW = {"int4": 8, "uint4": 16}
+_LEAST = np.float32(0.1)
+"""Added to magnitudes, so that they are positive."""
+
+
+def _true(generator: np.random.Generator, shape: tuple[int, ...], count: int) -> Any:
+    """Return a mask with so many true elements; 0 for all."""
+    mask = np.ones(shape, np.bool_)
+    if 0 < count < mask.size:
+        mask.flat[generator.permutation(mask.size)[count:]] = False
+    return mask
+
+
+def _whole(generator: np.random.Generator, spec: Tensor, below: int, distinct_count: int) -> Any:
+    """Return integers from 0 to below `below`, of which so many differ; 0 for as it comes."""
+    kind, shape = _INTEGERS.get(spec.dtype, np.int8), spec.shape
+    if not 0 < distinct_count <= min(below, spec.elements):
+        return generator.integers(0, below, shape).astype(kind)
+    chosen = generator.choice(below, distinct_count, replace=False)
+    further = chosen[generator.integers(0, distinct_count, spec.elements - distinct_count)]
+    return generator.permutation(np.concatenate([chosen, further])).astype(kind).reshape(shape)
+
+
+def _values(generator: np.random.Generator, spec: Tensor) -> Any:
+    if dtype_of(spec.dtype).kind == "complex":
         parts = (generator.standard_normal(spec.shape) for _ in range(2))
         return (next(parts) + 1j * next(parts)).astype(_FLOATS.get(spec.dtype, np.complex64))
     if spec.dtype == "fp64":

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -21,6 +21,7 @@ from nearpeak.core.measurement import (
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
 from nearpeak.measure.contract import checked
 from nearpeak.measure.inputs import drawn
+from nearpeak.measure.reverified import reverified
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, sample
 
@@ -32,7 +33,8 @@ SLOW_SAMPLES_RATIO = 0.3
 """Share of samples with a low clock from which on they count as throttled; all of them are kept."""
 _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 Lock = Callable[[Backend], AbstractContextManager[object]]
-Use = Callable[[Case, Prepared, Timer, Any], Measurement]
+Inputs = tuple[Mapping[str, Any], ...]
+Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
 
 
 class TimedRunner:
@@ -79,24 +81,31 @@ class TimedRunner:
         prepared = self._backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
-            record = checked(case, self._backend) if self._timing.validate else None
-            if record is not None and record.failed:
-                why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
-                found = self._without_samples(case, Outcome.INCORRECT, why)
-                return dataclasses.replace(found, validation=record)
+            record = checked(case, self._backend, self.name, prepared.ledger) if self._timing.validate else None
+            if wrong(record):
+                return self.incorrect(case, record)
             spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
             with lock(self._backend):
-                found = use(case, prepared, timer, record)
+                found = use(case, prepared, timer, record, inputs)
             return dataclasses.replace(found, spans_ns=(*spans, *found.spans_ns))
         finally:
             if prepared.close is not None:
                 prepared.close()
 
-    def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+    def incorrect(self, case: Case, record: Any) -> Measurement:
+        """Return the measurement of a case whose results are wrong: it has no time."""
+        why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
+        return dataclasses.replace(self._without_samples(case, Outcome.INCORRECT, why), validation=record)
+
+    def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
         throttle_count, before_s = cpu_throttle_count(), probe_s()
-        sampled = sample(prepared, timer, self._timing)
+        sampled = sample(prepared, timer, self._timing, keep=record is not None)
         after_s = probe_s()
+        if record is not None and sampled.seen is not None:
+            record = reverified(record, case, prepared, sampled.seen, inputs[sampled.seen[0]])
+            if wrong(record):
+                return self.incorrect(case, record)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if outcome in TIMED and seen is not None and seen.busy_s > HIDDEN_RATIO * min(sampled.samples_s) + HIDDEN_S:
@@ -136,6 +145,17 @@ class TimedRunner:
             case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
             environment=self._backend.environment(),
         )  # fmt: skip
+
+
+def wrong(record: Any) -> bool:
+    """Say whether results are wrong.
+
+    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
+    """
+    return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
+
+
+_NOT_WRONG = ("FALLBACK", "DEGENERATE_CASE", "INVALID_REFERENCE")
 
 
 def unable(backend: Backend, case: Case) -> str:

@@ -1,12 +1,16 @@
 """Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
 
+import dataclasses
 import gc
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
+
+import numpy as np
 
 from nearpeak.core.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
@@ -44,22 +48,25 @@ class Sampled:
     """Calls per sample."""
     outcome: Outcome
     """Whether the median is known as well as was asked."""
-    result: Any
-    """What a call of a sample returned, to be checked."""
     late_s: float = 0.0
     """Median time for which the device went on after the end of a sample was recorded."""
     slow_ratio: float = 0.0
     """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
     spans_ns: tuple[Span, ...] = ()
     """When it warmed up and when it was sampled."""
+    seen: tuple[int, Mapping[str, Any]] | None = None
+    """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
 
 
-def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
+def sample(prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = False) -> Sampled:
     """Return the samples of `prepared`.
 
     Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
     a host with one thread the CPU time decides both, as wall time beside other load never settles. The search for
     reference cycles is off meanwhile.
+
+    Args:
+        keep: keep the outputs of a sample at random, which nothing that runs can know beforehand.
     """
     runs = cycle(prepared.runs)
     enabled = gc.isenabled()
@@ -68,7 +75,7 @@ def sample(prepared: Prepared, timer: Timer, timing: Timing) -> Sampled:
         for _ in prepared.runs:  # one call at least of each set: first touches, caches of algorithms
             timer.read(next(runs), 1)
         call_count = batch_of(timer, runs, timing)
-        return _sampled(timer, runs, timing, call_count)
+        return _sampled(timer, runs, timing, call_count, _Keeper(prepared) if keep else None)
     finally:
         if enabled:
             gc.enable()
@@ -86,7 +93,22 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
         count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
 
 
-def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampled:
+class _Keeper:
+    """Keeps the outputs of one of the samples, each as likely as any other, though their number is not known."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
+        self.seen: tuple[int, Mapping[str, Any]] | None = None
+
+    def offer(self, run: Callable[[], object], result: Any) -> None:
+        """Take the result of a sample, or leave it; later calls may write over it, so that it is copied."""
+        self._count += 1
+        if self._random.random() * self._count < 1:
+            copies = {name: np.array(array) for name, array in self._prepared.outputs(result).items()}
+            self.seen = self._prepared.runs.index(run), copies
+
+
+def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | None) -> Sampled:
     """Take samples until the times have settled, and from there until one of the reasons to stop."""
     readings: list[Reading] = []
     begun_ns: list[int] = []
@@ -98,7 +120,8 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampl
         begun_ns.append(time.monotonic_ns())
         if timing.cache == "cold":
             timer.flush()
-        readings.append(timer.read(next(runs), call_count))
+        run = next(runs)
+        readings.append(timer.read(run, call_count))
         spent_s, wall_s, count = clock() - begun_s, time.monotonic() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
@@ -106,10 +129,13 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int) -> Sampl
             elif count > 1 and (spent_s >= WARM_UP_RATIO * timing.budget_s or wall_s > timing.limit_s / 4):
                 kept_from = 1 if wall_s > timing.limit_s / 4 else count
             continue
+        if keeper is not None:
+            keeper.offer(run, readings[-1].result)
         outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
         if outcome is not None:
             summed = _summed(readings, kept_from, timer, call_count, outcome)
-            return replace(summed, spans_ns=_spans(begun_ns, kept_from, time.monotonic_ns()))
+            spans = _spans(begun_ns, kept_from, time.monotonic_ns())
+            return dataclasses.replace(summed, spans_ns=spans, seen=None if keeper is None else keeper.seen)
 
 
 def _spans(begun_ns: Sequence[int], kept_from: int, end_ns: int) -> tuple[Span, ...]:
@@ -135,7 +161,7 @@ def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_coun
         cpu_samples_s=tuple(one.cpu_s / call_count for one in kept),
         host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
         warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
-        call_count=call_count, outcome=outcome, result=kept[-1].result,
+        call_count=call_count, outcome=outcome,
         late_s=statistics.median(one.late_s for one in kept), slow_ratio=_slow_ratio([one.cycles_s for one in kept]),
     )  # fmt: skip
 

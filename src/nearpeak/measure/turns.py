@@ -5,13 +5,15 @@ import dataclasses
 import json
 import math
 import os
+import random
 import select
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -20,13 +22,14 @@ import psutil
 from nearpeak import errors
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import quantile
-from nearpeak.core.measurement import Environment, Measurement, Prepared, Timer, Timing
+from nearpeak.core.measurement import Environment, Measurement, Prepared, Reading, Timer, Timing
 from nearpeak.core.paired import Round
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
+from nearpeak.measure.reverified import reverified
 from nearpeak.measure.runners import RUNNERS, runner_of
-from nearpeak.measure.taking import TimedRunner
+from nearpeak.measure.taking import Inputs, TimedRunner, wrong
 from nearpeak.measure.timing import batch_of
 
 TURN_S = 0.005
@@ -37,6 +40,8 @@ LEAST_FOURS = 6
 """Fours of turns in a round, however long the calls are."""
 LEAST_COUNT = 3
 """Samples of a turn."""
+JUDGED_TURNS = 6
+"""Turns of a process among which one at random has its outputs verified."""
 MARK = '{"nearpeak_turn":1,'
 """Begins each answer, so that it is found among what a case prints."""
 
@@ -150,7 +155,10 @@ class Side:
     def turn_s(self) -> float:
         """Return the time of one call in a turn: the first quartile, as interference only ever adds."""
         self._write('{"turn": 1}')
-        return float(self._answer()["time_s"])
+        answer = self._answer()
+        if "outcome" in answer:
+            raise Unready(answer["outcome"], f"{self._arm.runner}: {answer['note']}")
+        return float(answer["time_s"])
 
     def end(self) -> None:
         """End the process."""
@@ -213,9 +221,14 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
     found = runner_of(runner, timing, "fresh")
     assert isinstance(found, TimedRunner)  # refused before the process was started
 
-    def use(case: Case, prepared: Prepared, timer: Timer, record: Any) -> Measurement:
+    def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         row = found.row(case, prepared, timer, record)
-        _turns(prepared, timer, timing, row.environment or Environment(device=""))
+
+        def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
+            again = reverified(record, case, prepared, seen, inputs[seen[0]])
+            return f"{again.status}: {again.reason}" if wrong(again) else ""
+
+        _turns(prepared, timer, timing, row.environment or Environment(device=""), verdict if record else None)
         return row
 
     row = found.with_ready(case, use, lock_of if holds else None)
@@ -223,23 +236,42 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
         say({"outcome": row.outcome.value, "note": row.note})
 
 
-def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment) -> None:
-    runs = cycle(prepared.runs)
+Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
+
+
+def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, verdict: Verdict | None) -> None:
+    """Take turns; after one of the first, at random, its outputs are judged by `verdict`."""
+    runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
     for _ in range(2 * len(prepared.runs)):
         timer.read(next(runs), 1)
     call_count = batch_of(timer, runs, timing)
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
-    for _ in sys.stdin:
+    for turn, _ in enumerate(sys.stdin):
         timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
-        times_s: list[float] = []
-        end_s = time.monotonic() + TURN_S
-        while len(times_s) < LEAST_COUNT or time.monotonic() < end_s:
-            if timing.cache == "cold":
-                timer.flush()
-            reading = timer.read(next(runs), call_count)
-            times_s.append((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count)
-        say({"time_s": quantile(sorted(times_s), 0.25)})
+        readings, seen = _turn(runs, prepared, timer, timing, call_count)
+        why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
+        time_s = quantile(sorted(one.cpu_s if clock == "cpu" else one.time_s for one in readings), 0.25) / call_count
+        say({"outcome": "incorrect", "note": why} if why else {"time_s": time_s})
+
+
+def _turn(
+    runs: Iterator[Callable[[], object]], prepared: Prepared, timer: Timer, timing: Timing, call_count: int
+) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
+    """Return the readings of one turn, and how to get the inputs' number and the outputs of the last one."""
+    readings: list[Reading] = []
+    end_s = time.monotonic() + TURN_S
+    while True:
+        if timing.cache == "cold":
+            timer.flush()
+        run = next(runs)
+        readings.append(timer.read(run, call_count))
+        if len(readings) >= LEAST_COUNT and time.monotonic() >= end_s:
+            return readings, partial(_seen, prepared, run, readings[-1].result)
+
+
+def _seen(prepared: Prepared, run: Callable[[], object], result: Any) -> tuple[int, Mapping[str, Any]]:
+    return prepared.runs.index(run), prepared.outputs(result)
 
 
 def say(answer: Mapping[str, Any]) -> None:

@@ -44,6 +44,8 @@ class Numerics:
     """What the first element of each tensor must be a multiple of."""
     below: Mapping[str, str] = field(default_factory=dict)
     """Integer inputs whose values stay below an axis, or below a number: indices, targets, offsets."""
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    """Integer inputs some of whose elements may be this number, which marks what does not count."""
     positive: tuple[str, ...] = ()
     """Inputs that are positive by their meaning: scales, running variances, states of optimizers; with a choice before
     a colon where it is so for that choice only, as `igamma:a`."""
@@ -59,7 +61,8 @@ class Numerics:
     rounds: tuple[str, ...] = ()
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
-    last places only, which fewer bits do not tell apart)."""
+    last places only, which fewer bits do not tell apart); with a choice
+    after a colon where it is so for that choice only."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""

@@ -189,7 +189,11 @@ OPERATOR = Operator(
     backward=_backward,
     source="Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2",
     numerics=Numerics(
-        kind="normalisation", reduction="batch spatial", positive=("running_var",), steps_count=2, rounds=("small",)
+        kind="normalisation",
+        reduction="batch spatial",
+        positive=("running_var",),
+        steps_count=2,
+        rounds=("small", "tiny"),
     ),
     inputs=_inputs,
     reference=_reference,

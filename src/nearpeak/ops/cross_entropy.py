@@ -9,7 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
-from nearpeak.ops._losses import checked, reduced
+from nearpeak.ops._losses import IGNORED, checked, of_targets, upstream_of
 from nearpeak.ops._operator import Numerics, Operator
 
 
@@ -62,16 +62,14 @@ def _log_softmax(x: Any) -> Any:
 
 
 def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
-    target = arrays["target"]
-    return {"y": reduced(-_log_softmax(arrays["x"])[np.arange(len(target)), target], reduction)}
+    return {"y": of_targets(_log_softmax(arrays["x"]), arrays["target"], reduction)}
 
 
 def _backward_reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
     target = arrays["target"]
     probability = np.exp(_log_softmax(arrays["x"]))
-    probability[np.arange(len(target)), target] -= 1
-    upstream = np.broadcast_to(arrays["grad_y"], target.shape) / (len(target) if reduction == "mean" else 1)
-    return {"grad_x": probability * upstream[:, None]}
+    probability[np.arange(len(target)), np.maximum(target, 0)] -= 1
+    return {"grad_x": probability * upstream_of(target, arrays["grad_y"], reduction)[:, None]}
 
 
 def _torch_call(tensors: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
@@ -90,6 +88,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="classes",
         below={"target": "classes"},
+        ignored={"target": IGNORED},
         steps_count=2,
         gates="always",
         rounds=("large",),

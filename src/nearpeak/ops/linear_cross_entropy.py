@@ -10,7 +10,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._losses import checked, reduced
+from nearpeak.ops._losses import IGNORED, checked, of_targets, upstream_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
 
@@ -63,10 +63,11 @@ def _reference(
 ) -> dict[str, Any]:
     logits = arrays["x"] @ arrays["weight"].T + arrays.get("bias", 0.0)
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    likely = np.exp(shifted) / np.exp(shifted).sum(axis=-1, keepdims=True)
-    found = {"y": reduced(-np.log(likely[np.arange(rows), arrays["target"]]), reduction)}
-    likely[np.arange(rows), arrays["target"]] -= 1
-    likely /= rows if reduction == "mean" else 1
+    log_likely, target = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), arrays["target"]
+    found = {"y": of_targets(log_likely, target, reduction)}
+    likely = np.exp(log_likely)
+    likely[np.arange(rows), np.maximum(target, 0)] -= 1
+    likely *= upstream_of(target, 1.0, reduction)[:, None]
     found |= {"grad_x": likely @ arrays["weight"]} if grad_input else {}
     found |= {"grad_weight": likely.T @ arrays["x"]} if grad_weight else {}
     return found | ({"grad_bias": likely.sum(axis=0)} if grad_weight and "bias" in arrays else {})
@@ -80,10 +81,11 @@ def _torch_call(
     wanted = {"x": grad_input, "weight": grad_weight, "bias": grad_weight}
     leaves = {name: t.detach().requires_grad_(wanted.get(name, False)) if t.is_floating_point() else t
               for name, t in tensors.items()}  # fmt: skip
-    logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
-    y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
     asked = [name for name in leaves if wanted.get(name)]
-    grads = torch.autograd.grad(y, [leaves[name] for name in asked]) if asked else ()
+    with torch.enable_grad():  # gradients are results here, also where nobody asks for those of results
+        logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
+        y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
+        grads = torch.autograd.grad(y, [leaves[name] for name in asked]) if asked else ()
     return {"y": y.detach(), **{f"grad_{name}": grad for name, grad in zip(asked, grads, strict=True)}}
 
 
@@ -110,6 +112,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="hidden classes",
         below={"target": "classes"},
+        ignored={"target": IGNORED},
         steps_count=2,
         gates="always",
         rounds=("large",),

@@ -9,7 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._losses import REDUCTIONS, checked, reduced
+from nearpeak.ops._losses import IGNORED, REDUCTIONS, checked, of_targets, upstream_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
 
@@ -53,14 +53,13 @@ def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
 
 
 def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
-    x, target = arrays["x"], arrays["target"]
-    return {"y": reduced(-x[np.arange(len(target)), target], reduction)}
+    return {"y": of_targets(arrays["x"], arrays["target"], reduction)}
 
 
 def _backward_reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
     x, target = arrays["x"], arrays["target"]
     grad = np.zeros_like(x)
-    grad[np.arange(len(target)), target] = -arrays["grad_y"] / (len(target) if reduction == "mean" else 1)
+    grad[np.arange(len(target)), np.maximum(target, 0)] = -upstream_of(target, arrays["grad_y"], reduction)
     return {"grad_x": grad}
 
 
@@ -94,7 +93,9 @@ OPERATOR = Operator(
     backward=_backward,
     source="definition",
     assumptions=("A20",),
-    numerics=Numerics(kind="reduction", reduction="rows", below={"target": "classes"}, steps_count=2),
+    numerics=Numerics(
+        kind="reduction", reduction="rows", below={"target": "classes"}, ignored={"target": IGNORED}, steps_count=2
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -235,7 +235,9 @@ OPERATOR = Operator(
     forward=optimizer,
     family="optimizer",
     source="the publications of the rules: " + "; ".join(dict.fromkeys(row.source for row in RULES.values())),
-    numerics=Numerics(kind="normalisation", positive=("s", "v", "u", "w"), special="unspecified", steps_count=2),
+    numerics=Numerics(
+        kind="normalisation", positive=("s", "v", "u", "w"), special="unspecified", steps_count=2, rounds=("tiny",)
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -96,7 +96,7 @@ OPERATOR = Operator(
     forward=scan,
     family="reduction",
     source="definition",
-    numerics=Numerics(kind="reduction", reduction="length", exact=("max", "min")),
+    numerics=Numerics(kind="reduction", reduction="length", exact=("max", "min"), rounds=("large:logsumexp",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -81,7 +81,7 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact", below={"x": "5"}),
+    numerics=Numerics(kind="exact", below={"x": "elements"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -6,7 +6,7 @@ import pytest
 
 import nearpeak
 from nearpeak.core.measurement import Activity, Environment, Outcome, Prepared, Reading, RunnerAbilities, Timing
-from nearpeak.measure.record import environment_record, measurement_of, measurement_record
+from nearpeak.exchange.measurement_lines import environment_record, measurement_of, measurement_record
 from nearpeak.measure.runners._cuda import SPIN_CYCLES, EventTimer
 from nearpeak.measure.taking import TimedRunner
 

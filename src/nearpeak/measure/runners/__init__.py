@@ -10,7 +10,7 @@ from nearpeak.errors import SpecError
 from nearpeak.measure.taking import TimedRunner
 from nearpeak.registry import Registry
 
-__all__ = ["RUNNERS", "runner_of"]
+__all__ = ["RUNNERS", "backend_of", "runner_of"]
 
 
 def _load(name: str) -> Callable[..., Any]:
@@ -36,6 +36,17 @@ def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> 
     >>> runner_of("null").name
     'null'
     """
+    runner = backend_of(text, timing)
+    argument = text.partition(":")[2]
+    return TimedRunner(runner, timing, argument=argument, process=process) if hasattr(runner, "prepare") else runner
+
+
+def backend_of(text: str, timing: Timing = Timing()) -> Any:
+    """Return what `name` or `name:argument` runs cases by, without a clock where it has none of its own.
+
+    Raises:
+        SpecError: it needs an argument, or takes none.
+    """
     name, colon, argument = text.partition(":")
     made = RUNNERS[name]
     wanted = made.abilities.argument if hasattr(made, "abilities") else argument
@@ -43,5 +54,4 @@ def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> 
         raise SpecError(f"runner {name}: needs an argument; write {name}:{wanted}")
     if colon and not wanted:
         raise SpecError(f"runner {name}: takes no argument, got {argument!r}; write {name}")
-    runner: Any = made(argument, timing)
-    return TimedRunner(runner, timing, argument=argument, process=process) if hasattr(runner, "prepare") else runner
+    return made(argument, timing)

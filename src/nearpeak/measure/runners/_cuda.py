@@ -151,12 +151,25 @@ def busy_s(spans: Sequence[tuple[float, float]]) -> float:
 
 
 def from_host(call: Call) -> Call:
-    """Return `call` on tensors of the host: they go to the GPU and results come back, and gradients the same way."""
+    """Return `call` on tensors of the host: they go to the GPU and results come back, and gradients the same way.
+
+    It carries `concurrent`: the same on a stream of its own, while the current one spins.
+    """
 
     def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         found = call({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
         return {name: tensor.cpu() for name, tensor in found.items()}
 
+    def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        torch = torch_or_refusal("a stream")
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        if hasattr(torch.cuda, "_sleep"):
+            torch.cuda._sleep(SPIN_CYCLES)
+        with torch.cuda.stream(side):
+            return moved(tensors, **arguments)
+
+    moved.concurrent = concurrent  # type: ignore[attr-defined]  # how the contract is told what a function can do
     return moved
 
 

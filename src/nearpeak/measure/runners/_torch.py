@@ -51,9 +51,13 @@ def prepared(
     start = time.perf_counter()
     sets = [tensors_of(torch, case, arrays, device) for arrays in inputs]
     build_s = time.perf_counter() - start
-    make = _forward if case.phase == "forward" else _backward
-    runs = tuple(make(torch, call, tensors, arguments) for tensors in sets)
-    return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s={"build": build_s})
+    phases_s = {"build": build_s}
+    if case.phase == "forward":
+        runs = tuple(_forward(torch, call, tensors, arguments) for tensors in sets)
+        return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s=phases_s)
+    both = [_backward(torch, call, tensors, arguments) for tensors in sets]
+    runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
+    return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), upstream=upstream, phases_s=phases_s)
 
 
 def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:
@@ -64,14 +68,17 @@ def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[st
     return run
 
 
-def _backward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:
-    """Return a call of the gradient alone: the forward pass runs once, outside the clock.
+def _backward(
+    torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]
+) -> tuple[Callable[[], object], dict[str, Any]]:
+    """Return a call of the gradient alone, and what comes from above: the forward pass runs once, outside the clock.
 
     The gradient from above is random: one that is the same everywhere hides wrong scales and transpositions.
     """
     names = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
     leaves = [tensors[name].requires_grad_() for name in names]
-    outputs = [output for output in call(tensors, **arguments).values() if output.requires_grad]
+    live = {name: output for name, output in call(tensors, **arguments).items() if output.requires_grad}
+    outputs = list(live.values())
     generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
     upstream = [_random_like(torch, output, generator) for output in outputs]
 
@@ -79,7 +86,7 @@ def _backward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[s
         grads = torch.autograd.grad(outputs, leaves, upstream, retain_graph=True, allow_unused=True)
         return {f"grad_{name}": grad for name, grad in zip(names, grads, strict=True) if grad is not None}
 
-    return run
+    return run, {f"grad_{name}": grad for name, grad in zip(live, upstream, strict=True)}
 
 
 def _random_like(torch: Any, output: Any, generator: Any) -> Any:

@@ -1,5 +1,6 @@
 """Runs cases on the first GPU as replays of a captured graph: launches cost nothing."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure.runners import _cuda
-from nearpeak.measure.runners._torch import prepared
+from nearpeak.measure.runners._torch import Call, prepared
+from nearpeak.ops import OPS
 
 _WARM_CALLS = 3
 """Calls on a side stream before capture, as PyTorch asks for (torch.cuda.graphs)."""
@@ -36,9 +38,7 @@ class CudaGraph:
         start = time.perf_counter()
         runs = tuple(self._captured(run) for run in ready.runs)
         plan_s = time.perf_counter() - start
-        return Prepared(
-            runs=runs, outputs=ready.outputs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s}
-        )
+        return dataclasses.replace(ready, runs=runs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s})
 
     def _captured(self, run: Callable[[], object]) -> Callable[[], object]:
         torch = self._torch
@@ -57,6 +57,26 @@ class CudaGraph:
             return result
 
         return replay
+
+    def implementation(self, case: Case) -> Call:
+        """Return the call on tensors of the host; `captured` replays it with other inputs at the same addresses."""
+        call: Call = OPS[case.op].torch_call
+
+        def captured(tensors: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
+            fixed = {name: tensor.to("cuda") for name, tensor in tensors.items()}
+            with self._torch.no_grad():
+                replay = self._captured(lambda: call(fixed, **arguments))
+
+            def again(others: Mapping[str, Any]) -> object:
+                for name, tensor in others.items():
+                    fixed[name].copy_(tensor)
+                return replay()
+
+            return again
+
+        eager = _cuda.from_host(call)
+        eager.captured = captured  # type: ignore[attr-defined]  # how the contract is told what a function can do
+        return eager
 
     def timer(self) -> Timer:
         """Return the device's clock."""

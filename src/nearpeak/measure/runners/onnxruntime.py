@@ -25,7 +25,7 @@ class OnnxRuntime:
     target = CPU
     abilities = RunnerAbilities(
         devices=("cpu",), phases=("forward",), needs=("onnxruntime", "onnx", "torch"),
-        preload=("onnxruntime", "torch", "torch.onnx"),
+        preload=("onnxruntime", "torch", "torch.onnx"), converts=True,
         dtypes=frozenset({"fp64", "fp32", "fp16", "bf16", "int64", "int32", "int16", "int8", "uint8", "bool"}),
     )  # fmt: skip
 

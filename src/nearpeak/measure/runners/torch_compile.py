@@ -1,16 +1,18 @@
 """Runs cases on this machine's CPU through torch.compile; graph breaks go to the ledger."""
 
+import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.measure._compiled import breaks, library_kernels, taken
 from nearpeak.measure.environment import cpu_environment
-from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
+from nearpeak.measure.inputs import drawn, forward_arguments, too_large
+from nearpeak.measure.runners._torch import Call, prepared, tensors_of, torch_or_refusal
 from nearpeak.measure.timers import HostTimer
-from nearpeak.ops import OPS, work_of
+from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 
@@ -19,7 +21,9 @@ class TorchCompile:
 
     name = "torch_compile"
     target = CPU
-    abilities = RunnerAbilities(devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",))
+    abilities = RunnerAbilities(
+        devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True
+    )
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
@@ -32,16 +36,14 @@ class TorchCompile:
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` compiled; what could not be compiled stands in the ledger."""
+        """Return `case` compiled; what stays with Python or goes to libraries stands in the ledger."""
         start = time.perf_counter()
         ledger = self._ledger(case)
         ready = prepared(self._torch, case, inputs, "cpu", self._compiled)
         for run in ready.runs:
             run()
         build_s = time.perf_counter() - start
-        return Prepared(
-            runs=ready.runs, outputs=ready.outputs, algorithm="inductor", ledger=ledger, phases_s={"build": build_s}
-        )
+        return dataclasses.replace(ready, algorithm="inductor", ledger=ledger, phases_s={"build": build_s})
 
     def _compiled(self, call: Call) -> Call:
         # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
@@ -49,19 +51,12 @@ class TorchCompile:
         return compiled
 
     def _ledger(self, case: Case) -> tuple[Fallback, ...]:
-        """Return where the call leaves the compiled graph: at each break Python goes on by itself."""
-        import torch._dynamo
-
-        from nearpeak.measure.inputs import drawn
-        from nearpeak.measure.runners._torch import tensors_of
-
-        tensors, arguments = tensors_of(self._torch, case, drawn(case)[0], "cpu"), forward_arguments(case)
-        explained: Any = torch._dynamo.explain(OPS[case.op].torch_call)(tensors, **arguments)
-        flop = sum(work_of(case).flop.values()) if not explained.graph_count else 0
-        return tuple(
-            Fallback(node=OPS[case.op].name, ran_on="python", reason=str(one.reason).splitlines()[0][:200], flop=flop)
-            for one in explained.break_reasons
-        )
+        """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
+        call, arguments = OPS[case.op].torch_call, forward_arguments(case)
+        tensors = tensors_of(self._torch, case, drawn(case)[0], "cpu")
+        found = taken(self._torch, call, (tensors,), arguments)
+        kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, found)
+        return (*breaks(found), *kernels)
 
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors, through which gradients flow."""

@@ -1,5 +1,6 @@
 """Runs a Triton kernel of the user's, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
 
+import dataclasses
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ class TritonKernel:
         """Return `case` ready to run."""
         ready = prepared(self._torch, case, inputs, self._device, lambda _: self._named)
         how = "compiled" if self._device == "cuda" else "interpreted: its times say nothing of a GPU"
-        return Prepared(runs=ready.runs, outputs=ready.outputs, algorithm=how, phases_s=ready.phases_s)
+        return dataclasses.replace(ready, algorithm=how)
 
     def implementation(self, case: Case) -> Call:
         """Return the function on tensors of the host."""

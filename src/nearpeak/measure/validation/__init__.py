@@ -91,7 +91,7 @@ def forward_case(case: Case) -> Case:
 def _command(case: Case, implementation: Implementation, seed: int) -> str:
     """Return the command that repeats the validation."""
     words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in _words(case)]
-    option = "--runner" if ":" not in implementation.name else "--implementation"
+    option = "--runner" if implementation.is_runner or ":" not in implementation.name else "--implementation"
     return shlex.join(["nearpeak", "validate", case.op, *words, option, implementation.name, "--seed", str(seed)])
 
 

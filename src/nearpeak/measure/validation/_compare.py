@@ -139,6 +139,17 @@ def group_fault(got: Any, one: Expected) -> str:
     return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {slack * allowed[row]:.3g}"
 
 
+def relative_norm(got: Any, one: Expected) -> float:
+    """Return the largest norm of a row's error over the norm of what is expected of it; 0 where there is none."""
+    if got.dtype.kind != "f" or got.ndim == 0 or not got.size:
+        return 0.0
+    error, size = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.values * 1.0))
+    finite = np.isfinite(error) & np.isfinite(size)
+    norms = [np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (error, size)]
+    some = norms[1] > 0
+    return float((norms[0][some] / norms[1][some]).max(initial=0.0))
+
+
 def bias_z(got: Any, one: Expected) -> float:
     """Return the mean error over its standard error, in units of the bound; 0 where there are few elements."""
     if got.dtype.kind != "f" or got.size < LEAST_GROUP or not np.any(one.bound):

@@ -17,6 +17,8 @@ def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
     """
     numerics = OPS[op].numerics
     chosen = {value for value in arguments.values() if isinstance(value, str)}
+    rows = [entry.partition(":") for entry in numerics.rounds]
+    numerics = replace(numerics, rounds=tuple(kind for kind, _, choice in rows if not choice or choice in chosen))
     if chosen.intersection(numerics.exact):
         return replace(numerics, kind="exact", steps_count=0, rounds=(*numerics.rounds, "close"))
     if numerics.gates and arguments.get(numerics.gates):

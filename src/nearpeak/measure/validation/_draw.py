@@ -21,6 +21,8 @@ in their last places only; and sorted ones, where selection would hide the ends.
 ALWAYS = DISTRIBUTIONS[:4]
 
 
+_WITH_IGNORED = ("positive", "wide", "large")
+"""Rounds in which something is marked as what does not count; the others see losses of everything."""
 DISTINCT = 128
 """Elements up to which the inputs of exact operators are drawn without ties: steps that bf16 still tells apart."""
 _STEPS = {"normal": 8.0, "positive": 16.0, "wide": 4.0}
@@ -35,11 +37,18 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = contract(op, arguments).kind
     limits = {name: _limit(text, arguments) for name, text in OPS[op].numerics.below.items()}
-    values = {name: _values(random, one, limits.get(name), distribution, kind) for name, one in declared.items()}
+    values = {
+        name: _values(random, one, limits.get(name), _of_input(name, distribution), kind)
+        for name, one in declared.items()
+    }
     for entry in OPS[op].numerics.positive:
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
+    for name, mark in OPS[op].numerics.ignored.items():
+        if distribution in _WITH_IGNORED and values[name].size > 1:
+            values[name].flat[1:] = np.where(random.random(values[name].size - 1) < 0.25, mark, values[name].flat[1:])
+            values[name].flat[-1] = mark
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
 
@@ -51,6 +60,14 @@ def made_special(tensors: dict[str, Any], name: str, value: float) -> dict[str, 
     position = {np.inf: 0, -np.inf: len(flat) // 2}.get(value, len(flat) - 1)
     flat[position] = value
     return changed
+
+
+def _of_input(name: str, distribution: str) -> str:
+    """Return how an input is drawn: what a small result is multiplied with must not hide it."""
+    return "normal" if name in _PARAMETERS and distribution in ("small", "tiny") else distribution
+
+
+_PARAMETERS = ("weight",)
 
 
 def _limit(text: str, arguments: dict[str, Any]) -> int:

@@ -1,7 +1,7 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +48,8 @@ class Expected:
     """Greatest permitted difference to `values`, element by element."""
     spread: Any
     """What a correct result differs by on average (root of the mean square), element by element."""
+    floor: Any
+    """The part of it that no way to compute it avoids: rounding at the end, and in sums."""
     dtype: str
     """Format of the output."""
 
@@ -66,6 +68,8 @@ class Question:
     """By output name."""
     distribution: str
     """How the inputs were drawn."""
+    memo: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What others have learned about it, kept for the next implementation that is asked the same."""
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
@@ -105,7 +109,7 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     found = _evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
     masks = Numerics(kind="masks")
     expected = {
-        name: _expected(value, formats[name], masks, 1.0, 0.0, np.inf, None, 0.0) for name, value in found.items()
+        name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
     }
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
@@ -149,9 +153,16 @@ def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
 
 
 def gradient_answers(
-    case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float
-) -> dict[str, Expected]:
-    """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is."""
+    case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float,
+    chained: Numerics | None = None,
+) -> dict[str, Expected]:  # fmt: skip
+    """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is.
+
+    Args:
+        chained: another contract than that.
+    """
+    if chained is not None:
+        return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
     numerics = contract_of(case)
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
@@ -175,23 +186,30 @@ def answers(
         default=2.0**-24,
     )
     spread_over = numerics.kind == "decomposition"
-    moved = {} if numerics.kind == "exact" else _moved(reference, arrays, found, step, where, whole=spread_over)
+    exact = numerics.kind == "exact"
+    probes = () if exact else _probes(arrays, step, whole=spread_over)
+    moved = {} if exact else _moved(reference, probes, found, where)
+    shifted = {} if exact or spread_over else _moved(reference, _shifts(arrays, step), found, where)
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
     store = max((UNIT_ROUNDOFF.get(format_name(t.dtype), 0.0) for t in tensors.values() if _narrow(t)), default=0.0)
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
     reach = {name: values / step for name, values in moved.items()}
     coarse_step = numerics.steps_count * store
-    coarse = _moved(reference, arrays, found, coarse_step, where, whole=spread_over) if coarse_step else {}
+    coarse = _moved(reference, _probes(arrays, coarse_step, whole=spread_over), found, where) if coarse_step else {}
     if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
-        wider = _moved(reference, arrays, found, WIDER * coarse_step, where, whole=spread_over)
+        wider = _moved(reference, _probes(arrays, WIDER * coarse_step, whole=spread_over), found, where)
         reach |= {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
     return {
         name: _expected(
-            values, formats[name], numerics, length, store, reach.get(name), magnitudes.get(name), coarse.get(name, 0.0)
+            values, formats[name], numerics, length, store,
+            _Moves(
+                reach=reach.get(name), magnitude=magnitudes.get(name), coarse=coarse.get(name, 0.0),
+                shift=shifted.get(name, 0.0) / step,
+            ),
         )
         for name, values in found.items()
         if name in formats
-    }
+    }  # fmt: skip
 
 
 def _narrow(tensor: Any) -> bool:
@@ -207,20 +225,10 @@ def _evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, An
     return {name: np.asarray(value) for name, value in found.items() if value is not None}
 
 
-def _moved(
-    reference: Reference, arrays: Arrays, found: Arrays, step: float, where: str, *, whole: bool
-) -> dict[str, Any]:
-    """Return by how much each result moves, at most over the probes, when inputs move by `step` of themselves.
-
-    The inputs' relative errors have random signs, so that a probe sees the root of the sum of squares of the
-    products of derivative and input: how rounding errors of a stable algorithm reach the result.
-
-    Args:
-        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
-    """
-    random = np.random.default_rng(20)
+def _moved(reference: Reference, probes: Iterable[Arrays], found: Arrays, where: str) -> dict[str, Any]:
+    """Return by how much each result moves, at most over the probes: inputs beside those that gave `found`."""
     most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
-    for beside in _probes(random, arrays, step, whole=whole):
+    for beside in probes:
         for name, values in _evaluated(reference, beside, where).items():
             if values.shape == found[name].shape:
                 with np.errstate(all="ignore"):
@@ -229,15 +237,27 @@ def _moved(
     return most
 
 
-def _probes(random: Any, arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Give inputs beside the given ones: all moved with random signs, and each one alone with one sign.
+def _probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
+    """Give inputs whose relative errors are `step` with random signs.
 
-    In a long sum of one sign, random signs cancel and rounding errors need not: they may have a bias.
+    A probe sees the root of the sum of squares of the products of derivative and input: how rounding errors of a
+    stable algorithm reach the result.
+
+    Args:
+        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
     """
+    random = np.random.default_rng(20)
     for _ in range(PROBES):
         yield {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
+
+
+def _shifts(arrays: Arrays, step: float) -> Iterator[dict[str, Any]]:
+    """Give inputs one of which is `step` of itself larger everywhere.
+
+    In a long sum of one sign, errors with random signs cancel and rounding errors need not: they may have a bias.
+    """
     for name, array in arrays.items():
-        if array.dtype.kind in "fc" and array.size > 1 and not whole:
+        if array.dtype.kind in "fc" and array.size > 1:
             yield {**arrays, name: array * (1.0 + step)}
 
 
@@ -265,25 +285,42 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
 
 
-def _expected(
-    values: Any, dtype: Any, numerics: Numerics, length: float, store: float, reach: Any, magnitude: Any, coarse: Any
-) -> Expected:
-    name = format_name(dtype)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moves:
+    """How strongly one result depends on its inputs, per unit of their relative error."""
+
+    reach: Any
+    """By how much it moves for errors with random signs."""
+    magnitude: Any = None
+    """What errors on the way are proportional to, where inputs alone do not show it."""
+    coarse: Any = 0.0
+    """By how much it jumps when inputs move by the roundoff of intermediates."""
+    shift: Any = 0.0
+    """By how much it moves for errors of one sign."""
+
+
+def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store: float, moves: "_Moves") -> Expected:
+    name, reach = format_name(dtype), moves.reach
     if name not in UNIT_ROUNDOFF:
         ambiguous = np.zeros(values.shape) + (0.0 if reach is None else np.where(reach > 0, np.inf, 0.0))
         whole = np.asarray(values.astype(np.int64) if values.dtype.kind in "fb" else values)
-        return Expected(values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, dtype=name)
+        return Expected(values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, floor=ambiguous, dtype=name)
     near = rounded(values, dtype)
     if numerics.kind in ("exact", "masks"):
         zero = np.zeros(values.shape)
-        return Expected(values=near, rounded=near, bound=zero, spread=zero, dtype=name)
+        return Expected(values=near, rounded=near, bound=zero, spread=zero, floor=zero, dtype=name)
     unit, arithmetic = UNIT_ROUNDOFF[name], arithmetic_roundoff(name)
     size = np.asarray(np.abs(values))
-    weight = reach if magnitude is None else np.fmax(reach, magnitude)
+    weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
+    longest = np.fmax(weight, moves.shift)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
     passed = reach if numerics.kind in ("contraction", "reduction") else weight
-    chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + coarse
+    chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
-    bound = last + chain + inner + arithmetic * SPREAD * np.sqrt(length) * weight
-    spread = 0.6 * last + chain + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, weight / np.sqrt(length))
-    return Expected(values=values, rounded=near, bound=np.asarray(bound), spread=np.asarray(spread), dtype=name)
+    bound = last + chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest
+    floor = np.asarray(
+        0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length))
+    )
+    return Expected(
+        values=values, rounded=near, bound=np.asarray(bound), spread=np.asarray(floor + chain), floor=floor, dtype=name
+    )

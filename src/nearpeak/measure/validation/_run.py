@@ -28,10 +28,19 @@ class Implementation:
     """What it is called in records."""
     call: Call
     """(inputs by name, **arguments of the case) → outputs by name; may take `out`, the outputs to write into."""
+    is_runner: bool = False
+    """Whether the name is that of a runner, not of a function."""
     arrays: str = "torch"
     """`torch` or `numpy`: what inputs and outputs are."""
     backward: Call | None = None
     """(inputs, outputs and `grad_<output>` by name, **arguments) → `grad_<input>`; PyTorch's autograd if none."""
+    captured: (
+        Callable[[Mapping[str, Any], Mapping[str, Any]], Callable[[Mapping[str, Any]], Mapping[str, Any]]] | None
+    ) = None
+    """(inputs, arguments) → a function that replays what was captured with other inputs at the same addresses, and
+    returns the outputs: of runners that replay graphs."""
+    concurrent: Call | None = None
+    """The same call while other work of the same device is under way, on a stream of its own."""
     ledger: tuple[Mapping[str, Any], ...] | None = None
     """Rows of what fell back to another backend, where the implementation was converted to one."""
 
@@ -65,7 +74,7 @@ class Ran:
 def as_implementation(given: Any) -> Implementation:
     """Return `given` as implementation: one already, or a callable on torch tensors.
 
-    A callable may carry `arrays`, `backward` and `ledger` as attributes.
+    A callable may carry `arrays`, `backward`, `captured`, `concurrent` and `ledger` as attributes.
     """
     if isinstance(given, Implementation):
         return given
@@ -77,6 +86,8 @@ def as_implementation(given: Any) -> Implementation:
         call=given,
         arrays=getattr(given, "arrays", "torch"),
         backward=getattr(given, "backward", None),
+        captured=getattr(given, "captured", None),
+        concurrent=getattr(given, "concurrent", None),
         ledger=getattr(given, "ledger", None),
     )
 

@@ -1,7 +1,8 @@
 """V3: every element of the outputs is written, whatever the memory held before."""
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
-from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._baseline import judged
+from nearpeak.measure.validation._compare import comparable
 from nearpeak.measure.validation._trial import Trial
 
 
@@ -15,7 +16,7 @@ def poison(trial: Trial) -> CheckResult:
         ran = trial.answer(asked, poison=kind)
         if ran.error or not comparable(ran.outputs, asked.expected):
             return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
-        worst = compared("V3", values_of(ran.outputs), asked.expected, f"memory held {kind}")
+        worst = judged("V3", ran.outputs, asked, f"memory held {kind}")
         if worst.failed:
             return worst
     return worst or CheckResult(check="V3", status=PASS)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from nearpeak.core.validation import SKIPPED, CheckResult
-from nearpeak.measure.validation._compare import comparable, compared, last_places, values_of
+from nearpeak.measure.validation._baseline import judged
+from nearpeak.measure.validation._compare import comparable, last_places, values_of
 from nearpeak.measure.validation._trial import Trial
 
 
@@ -13,12 +14,19 @@ def elements(trial: Trial) -> CheckResult:
     if ran.error or not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V5", status=SKIPPED, reason="V1 failed")
     got = values_of(ran.outputs)
-    result = compared("V5", got, asked.expected, f"{asked.distribution} inputs")
+    result = judged("V5", ran.outputs, asked, f"{asked.distribution} inputs")
     places = np.concatenate([last_places(got[name], one) for name, one in asked.expected.items()] or [np.zeros(0)])
-    figures = (
-        {"ulp_max": f"{places.max():.3g}", "ulp_p99.9": f"{np.quantile(places, 0.999):.3g}"} if len(places) else {}
-    )
+    figures = {name: str(count) for name, count in _not_finite(got).items()}
+    if len(places):
+        figures |= {"ulp_max": f"{places.max():.3g}", "ulp_p99.9": f"{np.quantile(places, 0.999):.3g}"}
     return CheckResult(check="V5", status=result.status, reason=result.reason, worst=result.worst, figures=figures)
+
+
+def _not_finite(got: dict[str, np.ndarray]) -> dict[str, int]:
+    """Return how many results are NaN and how many infinite, over all outputs."""
+    floats = [array for array in got.values() if array.dtype.kind in "fc"]
+    tests = {"nan": np.isnan, "inf": np.isinf}
+    return {name: sum(int(test(array).sum()) for array in floats) for name, test in tests.items()}
 
 
 CHECK = elements

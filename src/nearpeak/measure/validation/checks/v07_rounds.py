@@ -3,7 +3,8 @@
 import numpy as np
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
-from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._baseline import judged
+from nearpeak.measure.validation._compare import comparable, values_of
 from nearpeak.measure.validation._oracle import Question, contract_of
 from nearpeak.measure.validation._trial import Trial
 
@@ -18,7 +19,7 @@ def rounds(trial: Trial) -> CheckResult:
         if ran.error or not comparable(ran.outputs, asked.expected):
             return CheckResult(check="V7", status=SKIPPED, reason="V1 failed")
         got, where = values_of(ran.outputs), f"{asked.distribution} inputs"
-        results.append(compared("V7", got, asked.expected, where))
+        results.append(judged("V7", ran.outputs, asked, where))
         fault = _inexact(trial, asked, got) if asked.distribution == "integer" else ""
         if fault:
             results.append(CheckResult(check="V7", status="NUMERIC_FAIL", reason=f"{where}: {fault}"))

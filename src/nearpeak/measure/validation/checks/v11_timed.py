@@ -3,7 +3,8 @@
 import numpy as np
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
-from nearpeak.measure.validation._compare import comparable, compared, values_of
+from nearpeak.measure.validation._baseline import judged
+from nearpeak.measure.validation._compare import comparable
 from nearpeak.measure.validation._run import run_repeatedly
 from nearpeak.measure.validation._trial import Trial
 
@@ -30,7 +31,7 @@ def timed(trial: Trial) -> CheckResult:
         return CheckResult(check="V11", status=ran.status, reason=f"call {chosen + 1} of a loop: {ran.error}")
     if not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
-    result = compared("V11", values_of(ran.outputs), asked.expected, f"call {chosen + 1} of a loop")
+    result = judged("V11", ran.outputs, asked, f"call {chosen + 1} of a loop")
     return result if result.failed else CheckResult(check="V11", status=PASS, worst=result.worst)
 
 

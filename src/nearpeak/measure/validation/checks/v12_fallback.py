@@ -4,10 +4,15 @@ from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._trial import Trial
 
 FIELDS = ("node", "target", "reason")
+SLACK = 1e-6
+"""By which shares may add up to more than 1, as they are rounded."""
 
 
 def fallback(trial: Trial) -> CheckResult:
-    """Return whether the ledger's rows name node, target and reason, none twice; rows that fell back fail."""
+    """Return whether the ledger names node, target and reason once each, in shares that add up; what fell back fails.
+
+    Parts for which the runner prefers a library's kernel are listed, and are none that fell back.
+    """
     ledger = trial.implementation.ledger
     if ledger is None:
         return CheckResult(check="V12", status=SKIPPED, reason="the implementation was not converted")
@@ -20,9 +25,14 @@ def fallback(trial: Trial) -> CheckResult:
     twice = sorted({str(node) for node in nodes if nodes.count(node) > 1})
     if twice:
         return CheckResult(check="V12", status="FALLBACK", reason=f"the ledger lists {twice[0]} twice")
-    if ledger:
-        first = ledger[0]
-        reason = f"{len(ledger)} nodes fell back, first {first['node']} to {first['target']}: {first['reason']}"
+    for share in ("flop_ratio", "time_ratio"):
+        total = sum(row.get(share) or 0.0 for row in ledger)
+        if not 0.0 <= total <= 1.0 + SLACK:
+            return CheckResult(check="V12", status="FALLBACK", reason=f"the ledger's {share} adds up to {total:.3g}")
+    fallen = [row for row in ledger if not row.get("chosen")]
+    if fallen:
+        first = fallen[0]
+        reason = f"{len(fallen)} nodes fell back, first {first['node']} to {first['target']}: {first['reason']}"
         return CheckResult(check="V12", status="FALLBACK", reason=reason)
     return CheckResult(check="V12", status=PASS)
 

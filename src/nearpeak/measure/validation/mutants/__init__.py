@@ -10,9 +10,11 @@ from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.equivalence import reason_for_equivalence
 from nearpeak.measure.validation.mutants.families import of_families
+from nearpeak.measure.validation.mutants.functions import of_functions
 from nearpeak.measure.validation.mutants.gradients import of_gradients
 from nearpeak.measure.validation.mutants.inputs import of_inputs
 from nearpeak.measure.validation.mutants.outputs import of_outputs
+from nearpeak.measure.validation.mutants.windows import of_windows
 
 __all__ = ["Mutant", "MutationScore", "killed_by", "mutants_of", "mutation_score", "reason_for_equivalence"]
 
@@ -40,6 +42,8 @@ def mutants_of(case: Case) -> Iterator[Mutant]:
     yield from of_outputs(case)
     yield from of_inputs(case)
     yield from of_families(case)
+    yield from of_functions(case)
+    yield from of_windows(case)
     yield from of_gradients(case)
 
 

@@ -50,28 +50,6 @@ def _accepts(case: Case, other: dict[str, Any]) -> bool:
         return False
 
 
-def _unstable_softmax(tensors: Tensors, log: bool, **_: Any) -> Tensors:
-    e = tensors["x"].exp()
-    y = e / e.sum(-1, keepdim=True)
-    return {"y": y.log() if log else y}
-
-
-def _partial_softmax(tensors: Tensors, log: bool, **_: Any) -> Tensors:
-    """Return the softmax of halves whose maxima differ, without bringing them to one maximum."""
-    import torch
-
-    halves = torch.tensor_split(tensors["x"], 2, -1)
-    e = torch.cat([(half - half.amax(-1, keepdim=True)).exp() for half in halves if half.shape[-1]], -1)
-    y = e / e.sum(-1, keepdim=True)
-    return {"y": y.log() if log else y}
-
-
-def _unstable_loss(tensors: Tensors, reduction: str, **_: Any) -> Tensors:
-    e = tensors["x"].exp()
-    rows = -(e / e.sum(-1, keepdim=True)).gather(1, tensors["target"][:, None])[:, 0].log()
-    return {"y": _reduced(rows, reduction)}
-
-
 def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) -> Tensors:
     """Return the right loss, whose gradient lacks the probabilities: it is non-zero at the target alone."""
     right = OPS["cross_entropy"].torch_call(tensors, reduction=reduction, **arguments)["y"].detach()
@@ -82,70 +60,6 @@ def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) ->
 
 def _reduced(rows: Any, reduction: str) -> Any:
     return rows if reduction == "none" else getattr(rows, reduction)()
-
-
-def _unstable_attention(tensors: Tensors, **arguments: Any) -> Tensors:
-    return _attention(tensors, lambda scores: scores.exp(), **arguments)
-
-
-def _partial_attention(tensors: Tensors, **arguments: Any) -> Tensors:
-    import torch
-
-    def exponentials(scores: Any) -> Any:
-        halves = [half for half in torch.tensor_split(scores, 2, -1) if half.shape[-1]]
-        return torch.cat([(half - half.amax(-1, keepdim=True)).exp() for half in halves], -1)
-
-    return _attention(tensors, exponentials, **arguments)
-
-
-def _unscaled_attention(tensors: Tensors, **arguments: Any) -> Tensors:
-    return _attention(tensors, lambda s: (s - s.amax(-1, keepdim=True)).exp(), **arguments, scale=1.0)
-
-
-def _attention(tensors: Tensors, exponentials: Callable[[Any], Any], scale: float = 0.0, **_: Any) -> Tensors:
-    query, key, value = (tensors[name] for name in ("query", "key", "value"))
-    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
-    e = exponentials(query @ key.mT * (scale or query.shape[-1] ** -0.5))
-    return {"output": (e / e.sum(-1, keepdim=True)) @ value}
-
-
-def _normalised(tensors: Tensors, groups: int, missing: int, inside: bool) -> Any:
-    """Return the input normalised over each of the groups of a row, with a fault in the count or in the epsilon."""
-    x = tensors["input"]
-    rows = x.reshape(x.shape[0], groups, -1) if groups else x.reshape(-1, 1, x.shape[-1])
-    centred = (rows - rows.mean(-1, keepdim=True)).to(rows.dtype)
-    variance = (centred * centred).sum(-1, keepdim=True) / (rows.shape[-1] - missing)
-    y = centred / (variance + EPSILON).sqrt() if inside else centred / (variance.sqrt() + EPSILON)
-    return y.view(x.shape)
-
-
-EPSILON = 1e-5
-
-
-def _scaled(tensors: Tensors, y: Any, channels: bool) -> Tensors:
-    """Apply weight and bias to a normalised tensor."""
-    shape = (1, -1, *(1,) * (y.dim() - 2)) if channels else (-1,)
-    y = y * tensors["weight"].view(shape) if "weight" in tensors else y
-    return {"output": y + tensors["bias"].view(shape) if "bias" in tensors else y}
-
-
-def _layer_norm(missing: int, inside: bool) -> Rule:
-    return lambda tensors, **_: _scaled(tensors, _normalised(tensors, 0, missing, inside), channels=False)
-
-
-def _group_norm(missing: int, inside: bool) -> Rule:
-    return lambda tensors, groups, **_: _scaled(tensors, _normalised(tensors, groups, missing, inside), channels=True)
-
-
-def _rms_norm(outside: bool) -> Rule:
-    """Return the norm with epsilon outside the root, or divided by one element too few."""
-
-    def call(tensors: Tensors, **_: Any) -> Tensors:
-        x = tensors["input"]
-        mean = (x * x).sum(-1, keepdim=True) / (x.shape[-1] - (not outside))
-        return _scaled(tensors, x / (mean.sqrt() + 1e-6) if outside else x / (mean + 1e-6).sqrt(), channels=False)
-
-    return call
 
 
 def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any) -> Tensors:
@@ -195,15 +109,6 @@ _FLIPPED: dict[str, Callable[[Case], Call]] = {
     "reduce": _last_of_reduce,
 }
 _RULES: dict[str, dict[str, Rule]] = {
-    "softmax": {"no maximum subtracted": _unstable_softmax, "partial softmax not rescaled": _partial_softmax},
-    "cross_entropy": {"no maximum subtracted": _unstable_loss, "softmax term missing": _without_softmax_term},
-    "attention": {
-        "no maximum subtracted": _unstable_attention,
-        "partial softmax not rescaled": _partial_attention,
-        "scores not scaled": _unscaled_attention,
-    },
-    "layer_norm": {"variance by n - 1": _layer_norm(1, True), "epsilon outside the root": _layer_norm(0, False)},
-    "group_norm": {"variance by n - 1": _group_norm(1, True), "epsilon outside the root": _group_norm(0, False)},
-    "rms_norm": {"mean square by n - 1": _rms_norm(False), "epsilon outside the root": _rms_norm(True)},
+    "cross_entropy": {"softmax term missing": _without_softmax_term},
     "adamw": {"epsilon inside the root": _adamw_inside},
 }

@@ -28,6 +28,8 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
     compared = numerics.kind != "exact" or "close" in numerics.rounds
     if compared and any(declared[name].dtype in _NARROWER for name in floats):
         yield of_inputs_changed(case, "computed in fewer bits", "", partial(_narrowed, names=floats))
+    if numerics.kind == "contraction" and all(declared[name].dtype == "fp32" for name in floats):
+        yield of_inputs_changed(case, "inputs in TF32", "", partial(_in_tf32, names=floats))
     for name, dimension in summed(case):
         if declared[name].shape[dimension] >= LONG:
             where = f"{name}[{dimension}]"
@@ -93,6 +95,14 @@ def _narrowed(inputs: dict[str, Any], names: list[str]) -> Tensors:
         for name in names
         if inputs[name].dtype in narrower
     }
+
+
+def _in_tf32(inputs: dict[str, Any], names: list[str]) -> Tensors:
+    """Return fp32 inputs with the 11 significant bits of TF32, rounded to nearest."""
+    import torch
+
+    bits = {name: inputs[name].view(torch.int32) for name in names if inputs[name].dtype == torch.float32}
+    return {name: ((whole + 0x1000) & ~0x1FFF).view(torch.float32) for name, whole in bits.items()}
 
 
 LONG = 64

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
@@ -13,6 +14,8 @@ from nearpeak.measure.validation._run import Call, Implementation, imported_torc
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
 
+THREADS = (1, 2, 4)
+"""Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
 """Parts into which sums are split."""
 
@@ -21,12 +24,18 @@ def variants_of(case: Case) -> Iterator[Implementation]:
     """Give right implementations of `case`; none of them may be refused."""
     right = right_call(case)
     yield Implementation(name="PyTorch", call=right)
-    yield Implementation(name="PyTorch, two threads", call=_threads(right, 2))
-    if _widens(case):
-        yield Implementation(name="wider arithmetic, rounded at the end", call=_wider(case, right))
+    for count in THREADS:
+        yield Implementation(name=f"PyTorch, {count} threads", call=_threads(right, count))
+    if (column_major := _column_major(case, right)) is not None:
+        yield Implementation(name="matrices by columns", call=column_major)
+    for wide in ("fp32", "fp64") if _narrow(case) else ("fp64",):
+        if _widens(case, wide):
+            yield Implementation(name=f"{wide} inside, rounded once", call=_wider(case, right, wide))
     yield Implementation(name="reference, rounded at the end", call=_reference(case))
     for dimension in _batch_dimensions(case):
         yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
+        if _tiles(case, dimension):
+            yield Implementation(name=f"two tiles of extent {dimension}, last first", call=_tiled(right, dimension))
     for name, dimension in () if _narrow(case) else summed(case):
         for parts in SPLITS:
             yield Implementation(
@@ -51,36 +60,57 @@ def _threads(right: Call, count: int) -> Call:
     return call
 
 
-def _widens(case: Case) -> bool:
-    """Say whether PyTorch computes the case in fp64 in the same way: all its floats have one format, below fp64."""
+def _column_major(case: Case, right: Call) -> Call | None:
+    """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
+    asked, written = question(case, 0, "normal"), declared_formats(case)
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        return right(
+            {k: t if k in written or t.dim() < 2 else t.mT.contiguous().mT for k, t in tensors.items()}, **arguments
+        )
+
+    if asked is None or all(k in written or t.dim() < 2 for k, t in asked.tensors.items()):
+        return None
+    try:
+        call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+    except (RuntimeError, TypeError, ValueError):  # what a library refuses is no way to compute it
+        return None
+    return call if _right_in_fp64(case, call) else None
+
+
+def _right_in_fp64(case: Case, call: Call) -> bool:
+    """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
+    wide = widened_case(case)
+    asked = None if wide is None else question(wide, 0, "normal")
+    if wide is None or asked is None:
+        return False
+    try:
+        found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    pairs = [(widened(found[name]), one.values) for name, one in asked.expected.items()]
+    return all(np.allclose(got, value, rtol=1e-6, atol=1e-9, equal_nan=True) for got, value in pairs)
+
+
+def _widens(case: Case, wide: str) -> bool:
+    """Say whether PyTorch computes the case in `wide` in the same way: all its floats have one format, a narrower."""
     inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
-    return bool(floats) and not quantised and _in_fp64(case) is not None
+    return bool(floats) and not quantised and widened_case(case, wide) is not None
 
 
-def _in_fp64(case: Case) -> Case | None:
-    try:
-        return OPS[case.op].case("forward", **{**arguments_of(case), **{name: "fp64" for name, _ in _floats(case)}})
-    except (LookupError, ValueError):
-        return None
-
-
-def _floats(case: Case) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in case.dtypes if value in ("fp32", "bf16", "fp16")]
-
-
-def _wider(case: Case, right: Call) -> Call:
-    """Return the call in fp64 whose results are rounded once."""
-    torch = imported_torch()
-    wide, formats = _in_fp64(case), declared_formats(case)
-    assert wide is not None
+def _wider(case: Case, right: Call, wide: str) -> Call:
+    """Return the call in a wider format whose results are rounded once, as a fused kernel does."""
+    inside, formats = widened_case(case, wide), declared_formats(case)
+    assert inside is not None
+    dtype = torch_format(wide)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         del arguments
-        wider = {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
-        found = right(wider, **arguments_of(wide))
-        return {name: y if y.dtype == torch.bool else y.to(formats[name]) for name, y in found.items()}
+        wider = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
+        found = right(wider, **arguments_of(inside))
+        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in found.items()}
 
     return call
 
@@ -122,6 +152,41 @@ def _reversed_rows(right: Call, extent: int) -> Call:
 
 def _turned(tensor: Any, extent: int, turn: Any) -> Any:
     return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
+
+
+def _tiles(case: Case, extent: int) -> bool:
+    """Say whether both halves of the rows can be computed apart, by the oracle."""
+    asked = question(case, 0, "normal")
+    assert asked is not None  # its rows are known to be reversible
+    arrays, reference = {name: widened(t) for name, t in asked.tensors.items()}, OPS[case.op].reference
+    try:
+        with np.errstate(all="ignore"):
+            whole = reference({name: one.copy() for name, one in arrays.items()}, **asked.arguments)
+            parts = [reference(_half(arrays, extent, number), **asked.arguments) for number in (0, 1)]
+            _tiled(right_call(case), extent)({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in whole}
+        return all(
+            joined[name].shape == np.shape(value) and np.allclose(joined[name], value, rtol=1e-11, equal_nan=True)
+            for name, value in whole.items()
+        )
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _half(tensors: Tensors, extent: int, number: int) -> dict[str, Any]:
+    """Return the first or second half of the rows of tensors that have so many."""
+    part = (slice(None, extent // 2), slice(extent // 2, None))[number]
+    return {name: t[part] if t.ndim and t.shape[0] == extent else t for name, t in tensors.items()}
+
+
+def _tiled(right: Call, extent: int) -> Call:
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        last, first = (right(_half(tensors, extent, number), **arguments) for number in (1, 0))
+        return {name: torch.cat((first[name], y)) for name, y in last.items()}
+
+    return call
 
 
 def summed(case: Case) -> list[tuple[str, int]]:

@@ -1,0 +1,97 @@
+"""An ONNX model cut into pieces, each a model of its own: what it takes to run them one after the other."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+FEEDS: Mapping[str, Any] = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
+}  # fmt: skip
+"""Formats of inputs with which a model can be run, as ONNX Runtime calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Nodes that run together."""
+
+    keys: tuple[str, ...]
+    """Which nodes."""
+    converted: bool
+    """Whether the runner takes them."""
+    model: bytes
+    """They alone, as a model."""
+    inputs: tuple[str, ...]
+    """Tensors that come from other pieces or from outside."""
+    outputs: tuple[str, ...]
+    """Tensors that others read, or that are results."""
+
+
+def pieces_of(onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[Any]]]) -> tuple[Piece, ...]:
+    """Return each group of nodes as a piece, in an order in which they can run.
+
+    Args:
+        groups: whether the nodes are converted, and the nodes, which have `key` and `proto`.
+    """
+    made = [_piece(onnx, model, converted, nodes) for converted, nodes in groups]
+    known = {item.name for item in (*model.graph.input, *model.graph.initializer)}
+    ordered: list[Piece] = []
+    while made:
+        ready = [one for one in made if known.issuperset(one.inputs)]
+        if not ready:
+            return ()
+        for one in ready:
+            made.remove(one)
+            known.update(one.outputs)
+        ordered += ready
+    return tuple(ordered)
+
+
+def _piece(onnx: Any, model: Any, converted: bool, nodes: Sequence[Any]) -> Piece:
+    graph = model.graph
+    made = {name for node in nodes for name in node.proto.output if name}
+    read = dict.fromkeys(name for node in nodes for name in node.proto.input if name and name not in made)
+    own = {node.key for node in nodes}
+    stored = {item.name: item for item in graph.initializer}
+    inputs = tuple(name for name in read if name not in stored)
+    ids = {id(node.proto) for node in nodes}
+    elsewhere = {name for proto in graph.node if id(proto) not in ids for name in proto.input}
+    results = {item.name for item in graph.output}
+    outputs = tuple(name for node in nodes for name in node.proto.output if name in elsewhere | results)
+    known = {item.name: item for item in (*graph.value_info, *graph.input, *graph.output)}
+    part = onnx.helper.make_graph(
+        [node.proto for node in nodes], "piece", [_info(onnx, known, name) for name in inputs],
+        [_info(onnx, known, name) for name in outputs], [stored[name] for name in read if name in stored],
+    )  # fmt: skip
+    whole = onnx.helper.make_model(part, opset_imports=model.opset_import, ir_version=model.ir_version)
+    return Piece(keys=tuple(own), converted=converted, model=whole.SerializeToString(), inputs=inputs, outputs=outputs)
+
+
+def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
+    return known[name] if name in known else onnx.ValueInfoProto(name=name)
+
+
+def feeds_of(session: Any) -> dict[str, Any] | None:
+    """Return ones for every input of a session; none where a format is not known."""
+    feeds: dict[str, Any] = {}
+    for one in session.get_inputs():
+        kind = FEEDS.get(one.type)
+        if kind is None:
+            return None
+        feeds[one.name] = np.ones([extent if isinstance(extent, int) else 1 for extent in one.shape], kind)
+    return feeds
+
+
+def in_pieces(sessions: Sequence[tuple[Piece, Any]], feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
+    """Return the call that runs all pieces one after the other and returns every tensor that crosses a border."""
+
+    def run() -> dict[str, Any]:
+        known = dict(feeds)
+        for piece, session in sessions:
+            given = {name: known[name] for name in piece.inputs}
+            known |= dict(zip(piece.outputs, session.run(list(piece.outputs), given), strict=True))
+        return known
+
+    return run

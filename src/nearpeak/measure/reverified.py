@@ -1,0 +1,97 @@
+"""The outputs of one timed call, compared with the oracle for the inputs that were timed."""
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Prepared
+from nearpeak.core.validation import CheckResult, Validation
+from nearpeak.measure.inputs import forward_arguments
+from nearpeak.ops import OPS
+
+Arrays = Mapping[str, Any]
+
+
+def reverified(
+    record: Validation, case: Case, prepared: Prepared, seen: tuple[int, Arrays], inputs: Arrays
+) -> Validation:
+    """Return the record with what the oracle says of a timed call's outputs in the place of V11.
+
+    What cannot be told, because inputs are updated in place from call to call or the runner does not say what gradient
+    came from above, leaves the check of the record as it was.
+
+    Args:
+        seen: which set of inputs was timed, and its outputs.
+        inputs: that set.
+    """
+    number, outputs = seen
+    result = timed_result(case, inputs, outputs, prepared.upstream[number] if prepared.upstream else None)
+    if result is None:
+        return record
+    results = tuple(result if one.check == result.check else one for one in record.results)
+    # What is wrong only where it is timed, only timing shows again.
+    words = shlex.split(record.command)
+    again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--seed")]]) if result.failed else record.command
+    return dataclasses.replace(record, results=results, command=again)
+
+
+def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays | None) -> CheckResult | None:
+    """Return the comparison of `outputs` with the oracle; none where that says nothing."""
+    import torch
+
+    from nearpeak.errors import MeasureError, NotModelledError
+    from nearpeak.measure.validation import forward_case
+    from nearpeak.measure.validation._baseline import as_good, baseline_of
+    from nearpeak.measure.validation._compare import comparable, compared
+    from nearpeak.measure.validation._oracle import asked, contract_of
+    from nearpeak.measure.validation._trial import picked
+    from nearpeak.measure.validation.checks.v09_gradients import gradients_expected
+
+    operator, forward = OPS[case.op], forward_case(case)
+    if operator.draws or outputs.keys() & inputs.keys() or (case.phase != "forward" and upstream is None):
+        return None
+    specs = operator.inputs(**forward_arguments(case))
+    tensors = {name: torch.as_tensor(np.asarray(inputs[name])).to(_format(spec.dtype)) for name, spec in specs.items()}
+    try:
+        question = asked(forward, tensors, "timed")
+        expected: Mapping[str, Any] = question.expected
+        if upstream is not None and case.phase != "forward":
+            above = {
+                name: torch.as_tensor(np.asarray(one)).to(_grad_format(forward, name)) for name, one in upstream.items()
+            }
+            expected = gradients_expected(question, above, tuple(name for name in outputs))
+    except (MeasureError, NotModelledError):
+        return None
+    got = {name: _wide(one) for name, one in outputs.items()}
+    if not comparable(got, expected):
+        names = ", ".join(f"{name}{list(np.shape(one))}" for name, one in outputs.items())
+        return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
+    for name, source in contract_of(forward).picks.items() if case.phase == "forward" else ():
+        if name in got:
+            chosen = picked(torch.as_tensor(got[name]), tensors[source], expected[name].values)
+            got[name] = chosen.numpy()
+    result = compared("V11", got, expected, "a timed call")
+    if result.failed and case.phase == "forward":
+        return as_good(result, baseline_of(question), expected)
+    return result
+
+
+def _format(dtype: str) -> Any:
+    from nearpeak.measure.validation._formats import torch_format
+
+    return torch_format(dtype)
+
+
+def _grad_format(case: Case, name: str) -> Any:
+    from nearpeak.measure.validation._oracle import declared_formats
+
+    return declared_formats(case)[name.removeprefix("grad_")]
+
+
+def _wide(array: Any) -> Any:
+    array = np.asarray(array)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array

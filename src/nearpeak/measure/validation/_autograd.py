@@ -1,0 +1,74 @@
+"""Gradients by float64 autograd: the oracle of operators whose gradient is no operator of its own."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._contract import contract
+from nearpeak.measure.validation._oracle import Question, arguments_of
+from nearpeak.measure.validation._run import imported_torch
+from nearpeak.ops import OPS, Numerics
+
+FLOATS = ("fp64", "fp32", "bf16", "fp16")
+STEPS = 1
+"""Intermediates that the gradient of a product may store: partial results of an operand that is used twice."""
+
+
+def widened_case(case: Case, wide: str = "fp64") -> Case | None:
+    """Return the case with all its float formats `wide`; none where the operator has no such case."""
+    formats = {name: wide for name, value in case.dtypes if value in FLOATS}
+    try:
+        return OPS[case.op].case("forward", **{**arguments_of(case), **formats})
+    except (LookupError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=256)
+def differentiable(case: Case) -> bool:
+    """Say whether PyTorch's way to compute `case` has a gradient in float64 that can stand for the true one."""
+    from nearpeak.measure.validation._oracle import question
+
+    asked, wide = question(case, 0, "normal"), widened_case(case)
+    kind = contract(case.op, arguments_of(case)).kind
+    if asked is None or wide is None or OPS[case.op].draws or kind == "decomposition":
+        return False
+    if asked.tensors.keys() & asked.expected.keys():  # an update in place is no function of its inputs
+        return False
+    if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):
+        return False
+    try:
+        _, outputs = _called(wide, {name: tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+                                    for name, tensor in asked.tensors.items()})  # fmt: skip
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):
+        return False
+    return any(output.requires_grad for output in outputs.values())
+
+
+def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `grad_<input>` by name for inputs and `grad_<output>` in `arrays`, by autograd in float64."""
+    wide = widened_case(asked.case)
+    assert wide is not None  # it is differentiable
+    torch = imported_torch()
+    leaves, outputs = _called(wide, {name: arrays[name] for name in asked.tensors})
+    live = {name: y for name, y in outputs.items() if y.requires_grad and f"grad_{name}" in arrays}
+    upstream = [torch.as_tensor(np.array(arrays[f"grad_{name}"])).to(y.dtype) for name, y in live.items()]
+    found = torch.autograd.grad(list(live.values()), list(leaves.values()), upstream, allow_unused=True)
+    zeros = {name: np.zeros(leaf.shape) for name, leaf in leaves.items()}
+    given = {name: grad.numpy() for name, grad in zip(leaves, found, strict=True) if grad is not None}
+    return {f"grad_{name}": array for name, array in (zeros | given).items()}
+
+
+def _called(wide: Case, arrays: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the leaves and the outputs of PyTorch's way in float64."""
+    torch = imported_torch()
+    tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    return leaves, OPS[wide.op].torch_call({**tensors, **leaves}, **arguments_of(wide))
+
+
+def gradient_contract(numerics: Numerics) -> Numerics:
+    """Return the contract of the gradient of a product, which is a product too."""
+    return Numerics(kind="contraction", ulp_count=numerics.ulp_count, steps_count=max(STEPS, 2 * numerics.steps_count))

@@ -1,0 +1,79 @@
+"""What PyTorch's own way to compute a case answers: as good as it, an implementation of a chain may be in any case."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.validation import PASS, CheckResult
+from nearpeak.measure.validation._compare import comparable, compared, values_of, worst_of
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
+from nearpeak.measure.validation._oracle import Expected, Question, contract_of
+from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.ops import OPS
+
+CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")
+"""Kinds of contracts whose bound is propagated by probes, not proved."""
+MOST_RATIO = 8.0
+"""Bounds beyond which PyTorch itself is no baseline any more: a way to compute it that is simply wrong."""
+FEW = 32
+"""Elements below which the error of one says most about the error of all."""
+
+
+def margin(dtype: str, count: int) -> float:
+    """Return by how much an error may exceed that of the baseline: twice, thrice in narrow formats, more for few.
+
+    >>> margin("fp32", 1000), margin("bf16", 1000), margin("fp32", 4)
+    (2.0, 3.0, 10.0)
+    """
+    if count < FEW:
+        return 10.0
+    return 3.0 if UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 else 2.0
+
+
+def baseline_of(asked: Question) -> Mapping[str, Any]:
+    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails."""
+    if "baseline" not in asked.memo:
+        right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
+        ran = run(right, asked.tensors, asked.arguments)
+        usable = not ran.error and comparable(ran.outputs, asked.expected)
+        asked.memo["baseline"] = values_of(ran.outputs) if usable else {}
+    found: Mapping[str, Any] = asked.memo["baseline"]
+    return found
+
+
+def judged(check: str, outputs: Mapping[str, Any], asked: Question, where: str) -> CheckResult:
+    """Return the element-wise comparison of tensors with what is expected of `asked`.
+
+    Where PyTorch's own result is beyond the bound of a chain too, one that is about as near is right as well.
+    """
+    result = compared(check, values_of(outputs), asked.expected, where)
+    if not result.failed or result.worst is None or contract_of(asked.case).kind not in CHAINS:
+        return result
+    return as_good(result, baseline_of(asked), asked.expected)
+
+
+def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[str, Expected]) -> CheckResult:
+    """Return the failed comparison `result`, or that it passes because the baseline is as far from the oracle."""
+    if result.worst is None or not baseline or not expected.keys() <= baseline.keys():
+        return result
+    worst = worst_of(baseline, expected)
+    if worst is None or not 1 < worst.bound_ratio <= MOST_RATIO:
+        return result
+    one = expected[result.worst.output]
+    if result.worst.bound_ratio > margin(one.dtype, one.values.size) * worst.bound_ratio:
+        return result
+    return replace(result, status=PASS, reason=f"PyTorch's own is {worst.bound_ratio:.2g} bounds away, too")
+
+
+def error_ratio(got: Any, baseline: Any, one: Expected) -> float:
+    """Return the root mean square error over what is permitted: a multiple of the baseline's, and rounding."""
+    finite = np.isfinite(got) & np.isfinite(baseline) & np.isfinite(one.values) & np.isfinite(one.floor)
+    if not finite.any():
+        return 0.0
+    error, usual, floor = (
+        float(np.sqrt((array[finite] ** 2).mean())) for array in (got - one.values, baseline - one.values, one.floor)
+    )
+    permitted = margin(one.dtype, int(finite.sum())) * usual + floor
+    return error / permitted if permitted else float(error > 0)

@@ -1,0 +1,53 @@
+"""Mistakes of one at the edge of sliding windows: padding, dilation, the last window of ceil mode."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._oracle import declared_formats, question
+from nearpeak.measure.validation._run import Call
+from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call
+
+_SHIFTED = re.compile(r"p([dhw])$")
+_SPREAD = re.compile(r"d([dhw])$")
+
+
+def of_windows(case: Case) -> Iterator[Mutant]:
+    """Give the mutants of each spatial axis of a window: moved by one, its taps one further apart, its end dropped."""
+    axes = dict(case.axes)
+    for name, value in axes.items():
+        if _SHIFTED.match(name) and axes.get(f"k{name[1]}", 0):
+            yield _of(case, "padding off by one", name, {name: value + 1})
+            if value:
+                yield _of(case, "padding left out", name, {name: value - 1})
+        if _SPREAD.match(name) and axes.get(f"k{name[1]}", 0) > 1:
+            yield _of(case, "dilation off by one", name, {name: value + 1})
+    if dict(case.attributes).get("ceil"):
+        yield _of(case, "ceil mode dropped", "", {"ceil": False})
+
+
+def _of(case: Case, row: str, where: str, other: Mapping[str, Any]) -> Mutant:
+    return Mutant(row=row, where=where, make=_maker(case, other))
+
+
+def _maker(case: Case, other: Mapping[str, Any]) -> Callable[[], Call]:
+    right, formats = right_call(case), declared_formats(case)
+    asked = question(case, 0, "normal")
+    shapes = {name: one.values.shape for name, one in asked.expected.items()} if asked else {}
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        found = right(tensors, **{**arguments, **other})
+        return {name: _fitted(y, shapes.get(name, y.shape)) for name, y in found.items() if name in formats}
+
+    return lambda: call
+
+
+def _fitted(y: Any, shape: tuple[int, ...]) -> Any:
+    """Return `y` cut to `shape`, or filled up with zeros, as a kernel that writes its own window leaves it."""
+    if tuple(y.shape) == tuple(shape) or y.dim() != len(shape):
+        return y
+    whole = y.new_zeros(shape)
+    part = tuple(slice(min(have, want)) for have, want in zip(y.shape, shape, strict=True))
+    whole[part] = y[part]
+    return whole
