@@ -25,7 +25,7 @@ FIGURES = (
     "overhead_per_case",
     "overhead_cpu_per_case",
 )
-KILLS, CASES, BAD = 200, 1000, 20
+KILLS, RUN_CASES, CASES, BAD = 200, 400, 1000, 20
 QUICK = Timing(
     budget_s=0.005, least_count=2, flush_bytes=0, cache="hot", validate=False, limit_s=10.0, memory_bytes=1 << 29
 )
@@ -36,9 +36,9 @@ from pathlib import Path
 from benchmarks._signals import small_cases
 from benchmarks.suite_run import QUICK
 from nearpeak.measuring import measure
-ran = open({ran!r}, "ab", buffering=0)
-for found in measure(small_cases({count}), "callable:benchmarks._signals:softmax", QUICK, out=Path({out!r})):
-    ran.write((found.case.digest + "\\n").encode())
+told = open({told!r}, "ab", buffering=0)
+for found in measure(small_cases({count}), "callable:benchmarks._signals:noted", QUICK, out=Path({out!r})):
+    told.write((found.case.digest + "\\n").encode())
 """
 
 
@@ -61,39 +61,76 @@ def measure() -> Iterator[Figure]:
 
 
 def kills(count: int, seed: int) -> tuple[int, int]:
-    """Return how many of `count` kills lost, doubled or damaged a result, and how often a case ran again at most.
+    """Return how many of `count` kills lost, doubled or damaged a result, and how many cases ran again after one at most.
 
-    A run is killed at a random moment and started again on the same file, which is begun anew when it is complete.
-    What was yielded was on disk before, so that it must be found again, once.
+    A run is killed at a random moment, from its start to well into its cases, and started again on the same file,
+    which is begun anew when it is complete. What was yielded was on disk before, so that it must be found again, once;
+    what ran and is not in the file runs again.
     """
-    draw, lost, repeated = random.Random(seed), 0, 0
+    draw, lost, most = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        out, ran = Path(folder) / "results.jsonl", Path(folder) / "ran"
-        for _ in range(count):
-            bad, again = _killed(out, ran, draw.uniform(0.3, 4.0))
-            lost, repeated = lost + bad, max(repeated, again)
-            if out.exists() and len(read_results(out)) >= 400:
-                out.unlink()
-                ran.unlink()
-    return lost, repeated
+        place, begun_s = Path(folder), _start_up_s(Path(folder) / "first")
+        epoch = 0
+        for number in range(count):
+            bad, again = _killed(place / str(epoch), draw.uniform(0.1, 3 * begun_s))
+            lost, most = lost + bad, max(most, again)
+            print(f"  kill {number + 1}/{count}: {lost} with a loss, {most} cases again at most", flush=True)
+            epoch += _stored(place / str(epoch)) >= RUN_CASES
+    return lost, most
 
 
-def _killed(out: Path, ran: Path, after_s: float) -> tuple[bool, int]:
-    """Return whether a kill after some seconds lost a result, and how often a stored case ran again."""
-    code = _RUN.format(root=str(ROOT), ran=str(ran), out=str(out), count=400)
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=ROOT)
+def _start_up_s(place: Path) -> float:
+    """Return how long a run takes to store its first result, so that kills fall before and after it alike."""
+    begun_s, process = time.monotonic(), _started(place)
+    while not _lines(place / "told"):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    return time.monotonic() - begun_s
+
+
+def _started(place: Path) -> "subprocess.Popen[bytes]":
+    place.mkdir(exist_ok=True)
+    code = _RUN.format(root=str(ROOT), told=str(place / "told"), out=str(place / "out.jsonl"), count=RUN_CASES)
+    environment = {**os.environ, "NEARPEAK_STARTS": str(place / "starts")}
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=ROOT, env=environment)
+
+
+def _killed(place: Path, after_s: float) -> tuple[bool, int]:
+    """Return whether a kill after some seconds lost a result, and how many cases had to run again by then.
+
+    How many runs there were beyond one for each case, less those that earlier kills account for, is what this run had
+    to do again: at most the case that was in flight.
+    """
+    before = _repeated(place)
+    process = _started(place)
     try:
         process.wait(timeout=after_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    told = Counter(ran.read_text(encoding="utf-8").splitlines()) if ran.exists() else Counter()
     try:
-        kept = Counter(one.case.digest for one in read_results(out)) if out.exists() else Counter()
+        kept = Counter(one.case.digest for one in read_results(place / "out.jsonl")) if _stored(place) else Counter()
     except NearpeakError:
         return True, 0
-    again = max(told.values(), default=1) - 1
-    return bool(set(told) - set(kept)) or max(kept.values(), default=1) > 1, again
+    told = set(_lines(place / "told"))
+    return bool(told - set(kept)) or max(kept.values(), default=1) > 1, _repeated(place) - before
+
+
+def _repeated(place: Path) -> int:
+    """Return how many runs of cases there were beyond the first of each."""
+    starts = Counter(_lines(place / "starts"))
+    return sum(starts.values()) - len(starts)
+
+
+def _stored(place: Path) -> int:
+    return sum('"kind":"measurement"' in line for line in _lines(place / "out.jsonl"))
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the whole lines of a file, none where it does not exist."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def bad_cases(count: int) -> int:

@@ -87,8 +87,11 @@ class TimedRunner:
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if outcome in TIMED and seen is not None and seen.busy_s > HIDDEN_RATIO * min(sampled.samples_s) + HIDDEN_S:
-            outcome, note = Outcome.SUSPECT_FAST, (
-                f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {min(sampled.samples_s):.4g} s"
+            outcome, note = (
+                Outcome.SUSPECT_FAST,
+                (
+                    f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {min(sampled.samples_s):.4g} s"
+                ),
             )
         bare = self.row(case, prepared, timer, record)
         if seen is not None:
