@@ -7,7 +7,14 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import (
-    TIMED, Activity, Backend, Measurement, Method, Outcome, Prepared, Timer, Timing,
+    Activity,
+    Backend,
+    Measurement,
+    Method,
+    Outcome,
+    Prepared,
+    Timer,
+    Timing,
 )  # fmt: skip
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
 from nearpeak.measure.contract import checked
@@ -85,18 +92,13 @@ class TimedRunner:
         sampled = sample(prepared, timer, self._timing)
         after_s = probe_s()
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
-        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
-        if outcome in TIMED and seen is not None and seen.busy_s > HIDDEN_RATIO * min(sampled.samples_s) + HIDDEN_S:
-            outcome, note = (
-                Outcome.SUSPECT_FAST,
-                (
-                    f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {min(sampled.samples_s):.4g} s"
-                ),
-            )
         bare = self.row(case, prepared, timer, record)
+        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
             bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)
+            if hidden := _hidden(seen, min(sampled.samples_s)):
+                outcome, note = Outcome.SUSPECT_FAST, hidden
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
@@ -145,17 +147,8 @@ def _judged(
     sampled: Sampled, timer: Timer, before_s: float, after_s: float, throttle_count: int
 ) -> tuple[Outcome, str]:
     """Return the outcome of samples that were taken, and what is to be known of them."""
-    if min(sampled.samples_s) <= 0:
-        return Outcome.SUSPECT_FAST, "a sample took no time by the timer's clock"
-    if sampled.host_samples_s and any(
-        device_s > host_s * 1.05 + timer.resolution_s
-        for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
-    ):
-        return Outcome.SUSPECT_FAST, "the device's time is longer than the host's; a timer is wrong"
-    if sampled.late_s > LATE_RATIO * min(sampled.samples_s) * sampled.call_count + LATE_S:
-        return Outcome.SUSPECT_FAST, (
-            f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
-        )
+    if reason := _contradiction(sampled, timer):
+        return Outcome.SUSPECT_FAST, reason
     if sampled.slow_ratio > SLOW_SAMPLES_RATIO:
         return Outcome.THROTTLED, f"the device's clock was low in {sampled.slow_ratio:.0%} of the samples"
     if throttle_count > 0:
@@ -163,6 +156,28 @@ def _judged(
     if throttled(before_s, after_s):
         return Outcome.THROTTLED, f"the clock fell to {before_s / after_s:.0%} between start and end"
     return sampled.outcome, ""
+
+
+def _contradiction(sampled: Sampled, timer: Timer) -> str:
+    """Return how the clocks contradict each other; empty when they do not."""
+    least_s = min(sampled.samples_s)
+    if least_s <= 0:
+        return "a sample took no time by the timer's clock"
+    if sampled.host_samples_s and any(
+        device_s > host_s * 1.05 + timer.resolution_s
+        for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
+    ):
+        return "the device's time is longer than the host's; a timer is wrong"
+    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S:
+        return f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
+    return ""
+
+
+def _hidden(seen: Activity, least_s: float) -> str:
+    """Return that the device was busy for longer than its shortest sample; empty when it was not."""
+    if seen.busy_s <= HIDDEN_RATIO * least_s + HIDDEN_S:
+        return ""
+    return f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {least_s:.4g} s"
 
 
 def _outcome_of(error: Exception) -> Outcome:

@@ -97,5 +97,5 @@ def test_a_suite_changed_by_hand_is_not_run(calls):
 
 
 def test_results_that_are_not_there_are_named(calls, tmp_path):
-    with pytest.raises(SpecError, match="none.jsonl: not found"):
+    with pytest.raises(SpecError, match=r"none\.jsonl: not found"):
         run("suite", "show", calls, "--results", tmp_path / "none.jsonl")
