@@ -50,7 +50,7 @@ def test_a_graph_of_a_small_case_is_no_slower_than_its_eager_call():
 @pytest.mark.parametrize("phase", ["forward", "backward"])
 def test_what_is_timed_is_right(runner, phase):
     case = nearpeak.case("softmax", phase, rows=8, columns=33, dtype="fp32")
-    gpu, host = (runner_of(name, Timing(cache="hot"))._backend for name in (runner, "torch_cpu"))
+    gpu, host = (runner_of(name, Timing(cache="hot")).backend for name in (runner, "torch_cpu"))
     got, wanted = (one.prepare(case, drawn(case)) for one in (gpu, host))
     left, right = (one.outputs(one.runs[0]()) for one in (got, wanted))
     if phase == "forward":  # the gradient from above is drawn on the device, so that gradients differ

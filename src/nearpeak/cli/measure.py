@@ -43,6 +43,7 @@ def measure(
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
     json: bool = shared.JSON,
+    text: bool = shared.TEXT,
 ) -> None:
     """Run cases and show what each call took, beside its bound where this machine's roofs are known.
 
@@ -55,7 +56,7 @@ def measure(
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
-    device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
+    device, plain, found = measuring._target_of(runner), json or not (text or shared.on_terminal()), []
     for one in measuring.measure(wanted, runner, timing, out=out, fresh=fresh, launch_count=launches):
         found.append(one)
         sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")

@@ -44,7 +44,7 @@ class TimedRunner:
         """
         self.name = f"{backend.name}:{argument}" if argument else backend.name
         self.target, self.abilities = backend.target, backend.abilities
-        self._backend, self._timing, self._process = backend, timing, process
+        self.backend, self._timing, self._process = backend, timing, process
 
     def measure(self, case: Case, lock: Lock | None = None) -> Measurement:
         """Return the measurement of `case`; whatever goes wrong becomes its outcome.
@@ -56,7 +56,7 @@ class TimedRunner:
 
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
         """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
-        reason = unable(self._backend, case) or self._backend.refusal(case)
+        reason = unable(self.backend, case) or self.backend.refusal(case)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:
@@ -71,16 +71,16 @@ class TimedRunner:
             return self._without_samples(case, _outcome_of(error), _line(error))
 
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
-        timer = self._backend.timer()
+        timer = self.backend.timer()
         inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
-        prepared = self._backend.prepare(case, inputs)
+        prepared = self.backend.prepare(case, inputs)
         try:
-            record = checked(case, self._backend) if self._timing.validate else None
+            record = checked(case, self.backend) if self._timing.validate else None
             if record is not None and record.failed:
                 why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
                 found = self._without_samples(case, Outcome.INCORRECT, why)
                 return dataclasses.replace(found, validation=record)
-            with lock(self._backend):
+            with lock(self.backend):
                 return use(case, prepared, timer, record)
         finally:
             if prepared.close is not None:
@@ -109,7 +109,7 @@ class TimedRunner:
         """Return the measurement of a prepared case, without its samples."""
         return Measurement(
             case=case, target=self.target, runner=self.name, samples_s=(), timer_s=timer.resolution_s,
-            method=self._method(timer), environment=self._backend.environment(), phases_s=prepared.phases_s,
+            method=self._method(timer), environment=self.backend.environment(), phases_s=prepared.phases_s,
             algorithm=prepared.algorithm, ledger=prepared.ledger, validation=record,
         )  # fmt: skip
 
@@ -125,7 +125,7 @@ class TimedRunner:
     def _without_samples(self, case: Case, outcome: Outcome, note: str) -> Measurement:
         return Measurement(
             case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
-            environment=self._backend.environment(),
+            environment=self.backend.environment(),
         )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def _own_kernels(monkeypatch):
 
 def outputs_of(runner, case):
     """What a runner computes on the case's own inputs."""
-    backend = runner_of(runner, TIMING)._backend
+    backend = runner_of(runner, TIMING).backend
     inputs = drawn(case)
     prepared = backend.prepare(case, inputs)
     try:
