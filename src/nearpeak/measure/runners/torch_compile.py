@@ -15,11 +15,12 @@ from nearpeak.targets import CPU
 
 
 class TorchCompile:
-    """The operator's PyTorch call, compiled by the backend that stands after the colon, `inductor` by default."""
+    """The operator's PyTorch call, compiled by TorchInductor; other runners set another device or compiler."""
 
     name = "torch_compile"
     target = CPU
     abilities = RunnerAbilities(devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",))
+    device, compiler = "cpu", "inductor"
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
@@ -35,17 +36,17 @@ class TorchCompile:
         """Return `case` compiled; what could not be compiled stands in the ledger."""
         start = time.perf_counter()
         ledger = self._ledger(case)
-        ready = prepared(self._torch, case, inputs, "cpu", self._compiled)
+        ready = prepared(self._torch, case, inputs, self.device, self._compiled)
         for run in ready.runs:
             run()
         build_s = time.perf_counter() - start
         return Prepared(
-            runs=ready.runs, outputs=ready.outputs, algorithm="inductor", ledger=ledger, phases_s={"build": build_s}
+            runs=ready.runs, outputs=ready.outputs, algorithm=self.compiler, ledger=ledger, phases_s={"build": build_s}
         )
 
     def _compiled(self, call: Call) -> Call:
         # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
-        compiled: Call = self._torch.compile(call, dynamic=False, backend="inductor")
+        compiled: Call = self._torch.compile(call, dynamic=False, backend=self.compiler)
         return compiled
 
     def _ledger(self, case: Case) -> tuple[Fallback, ...]:
@@ -55,7 +56,7 @@ class TorchCompile:
         from nearpeak.measure.inputs import drawn
         from nearpeak.measure.runners._torch import tensors_of
 
-        tensors, arguments = tensors_of(self._torch, case, drawn(case)[0], "cpu"), forward_arguments(case)
+        tensors, arguments = tensors_of(self._torch, case, drawn(case)[0], self.device), forward_arguments(case)
         explained: Any = torch._dynamo.explain(OPS[case.op].torch_call)(tensors, **arguments)
         flop = sum(work_of(case).flop.values()) if not explained.graph_count else 0
         return tuple(
