@@ -22,6 +22,19 @@ def softmax(arrays: Mapping[str, Any], **_: Any) -> dict[str, Any]:
     return {"y": shifted / shifted.sum(axis=-1, keepdims=True)}
 
 
+def noted(arrays: Mapping[str, Any], rows: int, **_: Any) -> dict[str, Any]:
+    """Return the softmax, and write down the case once in each process that runs it: what ran, stored or not."""
+    if not _STARTED:
+        _STARTED.append(rows)
+        file = os.open(os.environ["NEARPEAK_STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(file, f"{rows}\n".encode())
+        os.close(file)
+    return softmax(arrays)
+
+
+_STARTED: list[int] = []
+
+
 def bad(arrays: Mapping[str, Any], rows: int, **_: Any) -> dict[str, Any]:
     """Segfault, hang, exhaust memory or leave, by the number of rows; every fifth case is right."""
     kind = (rows - 1) % 5
@@ -37,4 +50,4 @@ def bad(arrays: Mapping[str, Any], rows: int, **_: Any) -> dict[str, Any]:
     return softmax(arrays)
 
 
-softmax.arrays = bad.arrays = "numpy"  # type: ignore[attr-defined]  # read by the callable runner
+softmax.arrays = noted.arrays = bad.arrays = "numpy"  # type: ignore[attr-defined]  # read by the callable runner

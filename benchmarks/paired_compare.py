@@ -90,7 +90,16 @@ def add(count: int, minutes: float) -> None:
         for number in range(AT_ONCE):
             place = Path(folder) / str(number)  # the lock of the device lies there: each worker has its own
             place.mkdir()
-            words = [sys.executable, "-m", "benchmarks.paired_compare", "--worker", "--pairs", str(count), "--minutes", str(minutes)]
+            words = [
+                sys.executable,
+                "-m",
+                "benchmarks.paired_compare",
+                "--worker",
+                "--pairs",
+                str(count),
+                "--minutes",
+                str(minutes),
+            ]
             workers.append(subprocess.Popen(words, cwd=ROOT, env={**os.environ, "TMPDIR": str(place)}))
         for worker in workers:
             worker.wait()

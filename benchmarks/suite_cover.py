@@ -12,6 +12,7 @@ from nearpeak.suite.ready import ready_suite
 
 FIGURES = (
     "suite_cover_time", "suite_cover_flop", "suite_cover_time_by_class", "suite_cover_time_exact", "suite_cover_cases",
+    "suite_cover_use_cases",
 )  # fmt: skip
 TARGET, GOAL = "h100_sxm", 0.99
 READY = ("image_classification", "speech_recognition", "natural_language", "llm_inference", "llm_training")
@@ -34,6 +35,9 @@ def measure() -> Iterator[Figure]:
         ratio = suites.cheapest(whole, TARGET, goal_ratio=GOAL, identity=identity).cover_ratio
         yield Figure(name=name, value=100 * ratio, unit="%", bar="", passed=True)
     yield Figure(name=FIGURES[4], value=len(plan.picks), unit="cases", bar="", passed=True)
+    called = {one.case.digest for one in whole.cases if one.call_count}
+    chosen = sum(pick.key in called for pick in plan.picks)
+    yield Figure(name=FIGURES[5], value=chosen, unit=f"of {len(called)} cases", bar="", passed=True)
 
 
 def ten_models() -> Suite:

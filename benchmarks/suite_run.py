@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks._figures import ROOT, Figure
@@ -25,7 +26,7 @@ FIGURES = (
     "overhead_per_case",
     "overhead_cpu_per_case",
 )
-KILLS, CASES, BAD = 200, 1000, 20
+KILLS, RUN_CASES, CASES, BAD = 200, 400, 1000, 20
 QUICK = Timing(
     budget_s=0.005, least_count=2, flush_bytes=0, cache="hot", validate=False, limit_s=10.0, memory_bytes=1 << 29
 )
@@ -36,9 +37,9 @@ from pathlib import Path
 from benchmarks._signals import small_cases
 from benchmarks.suite_run import QUICK
 from nearpeak.measuring import measure
-ran = open({ran!r}, "ab", buffering=0)
-for found in measure(small_cases({count}), "callable:benchmarks._signals:softmax", QUICK, out=Path({out!r})):
-    ran.write((found.case.digest + "\\n").encode())
+told = open({told!r}, "ab", buffering=0)
+for found in measure(small_cases({count}), "callable:benchmarks._signals:noted", QUICK, out=Path({out!r})):
+    told.write((found.case.digest + "\\n").encode())
 """
 
 
@@ -61,47 +62,89 @@ def measure() -> Iterator[Figure]:
 
 
 def kills(count: int, seed: int) -> tuple[int, int]:
-    """Return how many of `count` kills lost, doubled or damaged a result, and how often a case ran again at most.
+    """Return how many of `count` kills lost, doubled or damaged a result, and how many cases one had run again at most.
 
-    A run is killed at a random moment and started again on the same file, which is begun anew when it is complete.
-    What was yielded was on disk before, so that it must be found again, once.
+    A run is killed at a random moment, from its start to well into its cases, and started again on the same file,
+    which is begun anew when it is complete. What was yielded was on disk before, so that it must be found again, once;
+    what ran and is not in the file runs again.
     """
-    draw, lost, repeated = random.Random(seed), 0, 0
+    draw, lost, most = random.Random(seed), 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        out, ran = Path(folder) / "results.jsonl", Path(folder) / "ran"
-        for _ in range(count):
-            bad, again = _killed(out, ran, draw.uniform(0.3, 4.0))
-            lost, repeated = lost + bad, max(repeated, again)
-            if out.exists() and len(read_results(out)) >= 400:
-                out.unlink()
-                ran.unlink()
-    return lost, repeated
+        place, begun_s = Path(folder), _start_up_s(Path(folder) / "first")
+        epoch = 0
+        for number in range(count):
+            bad, again = _killed(place / str(epoch), draw.uniform(0.1, 3 * begun_s))
+            lost, most = lost + bad, max(most, again)
+            print(f"  kill {number + 1}/{count}: {lost} with a loss, {most} cases again at most", flush=True)
+            epoch += _stored(place / str(epoch)) >= RUN_CASES
+    return lost, most
 
 
-def _killed(out: Path, ran: Path, after_s: float) -> tuple[bool, int]:
-    """Return whether a kill after some seconds lost a result, and how often a stored case ran again."""
-    code = _RUN.format(root=str(ROOT), ran=str(ran), out=str(out), count=400)
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=ROOT)
+def _start_up_s(place: Path) -> float:
+    """Return how long a run takes to store its first result, so that kills fall before and after it alike."""
+    begun_s, process = time.monotonic(), _started(place)
+    while not _lines(place / "told"):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    return time.monotonic() - begun_s
+
+
+def _started(place: Path) -> "subprocess.Popen[bytes]":
+    place.mkdir(exist_ok=True)
+    code = _RUN.format(root=str(ROOT), told=str(place / "told"), out=str(place / "out.jsonl"), count=RUN_CASES)
+    environment = {**os.environ, "NEARPEAK_STARTS": str(place / "starts")}
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=ROOT, env=environment)
+
+
+def _killed(place: Path, after_s: float) -> tuple[bool, int]:
+    """Return whether a kill after some seconds lost a result, and how many cases had to run again by then.
+
+    How many runs there were beyond one for each case, less those that earlier kills account for, is what this run had
+    to do again: at most the case that was in flight.
+    """
+    before = _repeated(place)
+    process = _started(place)
     try:
         process.wait(timeout=after_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    told = Counter(ran.read_text(encoding="utf-8").splitlines()) if ran.exists() else Counter()
     try:
-        kept = Counter(one.case.digest for one in read_results(out)) if out.exists() else Counter()
+        kept = Counter(one.case.digest for one in read_results(place / "out.jsonl")) if _stored(place) else Counter()
     except NearpeakError:
         return True, 0
-    again = max(told.values(), default=1) - 1
-    return bool(set(told) - set(kept)) or max(kept.values(), default=1) > 1, again
+    told = set(_lines(place / "told"))
+    return bool(told - set(kept)) or max(kept.values(), default=1) > 1, _repeated(place) - before
+
+
+def _repeated(place: Path) -> int:
+    """Return how many runs of cases there were beyond the first of each."""
+    starts = Counter(_lines(place / "starts"))
+    return sum(starts.values()) - len(starts)
+
+
+def _stored(place: Path) -> int:
+    return sum('"kind":"measurement"' in line for line in _lines(place / "out.jsonl"))
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the whole lines of a file, none where it does not exist."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def bad_cases(count: int) -> int:
     """Return how many of `count` cases, four fifths of which end badly, have no row that says how they ended."""
     wanted = ("budget", "crash", "timeout", "oom", "crash")
-    found = [one.outcome.value for one in measure_cases(small_cases(count), "callable:benchmarks._signals:bad", QUICK)]
-    right = [{"converged": "budget"}.get(one, one) == wanted[number % 5] for number, one in enumerate(found)]
-    return count - sum(right)
+    patient = replace(QUICK, limit_s=30.0)  # filling the memory may take seconds beside other load
+    wrong = 0
+    for number, one in enumerate(measure_cases(small_cases(count), "callable:benchmarks._signals:bad", patient)):
+        found = {"converged": "budget"}.get(one.outcome.value, one.outcome.value)
+        if found != wanted[number % 5]:
+            print(f"  {one.case.label()}: {found} instead of {wanted[number % 5]}: {one.note}", flush=True)
+            wrong += 1
+    return wrong
 
 
 def overhead_s(count: int) -> tuple[float, float]:

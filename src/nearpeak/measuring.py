@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def measure(
-    cases: Case | Iterable[Case] | Suite, runner: str = "torch_cpu", timing: Timing = Timing(), *, out: Path | None = None,
-    fresh: bool = False, launch_count: int = 1, telemetry_hz: float | None = None,
+    cases: Case | Iterable[Case] | Suite, runner: str = "torch_cpu", timing: Timing = Timing(), *,
+    out: Path | None = None, fresh: bool = False, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case: its samples, or the outcome that says why there are none.
 

@@ -18,7 +18,7 @@ LARGE = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
 SMALL = nearpeak.case("softmax", rows=64, columns=512, dtype="fp32")
 
 
-@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph"])
+@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph", "torch_compile_cuda"])
 @pytest.mark.parametrize("cache", ["cold", "hot"])
 def test_a_case_is_timed_in_a_process_of_its_own_and_not_below_its_bound(runner, cache):
     for case in (LARGE, SMALL):
@@ -46,11 +46,11 @@ def test_a_graph_of_a_small_case_is_no_slower_than_its_eager_call():
     assert times["cuda_graph"] <= 1.1 * times["torch_cuda"]
 
 
-@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph"])
+@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph", "torch_compile_cuda"])
 @pytest.mark.parametrize("phase", ["forward", "backward"])
 def test_what_is_timed_is_right(runner, phase):
     case = nearpeak.case("softmax", phase, rows=8, columns=33, dtype="fp32")
-    gpu, host = (runner_of(name, Timing(cache="hot"))._backend for name in (runner, "torch_cpu"))
+    gpu, host = (runner_of(name, Timing(cache="hot")).backend for name in (runner, "torch_cpu"))
     got, wanted = (one.prepare(case, drawn(case)) for one in (gpu, host))
     left, right = (one.outputs(one.runs[0]()) for one in (got, wanted))
     if phase == "forward":  # the gradient from above is drawn on the device, so that gradients differ

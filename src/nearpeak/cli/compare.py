@@ -34,6 +34,7 @@ def compare(
     python_a: Path | None = PYTHON_A,
     python_b: Path | None = PYTHON_B,
     json: bool = shared.JSON,
+    text: bool = shared.TEXT,
 ) -> None:
     """Say whether B is faster than A, slower, or the same within the tolerance.
 
@@ -53,8 +54,8 @@ def compare(
     for case in cases_of(cases, "compare"):
         one = measuring.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
         found.append(one)
-        text = _json_line(one) if json or not shared.on_terminal() else _words(one)
-        sys.stdout.write(f"{text}\n")
+        line = _json_line(one) if json or not (text or shared.on_terminal()) else _words(one)
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     raise typer.Exit(_exit_code(found))
 

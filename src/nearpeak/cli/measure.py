@@ -54,6 +54,7 @@ def measure(
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
     json: bool = shared.JSON,
+    text: bool = shared.TEXT,
 ) -> None:
     """Run cases and show what each call took, beside its bound where this machine's roofs are known.
 
@@ -67,7 +68,7 @@ def measure(
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     keep = _keeper(store, repository, branch)
-    device, plain, found = measuring._target_of(runner), json or not shared.on_terminal(), []
+    device, plain, found = measuring._target_of(runner), json or not (text or shared.on_terminal()), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
     for one in measuring.measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz

@@ -65,11 +65,32 @@ def models(json: bool = shared.JSON) -> None:
 
 
 def runners(json: bool = shared.JSON) -> None:
-    """List what can time a case."""
+    """List what can time a case: devices, phases, packages that it needs, and which of these are missing here."""
     from nearpeak.measure.runners import RUNNERS
 
-    names = RUNNERS.names()
-    sys.stdout.write("\n".join(jsonlib.dumps({"runner": name}) if json else name for name in names) + "\n")
+    records = [_runner_record(name, RUNNERS[name]) for name in RUNNERS.names()]
+    if json or not shared.on_terminal():
+        sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
+        return
+    rows = [
+        (one["write"], " ".join(one["devices"]), " ".join(one["phases"]), " ".join(one["needs"]),
+         " ".join(one["missing"]) or "–") for one in records
+    ]  # fmt: skip
+    _print_rows(("runner", "devices", "phases", "needs", "missing here"), rows, ("needs",))
+
+
+def _runner_record(name: str, made: Any) -> dict[str, Any]:
+    """Return what a runner declares of itself; one of another package may declare nothing."""
+    import importlib.util
+
+    from nearpeak.core.measurement import RunnerAbilities
+
+    able = getattr(made, "abilities", RunnerAbilities(devices=()))
+    return {
+        "runner": name, "write": f"{name}:{able.argument}" if able.argument else name, "devices": list(able.devices),
+        "phases": list(able.phases), "needs": list(able.needs),
+        "missing": [one for one in able.needs if importlib.util.find_spec(one) is None],
+    }  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:

@@ -167,9 +167,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="suite")
 
 
-def _cheapest(
-    found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None
-) -> "Suite":
+def _cheapest(found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None) -> "Suite":
     """Return the suite with the cheapest cases chosen, and say what they take."""
     from nearpeak import suites
 

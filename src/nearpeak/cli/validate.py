@@ -1,5 +1,6 @@
 """`nearpeak validate`: whether an implementation computes a case right, by the numerics contract."""
 
+import dataclasses
 import importlib
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
 from nearpeak.errors import IncorrectError, SpecError
 
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def validate(
-    words: list[str] = typer.Argument(..., metavar="OP AXIS=EXTENT…", help="e.g. gemm m=64 n=64 k=256 dtype=bf16"),
+    words: list[str] = typer.Argument(
+        ..., metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
+    ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
         "", "--implementation", help="module:function of (tensors by input name, **arguments) → outputs by name."
@@ -28,32 +32,47 @@ def validate(
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
-    Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed of a record shows it again.
+    Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
+    measure SUITE' gives each its own). Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed
+    of a record shows it again.
     """
-    from nearpeak.measure.validation import validate as validated
-    from nearpeak.ops import label_of
-    from nearpeak.report import _validation as report
-
-    case = case_of(words, "validate")
     if runner and implementation:
         raise SpecError("validate: give --runner or --implementation, not both")
-    tested = _imported(implementation) if implementation else _of_runner(runner or "torch_cpu", case)
-    with shared.progress("validating"):
-        found = validated(case, tested, seed=seed)
-    text = report.to_json(found) if json or not shared.on_terminal() else report.to_terminal(label_of(case), found)
-    sys.stdout.write(f"{text}\n")
-    if mutants:
-        sys.stdout.write(f"{_score(found.case, seed, text_for_people=not json and shared.on_terminal())}\n")
-    if found.failed:
-        first = next(result for result in found.results if result.failed)
-        raise IncorrectError(
-            f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
-        )
+    suite = suite_of_words(words)
+    cases = [case_of(words, "validate")] if suite is None else [one.case for one in suite.chosen]
+    given = _imported(implementation) if implementation else None
+    failures = [
+        _validated(case, given or _of_runner(runner or "torch_cpu", case), (seed, mutants), json=json) for case in cases
+    ]
+    found = [one for one in failures if one]
+    if found:
+        more = f" ({len(found)} of {len(cases)} cases fail)" if suite is not None else ""
+        raise IncorrectError(found[0] + more)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(validate)
+
+
+def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> str:
+    """Print what the contract says of one case, and return the first check that fails; empty when none does."""
+    from nearpeak.measure.validation import validate as validated
+    from nearpeak.ops import label_of
+    from nearpeak.report import _validation as report
+
+    seed, mutants = how
+    people = not json and shared.on_terminal()
+    with shared.progress("validating"):
+        found = validated(case, tested, seed=seed)
+    text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
+    sys.stdout.write(f"{text}\n")
+    if mutants:
+        sys.stdout.write(f"{_score(found.case, seed, text_for_people=people)}\n")
+    if not found.failed:
+        return ""
+    first = next(result for result in found.results if result.failed)
+    return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
 
 
 def _of_runner(name: str, case: "Case") -> "Implementation":
@@ -72,7 +91,9 @@ def _of_runner(name: str, case: "Case") -> "Implementation":
     ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
     found: Implementation | None = named_implementation(case, backend, name, ledger)
     if found is None:
-        raise SpecError(f"validate: runner {name} gives no outputs to check; give --implementation module:function")
+        raise SpecError(
+            f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
+        )
     return found
 
 
@@ -90,9 +111,6 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
 
 def _imported(text: str) -> "Implementation":
     """Return the implementation that `module:function` names; a module may lie in the current folder."""
-    import dataclasses
-
-    from nearpeak.measure.validation._run import as_implementation
 
     module, sign, name = text.partition(":")
     if not sign or not module or not name:

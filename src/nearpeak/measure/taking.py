@@ -8,7 +8,6 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import (
-    TIMED,
     Activity,
     Backend,
     Measurement,
@@ -48,7 +47,7 @@ class TimedRunner:
         """
         self.name = f"{backend.name}:{argument}" if argument else backend.name
         self.target, self.abilities = backend.target, backend.abilities
-        self._backend, self._timing, self._process = backend, timing, process
+        self.backend, self._timing, self._process = backend, timing, process
 
     def measure(self, case: Case, lock: Lock | None = None) -> Measurement:
         """Return the measurement of `case`; whatever goes wrong becomes its outcome.
@@ -60,7 +59,7 @@ class TimedRunner:
 
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
         """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
-        reason = unable(self._backend, case) or self._backend.refusal(case)
+        reason = unable(self.backend, case) or self.backend.refusal(case)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:
@@ -76,16 +75,16 @@ class TimedRunner:
 
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
         begun_ns = time.monotonic_ns()
-        timer = self._backend.timer()
+        timer = self.backend.timer()
         inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
-        prepared = self._backend.prepare(case, inputs)
+        prepared = self.backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
-            record = checked(case, self._backend, self.name, prepared.ledger) if self._timing.validate else None
+            record = checked(case, self.backend, self.name, prepared.ledger) if self._timing.validate else None
             if wrong(record):
                 return self.incorrect(case, record)
             spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
-            with lock(self._backend):
+            with lock(self.backend):
                 found = use(case, prepared, timer, record, inputs)
             return dataclasses.replace(found, spans_ns=(*spans, *found.spans_ns))
         finally:
@@ -107,15 +106,13 @@ class TimedRunner:
             if wrong(record):
                 return self.incorrect(case, record)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
-        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
-        if outcome in TIMED and seen is not None and seen.busy_s > HIDDEN_RATIO * min(sampled.samples_s) + HIDDEN_S:
-            outcome, note = Outcome.SUSPECT_FAST, (
-                f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {min(sampled.samples_s):.4g} s"
-            )
         bare = self.row(case, prepared, timer, record)
+        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
             bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)
+            if hidden := _hidden(seen, min(sampled.samples_s)):
+                outcome, note = Outcome.SUSPECT_FAST, hidden
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
@@ -127,7 +124,7 @@ class TimedRunner:
         """Return the measurement of a prepared case, without its samples."""
         return Measurement(
             case=case, target=self.target, runner=self.name, samples_s=(), timer_s=timer.resolution_s,
-            method=self._method(timer), environment=self._backend.environment(), phases_s=prepared.phases_s,
+            method=self._method(timer), environment=self.backend.environment(), phases_s=prepared.phases_s,
             algorithm=prepared.algorithm, ledger=prepared.ledger, validation=record,
         )  # fmt: skip
 
@@ -143,7 +140,7 @@ class TimedRunner:
     def _without_samples(self, case: Case, outcome: Outcome, note: str) -> Measurement:
         return Measurement(
             case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
-            environment=self._backend.environment(),
+            environment=self.backend.environment(),
         )  # fmt: skip
 
 
@@ -176,17 +173,8 @@ def _judged(
     sampled: Sampled, timer: Timer, before_s: float, after_s: float, throttle_count: int
 ) -> tuple[Outcome, str]:
     """Return the outcome of samples that were taken, and what is to be known of them."""
-    if min(sampled.samples_s) <= 0:
-        return Outcome.SUSPECT_FAST, "a sample took no time by the timer's clock"
-    if sampled.host_samples_s and any(
-        device_s > host_s * 1.05 + timer.resolution_s
-        for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
-    ):
-        return Outcome.SUSPECT_FAST, "the device's time is longer than the host's; a timer is wrong"
-    if sampled.late_s > LATE_RATIO * min(sampled.samples_s) * sampled.call_count + LATE_S:
-        return Outcome.SUSPECT_FAST, (
-            f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
-        )
+    if reason := _contradiction(sampled, timer):
+        return Outcome.SUSPECT_FAST, reason
     if sampled.slow_ratio > SLOW_SAMPLES_RATIO:
         return Outcome.THROTTLED, f"the device's clock was low in {sampled.slow_ratio:.0%} of the samples"
     if throttle_count > 0:
@@ -194,6 +182,28 @@ def _judged(
     if throttled(before_s, after_s):
         return Outcome.THROTTLED, f"the clock fell to {before_s / after_s:.0%} between start and end"
     return sampled.outcome, ""
+
+
+def _contradiction(sampled: Sampled, timer: Timer) -> str:
+    """Return how the clocks contradict each other; empty when they do not."""
+    least_s = min(sampled.samples_s)
+    if least_s <= 0:
+        return "a sample took no time by the timer's clock"
+    if sampled.host_samples_s and any(
+        device_s > host_s * 1.05 + timer.resolution_s
+        for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
+    ):
+        return "the device's time is longer than the host's; a timer is wrong"
+    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S:
+        return f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
+    return ""
+
+
+def _hidden(seen: Activity, least_s: float) -> str:
+    """Return that the device was busy for longer than its shortest sample; empty when it was not."""
+    if seen.busy_s <= HIDDEN_RATIO * least_s + HIDDEN_S:
+        return ""
+    return f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {least_s:.4g} s"
 
 
 def _outcome_of(error: Exception) -> Outcome:

@@ -33,7 +33,7 @@ from nearpeak.measure.taking import Inputs, TimedRunner, wrong
 from nearpeak.measure.timing import batch_of
 
 TURN_S = 0.005
-"""Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of process."""
+"""Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
 ROUND_S = 0.35
 """Length of a round of short calls."""
 LEAST_FOURS = 6

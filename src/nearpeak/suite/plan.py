@@ -35,7 +35,12 @@ class Plan:
 
 
 def planned(
-    suite: Suite, cost_s: Mapping[Case, float], *, goal_ratio: float, time: str, identity: str = "saturated",
+    suite: Suite,
+    cost_s: Mapping[Case, float],
+    *,
+    goal_ratio: float,
+    time: str,
+    identity: str = "saturated",
     budget_s: float = math.inf,
 ) -> Plan:
     """Return the cheapest choice that stands for `goal_ratio` of FLOP-weighted calls and meets the same obligations.

@@ -67,9 +67,11 @@ def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
 def _reason(own: list[Measurement]) -> str:
     """Return why a case with these measurements does not count; empty when it does."""
     outcomes = [one.outcome for one in own]
-    if Outcome.INCORRECT in outcomes or not any(one in TIMED for one in outcomes):
-        return Outcome.INCORRECT.value if Outcome.INCORRECT in outcomes else (outcomes or [NOT_RUN])[-1]
-    return ""
+    if Outcome.INCORRECT in outcomes:
+        return Outcome.INCORRECT.value
+    if any(one in TIMED for one in outcomes):
+        return ""
+    return outcomes[-1].value if outcomes else NOT_RUN
 
 
 def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]:

@@ -28,7 +28,7 @@ def _own_kernels(monkeypatch):
 
 def outputs_of(runner, case):
     """What a runner computes on the case's own inputs."""
-    backend = runner_of(runner, TIMING)._backend
+    backend = runner_of(runner, TIMING).backend
     inputs = drawn(case)
     prepared = backend.prepare(case, inputs)
     try:
@@ -95,7 +95,7 @@ def test_a_program_that_breaks_the_protocol_is_named(mode, message):
     assert message in found.note
 
 
-@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph"])
+@pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph", "torch_compile_cuda", "torch_tensorrt"])
 def test_a_gpu_runner_is_refused_by_name_where_there_is_no_gpu(runner):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")

@@ -97,5 +97,18 @@ def test_a_suite_changed_by_hand_is_not_run(calls):
 
 
 def test_results_that_are_not_there_are_named(calls, tmp_path):
-    with pytest.raises(SpecError, match="none.jsonl: not found"):
+    with pytest.raises(SpecError, match=r"none\.jsonl: not found"):
         run("suite", "show", calls, "--results", tmp_path / "none.jsonl")
+
+
+def test_every_chosen_case_of_a_suite_is_validated(calls):
+    pytest.importorskip("torch")
+    done = run("validate", calls, "--runner", "torch_compile", "--json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted(one["case"]["rows"] for one in found) == [1, 2]
+    assert {(one["implementation"], one["status"]) for one in found} == {("torch_compile", "PASS")}
+
+
+def test_a_runner_that_only_says_times_has_nothing_to_validate(calls):
+    with pytest.raises(SpecError, match="runner null gives no outputs of forward to check"):
+        run("validate", calls, "--runner", "null")

@@ -17,13 +17,14 @@ from nearpeak.targets import CPU
 
 
 class TorchCompile:
-    """The operator's PyTorch call, compiled by the backend that stands after the colon, `inductor` by default."""
+    """The operator's PyTorch call, compiled by TorchInductor; other runners set another device or compiler."""
 
     name = "torch_compile"
     target = CPU
     abilities = RunnerAbilities(
         devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True
     )
+    device, compiler = "cpu", "inductor"
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
@@ -39,21 +40,21 @@ class TorchCompile:
         """Return `case` compiled; what stays with Python or goes to libraries stands in the ledger."""
         start = time.perf_counter()
         ledger = self._ledger(case)
-        ready = prepared(self._torch, case, inputs, "cpu", self._compiled)
+        ready = prepared(self._torch, case, inputs, self.device, self._compiled)
         for run in ready.runs:
             run()
         build_s = time.perf_counter() - start
-        return dataclasses.replace(ready, algorithm="inductor", ledger=ledger, phases_s={"build": build_s})
+        return dataclasses.replace(ready, algorithm=self.compiler, ledger=ledger, phases_s={"build": build_s})
 
     def _compiled(self, call: Call) -> Call:
         # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
-        compiled: Call = self._torch.compile(call, dynamic=False, backend="inductor")
+        compiled: Call = self._torch.compile(call, dynamic=False, backend=self.compiler)
         return compiled
 
     def _ledger(self, case: Case) -> tuple[Fallback, ...]:
         """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
         call, arguments = OPS[case.op].torch_call, forward_arguments(case)
-        tensors = tensors_of(self._torch, case, drawn(case)[0], "cpu")
+        tensors = tensors_of(self._torch, case, drawn(case)[0], self.device)
         found = taken(self._torch, call, (tensors,), arguments)
         kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, found)
         return (*breaks(found), *kernels)
