@@ -17,7 +17,7 @@ _REPEATS = 15
 
 def facts(runner: str) -> dict[str, Any]:
     """Return what the clock of `runner` says, in seconds; to be called in a process of its own."""
-    backend: Any = runner_of(runner, Timing(cache="hot"))._backend  # type: ignore[attr-defined]
+    backend: Any = runner_of(runner, Timing(cache="hot")).backend  # type: ignore[attr-defined]
     one = case("elementwise", function="add", elements=2**20, b=2**20, dtype="fp32")
     prepared, timer = backend.prepare(one, drawn(one)), backend.timer()
     run = prepared.runs[0]

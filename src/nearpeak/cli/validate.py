@@ -86,10 +86,10 @@ def _of_runner(name: str, case: "Case") -> "Implementation":
     if name == "torch_cpu":
         return pytorch(case)
     backend = backend_of(name, Timing())
-    if not hasattr(backend, "prepare"):
-        raise SpecError(f"validate: runner {name} gives no outputs to check; give --implementation module:function")
-    ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
-    found: Implementation | None = named_implementation(case, backend, name, ledger)
+    found: Implementation | None = None
+    if hasattr(backend, "prepare"):
+        ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
+        found = named_implementation(case, backend, name, ledger)
     if found is None:
         raise SpecError(
             f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
@@ -111,6 +111,7 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
 
 def _imported(text: str) -> "Implementation":
     """Return the implementation that `module:function` names; a module may lie in the current folder."""
+    from nearpeak.measure.validation._run import as_implementation
 
     module, sign, name = text.partition(":")
     if not sign or not module or not name:

@@ -73,7 +73,8 @@ def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Kernel]], policy
     apart = policy in ("turns", "masks", "slices")
     return [
         replace(
-            _fitted(kernel, slots), name=f"{streams[index].name}/{place}/{step}", queue=streams[index].name, not_before_ps=arrival,
+            _fitted(kernel, slots), name=f"{streams[index].name}/{place}/{step}", queue=streams[index].name,
+            not_before_ps=arrival,
             priority=streams[index].priority if policy == "priorities" else 0,
             context=streams[index].name if apart else "0",
         )
