@@ -13,8 +13,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from nearpeak.errors import MissingExtraError, SpecError, StoreError
 
-BUSY_MS = 5_000
-"""How long a writer waits for another one."""
+BUSY_MS = 30_000
+"""How long a writer waits for another one; a run of a million sets takes its time."""
 PAGE_BYTES = 8192
 """SQLite page: larger ones pack sample blobs better."""
 APPLICATION_ID = 0x6E70_6B31
