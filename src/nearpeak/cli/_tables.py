@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.cli._cases import suite_of_words
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -47,20 +48,16 @@ def _read(path: Path | None, command: str) -> dict[str, Any]:
 
 
 def _suite_columns(path: Path | None) -> dict[str, Any] | None:
-    """Return the chosen cases of a suite file as columns, with digest and calls; none where the file is no suite."""
-    from nearpeak.capture.table_file import rows_to_columns
-    from nearpeak.suite.file import is_suite
-    from nearpeak.suites import read_suite
+    """Return the chosen cases of a suite file, or of a ready-made one, as columns with digest and calls.
 
-    if path is None or path.suffix != ".jsonl" or not path.is_file():
+    None where it is no suite.
+    """
+    from nearpeak.capture.table_file import rows_to_columns
+
+    suite = None if path is None else suite_of_words([str(path)])
+    if suite is None:
         return None
-    with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-    if not is_suite(first):
-        return None
-    records = [
-        one.case.record() | {"digest": one.case.digest, "call_count": one.call_count} for one in read_suite(path).chosen
-    ]
+    records = [one.case.record() | {"digest": one.case.digest, "call_count": one.call_count} for one in suite.chosen]
     if not records:
         raise SpecError(f"{path}: the suite runs no case")
     return dict(rows_to_columns(records))

@@ -84,7 +84,7 @@ def test_launches_are_measurements_of_their_own_and_resumed_one_by_one(tmp_path)
 
 def test_tables_of_cases_take_suites_and_ready_made_ones(calls):
     rows = [json.loads(line) for line in run("predict", "--cases", calls, "-t", "h100_sxm").stdout.splitlines()]
-    assert sorted(row["calls"] for row in rows) == [1, 2]
+    assert sorted(row["call_count"] for row in rows) == [1, 2]
     assert all(row["bound_s"] <= row["predicted_s"] for row in rows)
     ready = run("bound", "--cases", "fused_cross_entropy", "-t", "h100_sxm").stdout.splitlines()
     assert len(ready) == len(suites.read_suite("fused_cross_entropy").chosen)
