@@ -25,8 +25,8 @@ def followed(before: Sequence[Tracked], detection: Detection, newest_index: int)
     """Return the followed points after the value at `newest_index`; none is ever dropped.
 
     A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all is
-    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found again is
-    marked; found again, the mark goes.
+    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found
+    again is marked; found again, the mark goes.
 
     >>> point = ChangePoint(index=40, low_index=39, high_index=41, tier="suspect", probability_ratio=0.2,
     ...     time_ratio=1.05, low_ratio=1.04, high_ratio=1.06, before_count=40, after_count=3)
