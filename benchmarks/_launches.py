@@ -1,4 +1,4 @@
-"""Launches of two builds made up: noise within and between launches, two clocks, drift; and verdicts on many of them."""
+"""Launches of two builds made up: noise within and between launches, two clocks, drift; verdicts on many of them."""
 
 import math
 from dataclasses import dataclass
@@ -54,7 +54,9 @@ def launches(cell: Cell, effect_ratio: float, rounds: int, rng: np.random.Genera
     return [Launch(arm=a, time_s=t, clock_hz=f) for a, t, f in zip(arms, times.tolist(), clocks.tolist(), strict=True)]
 
 
-def gaussian(spread: float, effect: float, rounds: int, drift: NDArray[np.float64], rng: np.random.Generator) -> list[Launch]:
+def gaussian(
+    spread: float, effect: float, rounds: int, drift: NDArray[np.float64], rng: np.random.Generator
+) -> list[Launch]:
     """Return rounds whose launches scatter by `spread` about the drift, without clocks."""
     arms = TURN * rounds
     x = rng.normal(0, spread, len(arms)) + drift[: len(arms)]
@@ -73,7 +75,7 @@ def two_clocks(share: float, effect: float, count: int, rng: np.random.Generator
 
 
 def rounds_of(spread: float, effect: float, rounds: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the ratio of each round A B B A: half the sum of the candidate's logarithms less that of the baseline's."""
+    """Return the ratio of each round A B B A: half the candidate's logarithms less half the baseline's."""
     x = rng.normal(0, spread, (rounds, 4))
     return (x[:, 1] + x[:, 2] - x[:, 0] - x[:, 3]) / 2 + math.log1p(effect)
 

@@ -1,4 +1,4 @@
-"""Series of one value per commit with planted changes: seven families of noise, seeded, and how a detector is scored."""
+"""Series of one value per commit with planted changes: seven families of noise, seeded; how a detector is scored."""
 
 import math
 import zlib
@@ -44,7 +44,7 @@ def four_steps(family: str, size_ratio: float, seed: int) -> tuple[Values, tuple
     return 100 * np.exp(level + noise(family, COMMITS, rng) / 100), tuple(int(one) for one in changes)
 
 
-def noise(family: str, commits: int, rng: np.random.Generator) -> Values:
+def noise(family: str, commits: int, rng: np.random.Generator) -> Values:  # noqa: PLR0911 - a row for each family
     """Return the noise of a family in percent of the value.
 
     Source: shared design, regression.md, table of families; `realgpu` is drawn with the figures that were measured on
@@ -105,7 +105,7 @@ def _following(correlation: float, scale: float, commits: int, rng: np.random.Ge
 
 
 def _like_a_gpu(commits: int, rng: np.random.Generator) -> Values:
-    """Return residuals of a quiet device: spread 0.085 / 0.149 / 0.264 % (p10, p50, p90), correlation .41, far points."""
+    """Return residuals of a quiet device: spread .085, .149, .264 % (p10, p50, p90), correlation .41, far points."""
     spread = 0.149 * math.exp(rng.normal(0, 0.442))
     core = _following(0.41, spread, commits, rng)
     far = rng.random(commits) < min(0.28, 0.04 * math.exp(rng.normal(0, 0.8)))
@@ -119,7 +119,9 @@ def hits(found: Sequence[int], planted: Sequence[int], margin: int = MARGIN_COMM
     >>> hits([98, 103, 40], [100])
     1
     """
-    pairs = sorted((abs(a - b), i, j) for i, a in enumerate(found) for j, b in enumerate(planted) if abs(a - b) <= margin)
+    pairs = sorted(
+        (abs(a - b), i, j) for i, a in enumerate(found) for j, b in enumerate(planted) if abs(a - b) <= margin
+    )
     seen: set[int] = set()
     taken: set[int] = set()
     for _, i, j in pairs:

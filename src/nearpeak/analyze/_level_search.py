@@ -1,4 +1,4 @@
-"""Which noise a series has: the grid of levels, the tables of densities, and a search for what explains the values best."""
+"""Which noise a series has: the grid of levels, the tables of densities, the search for what explains the values."""
 
 import math
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def grid_of(x: Floats, slope: float) -> Grid:
         calm[i] = np.median(z[max(0, i - 2) : i + 3])
     least = calm.min() - 3 * rough
     width = max(rough / 2, (calm.max() + 3 * rough - least) / MOST_BINS)
-    bins = int(math.ceil((calm.max() + 3 * rough - least) / width)) + 1
+    bins = math.ceil((calm.max() + 3 * rough - least) / width) + 1
     units = np.empty(z.size, np.int64)
     for i in range(z.size):
         place = round((z[i] - least) / width * FINE)

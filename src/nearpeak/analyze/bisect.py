@@ -11,7 +11,7 @@ from nearpeak.core.bisection import FOUND, LIKELY, NOT_THERE, BisectAxis, Bisect
 from nearpeak.errors import SpecError
 
 Measure = Callable[[Mapping[str, str], Mapping[str, str]], float | None]
-"""Runs baseline and candidate (version by axis) in turns A B B A: the ratio of their times, or none if one cannot run."""
+"""Runs baseline and candidate (version by axis) in turns A B B A: the ratio of their times; none if one cannot run."""
 SURE_RATIO = 0.995
 """Chance of one culprit at which the search ends."""
 WRONG_RATIO = 0.01
@@ -55,7 +55,8 @@ def bisected(
     Source: Burnashev and Zigangirov 1974, Problems of Information Transmission 10(3): search with noisy answers.
 
     >>> axes = [BisectAxis(name="commit", versions=("a", "b", "c", "d"))]
-    >>> found = bisected(axes, 1.05, 0.001, lambda good, bad: 1.05 if bad["commit"] in "cd" and good["commit"] in "ab" else 1.0)
+    >>> cost = {"a": 1.0, "b": 1.0, "c": 1.05, "d": 1.05}
+    >>> found = bisected(axes, 1.05, 0.001, lambda good, bad: cost[bad["commit"]] / cost[good["commit"]])
     >>> found.outcome, found.culprits[0].after, len(found.steps)
     ('found', 'c', 3)
     """

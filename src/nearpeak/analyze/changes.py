@@ -37,9 +37,10 @@ _NORMAL_99 = 2.5758
 def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
     """Return the changes of the level of one series, one value for each commit in the order of commits.
 
-    The values are explained by a level that stays, drifts or jumps, by a second state that comes and goes, and by skewed
-    noise with memory and spikes; the noise is chosen by likelihood, and the chance of a jump at each value is that given
-    all values. Bad values give an outcome, never a change. Indices count in `values`, of which the last 500 are searched.
+    The values are explained by a level that stays, drifts or jumps, by a second state that comes and goes, and by
+    skewed noise with memory and spikes; the noise is chosen by likelihood, and the chance of a jump at each value is
+    that given all values. Bad values give an outcome, never a change. Indices count in `values`, of which the last 500
+    are searched.
 
     Shapes: `values` [commits], positive: logarithms are compared.
 

@@ -11,6 +11,7 @@ from nearpeak.core.launches import BASELINE, BY_CLOCKS, CANDIDATE, Launch, Launc
 from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION, Judgement
 from nearpeak.errors import SpecError
 
+Floats = NDArray[np.float64]
 LOOKS = (3, 5, 10)
 """Rounds A B B A after which a verdict may be given."""
 TURN = (BASELINE, CANDIDATE, CANDIDATE, BASELINE)
@@ -35,8 +36,8 @@ def judged_launches(
 
     The logarithm of each launch's median is arm + drift per launch + share of the clock's logarithm. Regression: the
     interval of the arm's effect lies above 0, and the effect is at least the floor; improvement is the mirror;
-    invariant: neither, and its 90 % interval lies within the margin. A build that changes the clock itself cannot be told
-    from the clock: the interval grows and the verdict is inconclusive.
+    invariant: neither, and its 90 % interval lies within the margin. A build that changes the clock itself cannot be
+    told from the clock: the interval grows and the verdict is inconclusive.
 
     Args:
         alpha_ratio: chance that the interval misses the true effect, at this look.
@@ -54,20 +55,21 @@ def judged_launches(
     arm = np.array([one.arm == CANDIDATE for one in launches], dtype=np.float64)
     x = np.log([one.time_s for one in launches])
     limits = (alpha_ratio, floor_ratio, margin_ratio)
-    base = [np.ones(x.size), arm, np.arange(x.size) - (x.size - 1) / 2]
+    base: list[Floats] = [np.ones(x.size), arm, np.arange(x.size, dtype=np.float64) - (x.size - 1) / 2]
     # With hardly any launches a drift cannot be told from noise; what would be left has no freedom.
     columns = base if x.size > 4 else base[:2]
-    plain, _ = _fitted(x, columns, limits)
+    plain, _ = judged_column(x, columns, 1, limits)
     if any(one.clock_hz is None for one in launches):
         return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=None, clock_share_ratio=None)
     clock = np.log(np.array([one.clock_hz for one in launches], dtype=np.float64))
     ratio = math.exp(clock[arm == 1].mean() - clock[arm == 0].mean())
     if np.ptp(clock) < CLOCK_RATIO or x.size <= len(columns) + 1:
         return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=ratio, clock_share_ratio=None)
-    found, share = _fitted(x, [*columns, clock - clock.mean()], limits)
+    found, effects = judged_column(x, [*columns, clock - clock.mean()], 1, limits)
     through = plain.verdict == REGRESSION and found.verdict == INVARIANT
     cause = BY_CLOCKS if through else ""
-    return LaunchJudgement(judgement=found, plain=plain, clock_ratio=ratio, clock_share_ratio=-share, cause=cause)
+    share = -float(effects[-1])
+    return LaunchJudgement(judgement=found, plain=plain, clock_ratio=ratio, clock_share_ratio=share, cause=cause)
 
 
 def _check(launches: Sequence[Launch], margin_ratio: float) -> None:
@@ -85,15 +87,20 @@ def _check(launches: Sequence[Launch], margin_ratio: float) -> None:
             raise SpecError(f"judge: clock {one.clock_hz!r} Hz of a launch is not positive and finite")
 
 
-def _fitted(
-    x: NDArray[np.float64], columns: list[NDArray[np.float64]], limits: tuple[float, float, float]
-) -> tuple[Judgement, float]:
-    """Return the verdict on the second column's effect, and the effect of the last."""
+def judged_column(
+    x: Floats, columns: Sequence[Floats], which: int, limits: tuple[float, float, float]
+) -> tuple[Judgement, Floats]:
+    """Return the verdict on the effect of one column by least squares, and the effects of all.
+
+    Args:
+        x: logarithms of times.
+        limits: chance that the interval misses, floor and margin.
+    """
     alpha, floor, margin = limits
-    design = np.stack(columns, axis=1)
+    design = np.stack(list(columns), axis=1)
     freedom = x.size - design.shape[1]
-    fitted, error = _least_squares(design, x)
-    effect = float(fitted[1])
+    fitted, error = _least_squares(design, x, which)
+    effect = float(fitted[which])
     reach = min(student_quantile(1 - alpha / 2, freedom) * error, _WIDEST)
     same = student_quantile(1 - SAME_RATIO / 2, freedom) * error
     found = reach + student_quantile(POWER_RATIO, freedom) * min(error, _WIDEST)
@@ -102,11 +109,11 @@ def _fitted(
         time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
         tolerance_ratio=margin, detectable_ratio=max(floor, math.expm1(min(found, _WIDEST))),
         round_count=x.size // 4,
-    ), float(fitted[-1])  # fmt: skip
+    ), fitted  # fmt: skip
 
 
-def _least_squares(design: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return the effects and the standard error of the second; without bound where the columns are not independent."""
+def _least_squares(design: Floats, x: Floats, which: int) -> tuple[Floats, float]:
+    """Return the effects and the standard error of one; the widest where the columns are not independent."""
     freedom = x.size - design.shape[1]
     scale = np.sqrt((design**2).sum(axis=0))
     fitted, _, rank, _ = np.linalg.lstsq(design / scale, x, rcond=1e-9)
@@ -114,7 +121,7 @@ def _least_squares(design: NDArray[np.float64], x: NDArray[np.float64]) -> tuple
     if rank < design.shape[1]:
         return fitted / scale, _WIDEST
     inverse = np.linalg.inv((design / scale).T @ (design / scale))
-    return fitted / scale, float(np.sqrt(left @ left / freedom * inverse[1, 1]) / scale[1])
+    return fitted / scale, float(np.sqrt(left @ left / freedom * inverse[which, which]) / scale[which])
 
 
 def compared_in_looks(
@@ -126,15 +133,13 @@ def compared_in_looks(
         measure_round: runs one round A B B A and returns its launches in order.
     """
     launches: list[Launch] = []
-    rounds = 0
-    for look in looks:
-        while rounds < look:
-            launches += measure_round()
-            rounds += 1
-        found = judged_launches(launches, margin_ratio)
-        if found.judgement.verdict != INCONCLUSIVE:
-            return found
-    return found
+    for rounds in range(1, max(looks) + 1):
+        launches += measure_round()
+        if rounds in looks:
+            found = judged_launches(launches, margin_ratio)
+            if found.judgement.verdict != INCONCLUSIVE:
+                return found
+    return judged_launches(launches, margin_ratio)
 
 
 def detectable_change(spread_ratio: float, launch_count: int, alpha_ratio: float = 0.01) -> float:
@@ -155,9 +160,7 @@ def detectable_change(spread_ratio: float, launch_count: int, alpha_ratio: float
     return sum(quantiles) * spread_ratio * math.sqrt(2 / launch_count)
 
 
-def proved_beyond(
-    round_log_ratio: Sequence[float], margin_ratio: float, draws: NDArray[np.int64] | None = None
-) -> str:
+def proved_beyond(round_log_ratio: Sequence[float], margin_ratio: float, draws: NDArray[np.int64] | None = None) -> str:
     """Return the stricter verdict: an effect larger than the margin, by the bootstrap interval of the median round.
 
     Use it where a gate must prove that the effect exceeds the margin; it gives no false alarms and has less power.

@@ -24,12 +24,12 @@ AWAY_VALUES, AWAY_RATIO = 8, 0.005
 def followed(before: Sequence[Tracked], detection: Detection, newest_index: int) -> tuple[Tracked, ...]:
     """Return the followed points after the value at `newest_index`; none is ever dropped.
 
-    A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all is new;
-    in between it is taken for the same change seen elsewhere and is left. A followed point that is not found again is
+    A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all is
+    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found again is
     marked; found again, the mark goes.
 
-    >>> point = ChangePoint(index=40, low_index=39, high_index=41, tier="suspect", probability_ratio=0.2, time_ratio=1.05,
-    ...     low_ratio=1.04, high_ratio=1.06, before_count=40, after_count=3)
+    >>> point = ChangePoint(index=40, low_index=39, high_index=41, tier="suspect", probability_ratio=0.2,
+    ...     time_ratio=1.05, low_ratio=1.04, high_ratio=1.06, before_count=40, after_count=3)
     >>> one = followed((), Detection(outcome="searched", points=(point,)), 42)
     >>> followed(one, Detection(outcome="searched"), 43)[0].retracted_index
     43
@@ -93,7 +93,7 @@ def remeasurements(
         if not before:
             continue
         size = {name: weights.get(name, 1.0) * abs(math.log(points[name].time_ratio)) for name in group}
-        order = sorted(group, key=lambda name: (-size[name], name))  # noqa: B023 - used at once
+        order = sorted(group, key=lambda name: (-size[name], name))
         jobs.append(
             Remeasurement(
                 good_index=max(before), bad_index=max(measured), series=tuple(order[:REPRESENTATIVES]),
@@ -124,7 +124,7 @@ def measured_again(one: Tracked, verdict: str) -> Tracked:
 def went_away(one: Tracked, values: Sequence[float], newest_index: int) -> Tracked:
     """Return the followed point, marked where the newest values are back at the level before the change.
 
-    Shapes: `values` [commits], of which `newest_index` is the last. The last 8 values must each lie after the change and
+    Shapes: `values` [commits], of which `newest_index` is the last. The last 8 values must lie after the change,
     their median within 0.5 % of the median before it.
     """
     index = one.point.index

@@ -23,7 +23,9 @@ class BisectAxis:
     def __post_init__(self) -> None:
         """Refuse an axis on which nothing changes."""
         if len(self.versions) < 2 or len(set(self.versions)) < len(self.versions):
-            raise SpecError(f"bisect: axis {self.name!r} needs two versions or more, each once; got {self.versions[:4]}")
+            raise SpecError(
+                f"bisect: axis {self.name!r} needs two versions or more, each once; got {self.versions[:4]}"
+            )
         if not 0 < self.weight_ratio < float("inf"):
             raise SpecError(f"bisect: axis {self.name!r}: weight {self.weight_ratio!r} is not positive and finite")
 

@@ -45,7 +45,7 @@ class SeriesNoise:
     carried_ratio: float
     """Part of a deviation that the next value keeps."""
     gap_ratio: float
-    """Distance of two states between which the values keep changing, as part of the value; 0 where there is one state."""
+    """Distance of two states between which the values change to and fro, as part of the value; 0 for one state."""
     slope_ratio: float
     """Steady change from one value to the next, as part of the value; 0 where there is none."""
 

@@ -32,6 +32,6 @@ class LaunchJudgement:
     clock_ratio: float | None
     """Mean clock of the candidate over that of the baseline; none where a clock is unknown."""
     clock_share_ratio: float | None
-    """Part of a change of the clock that shows in the time (1 for work bound by it, 0 for memory); none if not fitted."""
+    """Part of a change of the clock that shows in the time (1: bound by it, 0: by memory); none if not fitted."""
     cause: str = ""
     """`slower through clocks` where the plain verdict is a regression and the one at equal clocks is not."""
