@@ -1,5 +1,6 @@
 """What a store is given and gives back: runs with their samples, and series of them over commits."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -310,15 +311,19 @@ class Latest:
         return self.value / self.previous_value if self.previous_value else None
 
 
-def fingerprint_of(record: RunRecord, samples: SampleSet) -> str:
-    """Return the identity of the series that `samples` belong to.
+def fingerprints_of(record: RunRecord) -> tuple[str, ...]:
+    """Return the identity of the series that each set of samples of a run belongs to.
 
-    The software stack is left out but for `track`: where a value moves, the components that changed are suspects.
+    It is that of case, metric, device model, testbed, branch and tracked components. The rest of the software stack is
+    left out: where a value moves, the components that changed are suspects.
     """
-    return digest([
-        samples.case, samples.metric.name, record.device.name, record.device.partition, samples.testbed.name,
-        dict(samples.testbed.policy), record.branch, sorted(record.track),
-    ])  # fmt: skip
+    where = [record.device.name, record.device.partition, record.branch, sorted(record.track)]
+    testbeds = {id(one.testbed): one.testbed for one in record.samples}
+    contexts = {key: digest([one.name, dict(one.policy), *where]) for key, one in testbeds.items()}
+    return tuple(
+        hashlib.sha256("\x00".join((one.case, one.metric.name, contexts[id(one.testbed)])).encode()).hexdigest()
+        for one in record.samples
+    )
 
 
 def stack_fingerprint(stack: Pairs) -> str:
@@ -343,6 +348,8 @@ def stack_difference(left: Pairs, right: Pairs) -> tuple[tuple[str, str, str], .
 
 def _one_unit(samples: tuple[SampleSet, ...]) -> None:
     metrics: dict[str, Metric] = {}
+    testbeds = {id(one.testbed): one.testbed for one in samples}
+    beds = {key: canonical_json([one.name, dict(one.policy)]) for key, one in testbeds.items()}
     seen = set()
     for one in samples:
         known = metrics.setdefault(one.metric.name, one.metric)
@@ -351,7 +358,7 @@ def _one_unit(samples: tuple[SampleSet, ...]) -> None:
                 f"{one.label}: metric {one.metric.name} in {one.metric.unit} ({one.metric.direction} is better),"
                 f" elsewhere in {known.unit} ({known.direction}); a series has one unit"
             )
-        key = (one.case, one.metric.name, one.testbed.name, canonical_json(dict(one.testbed.policy)), one.launch)
+        key = (one.case, one.metric.name, beds[id(one.testbed)], one.launch)
         if key in seen:
             raise SpecError(
                 f"{one.label}: {one.metric.name} of launch {one.launch} stands twice in one run; remove one"

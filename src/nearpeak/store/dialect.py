@@ -120,6 +120,31 @@ def pragma(path: Path, words: str) -> tuple[Any, ...]:
             connection.close()
 
 
+def add_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert many whole rows, by the quickest way that the engine has.
+
+    Args:
+        rows: values in the order of the table's columns.
+    """
+    if not rows:
+        return
+    names = ", ".join(column.name for column in table.columns)
+    if is_sqlite(connection):
+        holes = ", ".join("?" * len(table.columns))
+        connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({holes})", list(rows))
+        return
+    types = [_COPIED[type(column.type).__name__] for column in table.columns]
+    cursor = connection.connection.cursor()
+    with cursor.copy(f"COPY {table.name} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
+        copy.set_types(types)
+        for row in rows:
+            copy.write_row(row)
+
+
+_COPIED = {"BigInteger": "int8", "Double": "float8", "Text": "text", "LargeBinary": "bytea"}
+"""What PostgreSQL calls each type when rows are copied in its binary form."""
+
+
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unique: Sequence[str]) -> int:
     """Insert those of `rows` whose `unique` columns no row has yet; return how many there were."""
     if not rows:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, insert, select
 
 from nearpeak.canon import canonical_json, digest
-from nearpeak.core.history import RunRecord, SampleSet, fingerprint_of
+from nearpeak.core.history import RunRecord, SampleSet, fingerprints_of
 from nearpeak.errors import SpecError
 from nearpeak.store import latest
 from nearpeak.store.blobs import array_of, packed
+from nearpeak.store.dialect import add_rows
 from nearpeak.store.dimensions import device_id, revision_id, series_ids, stack_id
 from nearpeak.store.schema import SUMMARIES, TABLES
 from nearpeak.store.summaries import summaries
@@ -70,7 +71,7 @@ def prepared(record: RunRecord) -> Prepared:
     arrays = tuple(array_of(one.label, one.metric.unit, one.values) for one in record.samples)
     return Prepared(
         record=record, uid=record.source.key[:32], arrays=arrays, derived=tuple(_derived(arrays)),
-        fingerprints=tuple(fingerprint_of(record, one) for one in record.samples),
+        fingerprints=fingerprints_of(record),
     )  # fmt: skip
 
 
@@ -158,26 +159,20 @@ def order_key(position: int | None, time_ns: int, number: int) -> int:
 def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Prepared) -> None:
     rows, blobs, channels = [], [], []
     for place, (one, series_id, array) in enumerate(zip(ready.record.samples, series, ready.arrays, strict=True)):
-        key = {"run_id": run, "series_id": series_id, "launch": one.launch}
         sample_id = (run << PLACE_BITS) + place if array.size else None
-        rows.append({
-            **key, "sample_id": sample_id, "n": array.size, **ready.derived[place], "clock_hz": one.clock_hz,
-            "outcome": one.outcome, "note": one.note or None, "flags": 0,
-        })  # fmt: skip
+        derived = [ready.derived[place][name] for name in SUMMARIES]
+        rows.append((
+            run, series_id, one.launch, sample_id, array.size, *derived, one.clock_hz, one.outcome, one.note or None, 0
+        ))  # fmt: skip
         if sample_id is not None:
-            blobs.append({"id": sample_id, **_blob(array)})
+            blobs.append((sample_id, *packed(array)))
         for name, values in one.channels.items():
             unit = name.rpartition("_")[2]
-            channels.append({**key, "channel": name, **_blob(array_of(f"{one.label}: {name}", unit, values))})
-    connection.execute(insert(TABLES["measurement"]), sorted(rows, key=lambda row: (row["series_id"], row["launch"])))
-    for table, found in (("sample_blob", blobs), ("channel_blob", channels)):
-        if found:
-            connection.execute(insert(TABLES[table]), found)
-
-
-def _blob(array: npt.NDArray[Any]) -> dict[str, Any]:
-    form, crc32, data = packed(array)
-    return {"format": form, "crc32": crc32, "data": data}
+            beside = packed(array_of(f"{one.label}: {name}", unit, values))
+            channels.append((run, series_id, one.launch, name, *beside))
+    add_rows(connection, TABLES["sample_blob"], blobs)
+    add_rows(connection, TABLES["measurement"], sorted(rows, key=lambda row: row[1:3]))
+    add_rows(connection, TABLES["channel_blob"], channels)
 
 
 def _derived(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[dict[str, float | None]]:

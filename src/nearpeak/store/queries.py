@@ -121,7 +121,7 @@ def latest_against_previous(connection: Connection, series: Iterable[int] | None
     ]
     found: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}
     for which, half in enumerate(halves):
-        for one, last, previous, value in connection.execute(half).tuples():
+        for one, last, previous, value in connection.execute(half).tuples().all():
             if value is not None:
                 found.setdefault((one, last, previous), ([], []))[which].append(value)
     return tuple(
