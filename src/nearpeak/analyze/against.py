@@ -26,9 +26,10 @@ def judged_against(
 ) -> Judgement | None:
     """Return the verdict on `candidate` against `baseline`; none where nothing tells how much values scatter.
 
-    The effect is the difference of the mean logarithms. Its noise is that of the steps between neighbouring values of
-    `before`, whose median a single change does not move; where there are too few of them, launches of one commit stand
-    in, which share more than commits do. Regression: the interval lies above 0, the effect is at least the tolerance.
+    The effect is the difference of the median logarithms: a spike among earlier values moves it little. Its noise is
+    that of the steps between neighbouring values of `before`, whose median a single change does not move; where there
+    are too few of them, launches of one commit stand in, which share more than commits do. Regression: the interval
+    lies above 0, the effect is at least the tolerance.
 
     Args:
         candidate: launches of the newest commit.
@@ -45,7 +46,7 @@ def judged_against(
     logs = [_logs(part) for part in (candidate, baseline, before)]
     if not logs[0] or not logs[1]:
         raise SpecError("judge: candidate and baseline need a value each")
-    effect = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
+    effect = statistics.median(logs[0]) - statistics.median(logs[1])
     found = _by_history(logs[2], len(logs[1])) or _by_launches(logs[0], logs[1])
     if found is None:
         return None
@@ -67,7 +68,8 @@ def _by_history(before: Sequence[float], baseline_count: int) -> tuple[float, in
     if len(steps) < LEAST_STEPS:
         return None
     spread = max(_ROBUST * statistics.median(steps), LEAST_SPREAD_RATIO)
-    return spread * math.sqrt(1 + 1 / baseline_count), max(2, round(_MEDIAN_SHARE * len(steps)))
+    of_median = 1.0 if baseline_count < 3 else math.pi / 2
+    return spread * math.sqrt(1 + of_median / baseline_count), max(2, round(_MEDIAN_SHARE * len(steps)))
 
 
 def _by_launches(candidate: Sequence[float], baseline: Sequence[float]) -> tuple[float, int] | None:

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from nearpeak.analyze.alerts import after_verdict
 from nearpeak.analyze.launches import LOOKS, MARGIN_RATIO, compared_in_looks
 from nearpeak.core.launches import BY_CLOCKS, Launch, LaunchJudgement
-from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, REGRESSION
 from nearpeak.core.track import Regressed
 from nearpeak.errors import MeasureError
 from nearpeak.history.workshop import COMMIT, Workshop, checked
@@ -32,8 +32,8 @@ class Confirmation:
 def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio: float = MARGIN_RATIO) -> Confirmation:
     """Return what a group's good and bad commit in turns say, after 3, 5 or 10 rounds; verdict and alert are kept.
 
-    A regression makes the alert active and its changes confirmed; none, `invalid-noise`; one that is gone at equal
-    clocks, `infra`; where nothing can be said, the alert is new again.
+    A change makes the alert active and its members confirmed; none, `invalid-noise`; one that is gone at equal clocks,
+    `infra`; where nothing can be said, the alert is new again.
 
     Raises:
         MeasureError: one of the two cannot be built or run.
@@ -55,8 +55,7 @@ def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio
         _move(store, group, "new", str(error)[:200])
         raise
     _keep(store, group, found, taken, (good, bad))
-    worse = group.changes[0][1].value_ratio > 1  # times: the larger the worse
-    return Confirmation(group=_moved(store, group, found, worse), found=found, launch_count=len(taken))
+    return Confirmation(group=_moved(store, group, found), found=found, launch_count=len(taken))
 
 
 def _keep(
@@ -74,21 +73,19 @@ def _keep(
     )  # fmt: skip
 
 
-def _moved(store: Store, group: Regressed, found: LaunchJudgement, worse: bool) -> Regressed:
+def _moved(store: Store, group: Regressed, found: LaunchJudgement) -> Regressed:
     """Move the alert where the verdict says, and raise its changes where the change is there."""
     verdict, ratio = found.judgement.verdict, found.judgement.time_ratio
     said = f"{verdict}: {(ratio - 1) * 100:+.1f} % in turns"
-    if verdict == (REGRESSION if worse else IMPROVEMENT):
+    if found.cause == BY_CLOCKS:
+        return _move(store, group, "infra", f"{said}; {found.cause}")
+    status, note = after_verdict("verifying", verdict, ratio) or ("new", said)
+    if status == "active":
         for alert in store.findings.alerts():
             if alert.id == group.alert_id:
                 for member, _ in alert.members:
                     store.findings.confirm(member, {"in turns": ratio})
-        return _move(store, group, "active", said)
-    if found.cause == BY_CLOCKS:
-        return _move(store, group, "infra", f"{said}; {found.cause}")
-    if verdict == INCONCLUSIVE:
-        return _move(store, group, "new", said)
-    return _move(store, group, "invalid-noise", said)
+    return _move(store, group, status, note)
 
 
 def _move(store: Store, group: Regressed, status: str, note: str) -> Regressed:

@@ -20,7 +20,7 @@ from nearpeak.store import History, Store
 _NARROWER = {"fp32": "bf16", "bf16": "fp8_e4m3", "fp16": "fp8_e4m3"}
 """The next narrower format that units form products of."""
 _BATCHES = ("batch", "m", "rows", "tokens", "elements")
-"""Axes along which pieces of work are put together, the first that a case has."""
+"""Axes along which pieces of work are put together."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +159,14 @@ def _alternatives(one: Newest, beside: Sequence[Newest], target: Target | None) 
 
 
 def _batches(one: Newest, same: Sequence[Newest]) -> Iterator[Alternative]:
-    axes = dict(one.case.axes)
-    axis = next((name for name in _BATCHES if name in axes), None)
-    for other in same:
-        extents = dict(other.case.axes)
-        if axis is None or extents.get(axis, 0) <= axes[axis] or _but(one.case, axis) != _but(other.case, axis):
-            continue
-        yield Alternative(
-            kind="batching", label=other.series.label, measured_s=other.time_s, work_ratio=extents[axis] / axes[axis]
-        )
+    mine = dict(one.case.axes)
+    for axis in (name for name in _BATCHES if name in mine):
+        for other in same:
+            extent = dict(other.case.axes).get(axis, 0)
+            if extent > mine[axis] and _but(one.case, axis) == _but(other.case, axis):
+                yield Alternative(
+                    kind="batching", label=other.series.label, measured_s=other.time_s, work_ratio=extent / mine[axis]
+                )
 
 
 def _but(case: Case, axis: str) -> tuple[object, ...]:

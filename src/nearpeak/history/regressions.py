@@ -2,13 +2,18 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from nearpeak.analyze.alerts import grouped
+from nearpeak.analyze.attribution import co_moved
 from nearpeak.analyze.changes import DETECTOR, VERSION
+from nearpeak.core.alert_group import Candidate
+from nearpeak.core.change import ChangePoint
 from nearpeak.core.history import Series
 from nearpeak.core.track import Regressed, Track, TrackChange, TrackPoint
-from nearpeak.store import ChangePoint, Detector, Store
+from nearpeak.store import ChangePoint as StoredChange
+from nearpeak.store import Detector, Store
 
 NEAR_COMMITS = 2
 """Changes of different series that are at most so many commits apart may have one cause."""
@@ -25,21 +30,39 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
         suspects: also those that are not confirmed.
     """
     places = {one.sha: place for place, one in enumerate(_ordered(tracks))}
-    found = [
-        (track.series, change)
+    pairs = {
+        f"{track.series.id} {change.index}": (track.series, change)
         for track in tracks
         for change in track.changes
         if change.worse != better and (suspects or change.tier == "confirmed")
-    ]
-    found.sort(key=lambda pair: places[pair[1].bad_sha])
-    groups: list[list[Pair]] = []
-    for pair in found:
-        last = groups[-1] if groups else None
-        if last and places[pair[1].bad_sha] - places[last[0][1].bad_sha] <= NEAR_COMMITS and _alike(last[0], pair):
-            last.append(pair)
-        else:
-            groups.append([pair])
-    return tuple(_group(part, tracks) for part in reversed(groups))
+    }
+    groups = grouped([_candidate(name, *pair, places) for name, pair in pairs.items()])
+    found = [[pairs[one.series] for one, _ in group.members] for group in groups]
+    found.sort(key=lambda part: -places[part[0][1].bad_sha])
+    return tuple(_group(part, tracks) for part in found)
+
+
+def _candidate(name: str, series: Series, one: TrackChange, places: Mapping[str, int]) -> Candidate:
+    """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
+
+    Changes with which other components changed cannot have one cause, so that these are part of every axis.
+    """
+    components = "+".join(sorted(component for component, _, _ in one.stack))
+    point = ChangePoint(
+        index=places[one.bad_sha], low_index=places[one.bad_sha] - NEAR_COMMITS, high_index=places[one.bad_sha],
+        tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
+        high_ratio=one.high_ratio, before_count=1, after_count=1,
+    )  # fmt: skip
+    axes = {axis: f"{value} {components}" for axis, value in axes_of(series).items() if axis != "runner"}
+    return Candidate(series=name, point=point, axes=axes, gap_s=abs(math.log(one.value_ratio)))
+
+
+def axes_of(series: Series) -> dict[str, str]:
+    """Return what a series belongs to."""
+    return {
+        "operator": str(series.parameters.get("op", series.workload)), "device": series.device,
+        "runner": series.testbed.name,
+    }  # fmt: skip
 
 
 def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
@@ -47,13 +70,7 @@ def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
     return sorted(found.values(), key=lambda one: one.order_key)
 
 
-def _alike(left: Pair, right: Pair) -> bool:
-    """Say whether two changes can have one cause: not where the stack of one alone changed with it."""
-    return {name for name, _, _ in left[1].stack} == {name for name, _, _ in right[1].stack}
-
-
 def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
-    part.sort(key=lambda pair: (-abs(math.log(pair[1].value_ratio)), pair[0].id))
     (good, bad), _ = Counter((one.good_sha, one.bad_sha) for _, one in part).most_common(1)[0]
     subject = next((one.subject for _, one in part if one.bad_sha == bad), "")
     return Regressed(
@@ -70,7 +87,14 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
     for (name, before, after), count in stacks.most_common():
         if count == len(part):
             yield "component", f"{name} {before or 'none'} → {after or 'none'}"
-    yield from _alone(part, tracks)
+    alone = list(_alone(part, tracks))
+    yield from alone
+    told = {axis for axis, _ in alone}
+    axes = {str(one.series.id): axes_of(one.series) for one in tracks}
+    for one in co_moved(axes, {str(series.id) for series, _ in part}):
+        if one.axis not in told:
+            yield one.axis, one.text
+            told.add(one.axis)
     if not stacks:
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
 
@@ -86,11 +110,8 @@ def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str,
     """Yield the device or runner that alone shows what series of the same cases elsewhere do not show."""
     cases = {series.case for series, _ in part}
     same = [one.series for one in tracks if one.series.case in cases]
-    axes: dict[str, Callable[[Series], str]] = {
-        "device": lambda one: one.device, "runner": lambda one: one.testbed.name
-    }  # fmt: skip
-    for axis, of in axes.items():
-        shown, known = {of(series) for series, _ in part}, {of(one) for one in same}
+    for axis in ("device", "runner"):
+        shown, known = {axes_of(series)[axis] for series, _ in part}, {axes_of(one)[axis] for one in same}
         if len(shown) == 1 and len(known) > 1:
             yield axis, f"only on {shown.pop()}"
 
@@ -110,8 +131,8 @@ def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) ->
     return tuple(_followed(store, one, numbers, points) for one in groups)
 
 
-def _stored(track: Track, one: TrackChange) -> ChangePoint:
-    return ChangePoint(
+def _stored(track: Track, one: TrackChange) -> StoredChange:
+    return StoredChange(
         series=track.series.id, order_key=track.points[one.index].order_key, rev_lo=one.good_sha, rev_hi=one.bad_sha,
         effect_ratio=math.log(one.value_ratio), low_ratio=math.log(one.low_ratio), high_ratio=math.log(one.high_ratio),
         score_ratio=one.probability_ratio, tier=one.tier, before_count=one.index,

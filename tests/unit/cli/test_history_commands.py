@@ -1,0 +1,155 @@
+"""Commands on a store: what they print keeps to 80 columns, what they write is whole, what is wrong is one line."""
+
+import json
+import shutil
+
+import pytest
+import typer
+from tests.unit.store.importers import documents
+
+from nearpeak.cli import _shared, application
+from nearpeak.errors import NearpeakError
+from nearpeak.history.demonstration import filled
+from nearpeak.store import open_store
+
+POLICY = '[[rule]]\nname = "rolling"\nbaseline = "rolling"\nwindow = 10\n'
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    place = tmp_path_factory.mktemp("commands") / "made_up.db"
+    with open_store(place, create=True) as store:
+        filled(store)
+    return place
+
+
+@pytest.fixture
+def place(made_up, tmp_path):
+    return str(shutil.copy(made_up, tmp_path / "copy.db"))
+
+
+def run(capsys, *words):
+    """What a command prints, and its exit code."""
+    code = application()(list(words), standalone_mode=False) or 0
+    return capsys.readouterr().out, code
+
+
+def on_terminal(monkeypatch):
+    monkeypatch.setattr(_shared, "on_terminal", lambda: True)
+
+
+@pytest.mark.parametrize("words", [
+    ("history",), ("history", "softmax", "h100"), ("history", "3"), ("regressions",), ("regressions", "--better"),
+    ("regressions", "--suspects"), ("regressions", "--save"), ("rank",), ("rank", "--by", "team", "--top", "3"),
+    ("alerts", "list"), ("alerts", "list", "--all"),
+], ids=" ".join)  # fmt: skip
+def test_text_for_people_keeps_to_80_columns_and_holds_no_control_characters(words, place, capsys, monkeypatch):
+    on_terminal(monkeypatch)
+    text, code = run(capsys, *words, "--store", place)
+    assert code == 0
+    assert text.endswith("\n")
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(line.isprintable() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("words", [("history", "gemm"), ("regressions",), ("rank",), ("alerts", "list")], ids=" ".join)
+def test_json_is_one_object_per_line(words, place, capsys):
+    run(capsys, "regressions", "--save", "--store", place)
+    text, _ = run(capsys, *words, "--store", place, "--json")
+    assert text.splitlines()
+    assert all(isinstance(json.loads(line), dict) for line in text.splitlines())
+
+
+def test_a_list_of_series_reads_as_written_here(place, capsys, monkeypatch):
+    on_terminal(monkeypatch)
+    text, _ = run(capsys, "history", "softmax", "mi300x", "--store", place)
+    assert text.splitlines() == [
+        "series  case                                                  newest   change",
+        "AMD Instinct MI300X, torch_cuda, main",
+        "    31  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
+        "AMD Instinct MI300X, triton, main",
+        "    32  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
+    ]
+
+
+def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, monkeypatch):
+    on_terminal(monkeypatch)
+    text, _ = run(capsys, "regressions", "--store", place)
+    assert text.splitlines()[:6] == [
+        "▲ a4ea042754 One pass over rows in softmax",
+        "  2 series worse since 103bf89e8b",
+        "  device: only on AMD Instinct MI300X",
+        "  commit: One pass over rows in softmax",
+        "     31  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",
+        "     32  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +11.9 %",
+    ]
+
+
+def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monkeypatch):
+    run(capsys, "regressions", "--save", "--store", place)
+    for words in (("move", "1", "active", "--note", "seen"), ("assign", "1", "ada"), ("move", "1", "expected")):
+        run(capsys, "alerts", *words, "--by", "me", "--store", place)
+    shown = json.loads(run(capsys, "alerts", "show", "1", "--store", place, "--json")[0])
+    assert (shown["status"], shown["assignee"]) == ("expected", "ada")
+    assert [one["to_status"] for one in shown["events"]] == ["new", "active", "active", "expected"]
+    with pytest.raises(NearpeakError, match="fixing does not follow expected"):
+        run(capsys, "alerts", "move", "1", "fixing", "--by", "me", "--store", place)
+    on_terminal(monkeypatch)
+    text, _ = run(capsys, "alerts", "show", "1", "--store", place)
+    assert "new → active: seen" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_gate_writes_its_reports_whole_and_leaves_with_the_documented_code(place, tmp_path, capsys):
+    policy = tmp_path / "gate.toml"
+    policy.write_text(POLICY)
+    files = {name: tmp_path / f"gate.{name}" for name in ("junit", "markdown", "sarif")}
+    options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    text, code = run(capsys, "gate", "--policy", str(policy), "--store", place, *options, "--json")
+    result = json.loads(text)
+    assert code == result["exit_code"] == 10
+    assert all(path.stat().st_size > 100 for path in files.values())
+
+
+@pytest.mark.parametrize("text", ["[[rule", '[[rule]]\nname = "a"\nbaseline = "previous"\nat_least = "80%"\n'])
+def test_a_policy_that_is_wrong_writes_nothing(text, place, tmp_path, capsys):
+    policy, report = tmp_path / "gate.toml", tmp_path / "junit.xml"
+    policy.write_text(text)
+    with pytest.raises(NearpeakError, match=r"gate\.toml"):
+        run(capsys, "gate", "--policy", str(policy), "--store", place, "--junit", str(report))
+    assert not report.exists()
+
+
+def test_a_damaged_import_leaves_the_store_as_it_was(place, tmp_path, capsys):
+    good, bad = documents.nvbench(tmp_path), tmp_path / "cut.json"
+    bad.write_bytes(good.read_bytes()[:-200])
+    before = run(capsys, "store", "info", "--store", place)[0]
+    with pytest.raises(NearpeakError, match=r"cut\.json"):
+        run(capsys, "store", "import", str(good), str(bad), "--store", place)
+    assert run(capsys, "store", "info", "--store", place)[0] == before
+    run(capsys, "store", "import", str(good), "--store", place)
+    text, _ = run(capsys, "history", "copy", "N=4", "--store", place, "--json")
+    assert {json.loads(line)["series"]["metric"]["name"] for line in text.splitlines()} == {"time", "host_time"}
+
+
+def test_measurements_go_into_the_store_that_is_named(tmp_path, capsys):
+    place = str(tmp_path / "new.db")
+    words = ("measure", "gemm", "m=8", "n=8", "k=8", "dtype=fp32", "--runner", "null", "--store", place)
+    for _ in range(2):
+        run(capsys, *words)
+    rows = [json.loads(line) for line in run(capsys, "history", "--store", place, "--json")[0].splitlines()]
+    assert {len(row["points"]) for row in rows if row["series"]["metric"]["name"] == "time"} == {2}
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("history", "no_such_case"), "no_such_case"), (("history", "--device", "TPU"), "TPU"),
+    (("rank", "--by", "colour"), "colour"), (("regressions", "--build", "make"), "--confirm"),
+    (("regressions", "--confirm", "true", "--repository", "."), "not in the repository"),
+    (("alerts", "show", "99"), "99"), (("alerts", "move", "99", "fixed", "--by", "me"), "99"),
+    (("demo-history", "--commits", "3"), "3 commits"), (("gate", "--policy", "missing.toml"), "missing.toml"),
+], ids=lambda value: " ".join(value) if isinstance(value, tuple) else None)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(words, said, place, capsys):
+    with pytest.raises((NearpeakError, OSError, typer.Exit)) as caught:
+        run(capsys, *words, "--store", place)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
