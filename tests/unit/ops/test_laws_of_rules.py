@@ -1,5 +1,7 @@
 """Laws that the rules of work of all operators keep: nothing costs nothing, columns equal single cases."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +21,7 @@ WRITTEN_ELSEWHERE = ("collective", "transfer")
 FIELDS = ("special_count", "read_bytes", "write_bytes")
 
 
+@cache
 def lines(op, phase):
     """Arguments of the directed cases, defaults written out, one per combination of attributes."""
     found = {}
