@@ -21,6 +21,8 @@ in their last places only; and sorted ones, where selection would hide the ends.
 ALWAYS = DISTRIBUTIONS[:4]
 
 
+ATTEMPTS = 6
+"""Draws of which the first inside the operator's domain is taken."""
 _WITH_IGNORED = ("positive", "wide", "large")
 """Rounds in which something is marked as what does not count; the others see losses of everything."""
 DISTINCT = 128
@@ -33,6 +35,13 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
 
     An input on which the reference is undefined (roots and logarithms of negative numbers) is drawn positive.
     """
+    found = (
+        _drawn(op, arguments, (*seed, *((attempt,) if attempt else ())), distribution) for attempt in range(ATTEMPTS)
+    )
+    return next((tensors for tensors in found if tensors is not None), None)
+
+
+def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = contract(op, arguments).kind
@@ -154,7 +163,7 @@ def _inside_domain(
 
 
 FAR = 2.0**40
-"""Results beyond it come from recurrences that grow: on the way there, or back, fp32 overflows where float64 does not."""
+"""Results beyond it come from recurrences that grow: on the way, or back, fp32 overflows where float64 does not."""
 
 
 def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
