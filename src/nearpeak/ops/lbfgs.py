@@ -13,6 +13,8 @@ from nearpeak.ops._operator import Numerics, Operator
 
 RATE = 0.5
 """Learning rate of reference and PyTorch call."""
+LEAST_CURVATURE = 1e-10
+"""Product of a pair of differences up to which PyTorch does not keep it (torch.optim.LBFGS)."""
 
 
 @free_when_empty
@@ -52,6 +54,7 @@ def _inputs(parameters: int, dtype: str, history: int) -> dict[str, Tensor]:
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     g = arrays["grad"]
     change, step = g - arrays["last_grad"], RATE * arrays["direction"]
+    _check_curvature(float(change @ step))
     pairs = [*zip(arrays["changes"], arrays["steps"], strict=True), (change, step)]
     direction, weights = -g, []
     for y, s in reversed(pairs):
@@ -64,9 +67,18 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     return found | {"change": change, "step": step}
 
 
+def _check_curvature(product: float) -> None:
+    """Refuse a newest pair that is not kept: the case says that it is in use."""
+    if product <= LEAST_CURVATURE:
+        raise ValueError(
+            f"lbfgs: gradients' and steps' differences have the product {product:.3g}; it must be positive"
+        )
+
+
 def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any) -> dict[str, Any]:
     import torch
 
+    _check_curvature(float((tensors["grad"] - tensors["last_grad"]) @ (RATE * tensors["direction"])))
     p = tensors["parameter"].requires_grad_()
     p.grad = tensors["grad"]
     made = torch.optim.LBFGS([p], lr=RATE, max_iter=1, history_size=history, tolerance_grad=0.0, tolerance_change=0.0)

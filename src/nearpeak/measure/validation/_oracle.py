@@ -166,7 +166,8 @@ def gradient_answers(
     numerics = contract_of(case)
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
-    chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=numerics.gates)
+    gates = "largest" if numerics.gates == "always" else ""
+    chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
     return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
 
 
@@ -274,7 +275,8 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
 
     Of sums, the results of the inputs' magnitudes, |a| |b|; of samples, whose positions are rounded too, the
-    largest input; where gates and probabilities are subtracted on the way, 1.
+    largest input; where gates and probabilities are subtracted on the way, 1, and of gradients what came from above
+    times 1: no more than the largest of them. A mean over many rows makes all of them small.
     """
     if numerics.kind in ("contraction", "reduction"):
         positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
@@ -282,7 +284,15 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     if numerics.kind == "sampling":
         largest = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
         return {name: np.full(values.shape, largest) for name, values in found.items()}
+    if numerics.gates == "largest":
+        return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
+
+
+def _largest(values: Any) -> float:
+    """Return the largest finite magnitude, 1 where there is none."""
+    sizes = np.abs(values[np.isfinite(values)])
+    return float(sizes.max()) if sizes.size else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,8 +57,11 @@ def killed_by(case: Case, implementation: Implementation, *, seed: int) -> str:
     return next((result.check for result in results if result.failed), "")
 
 
-def mutation_score(case: Case, *, seed: int) -> MutationScore:
+def mutation_score(case: Case, *, seed: int, of_gradient: bool | None = None) -> MutationScore:
     """Return which mutants of the operator the case tells from PyTorch's own answer.
+
+    Args:
+        of_gradient: only those of the gradient, or only the others; all unless given.
 
     >>> from nearpeak.ops import case
     >>> mutation_score(case("softmax", rows=4, columns=16, dtype="fp32"), seed=0).score_ratio
@@ -66,6 +69,8 @@ def mutation_score(case: Case, *, seed: int) -> MutationScore:
     """
     killed, survived, equivalent = [], [], []
     for mutant in mutants_of(case):
+        if of_gradient not in (None, mutant.of_gradient):
+            continue
         if killed_by(case, mutant.implementation(), seed=seed):
             killed.append(mutant.name)
             continue

@@ -1,0 +1,71 @@
+"""Mutation scores of cases: what share of wrong implementations each tells from right ones, as a file that goes on."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Timing
+from nearpeak.errors import MeasureError
+from nearpeak.isolation import call_isolated
+from nearpeak.measure.contract import LARGEST_BYTES, LARGEST_FLOP
+from nearpeak.measure.inputs import size_bytes
+from nearpeak.ops import OPS, work_of
+
+Row = Mapping[str, Any]
+
+
+def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> Iterator[Row]:
+    """Yield a row for each case, written to `out` first; cases that `out` holds already are left out.
+
+    Rows are what `nearpeak suite show --scores` reads: digest, killed, survived. A case without a score has its reason.
+    """
+    known = {json.loads(line)["digest"] for line in out.read_text().splitlines()} if out.exists() else set()
+    for case in cases:
+        if case.digest not in known:
+            row = _row(case, seed, timing)
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            known.add(case.digest)
+            yield row
+
+
+def _row(case: Case, seed: int, timing: Timing) -> Row:
+    head = {"digest": case.digest, "case": case.label(), "seed": seed}
+    none: dict[str, Any] = {"killed": [], "survived": []}
+    if size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
+        return {**head, **none, "reason": "too large for rounds in float64; a smaller case of its kind has a score"}
+    ending = call_isolated(
+        "nearpeak.measure.qualify:score_of", {"record": case.record(), "seed": seed}, timeout_s=timing.limit_s,
+        memory_bytes=timing.memory_bytes, preload=("torch",),
+        variables={"OMP_NUM_THREADS": str(timing.thread_count)},
+    )  # fmt: skip
+    if ending.verdict == "result":
+        return {**head, **ending.value}
+    said = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
+    reason = said.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
+    return {**head, **none, "reason": reason}
+
+
+def score_of(record: Mapping[str, Any], seed: int) -> Row:
+    """Return names of killed, survived and equivalent mutants of a case; executed in a process of its own.
+
+    The gradient's case is scored by the mutants of the gradient, that of the forward pass by all others.
+
+    Raises:
+        MeasureError: the case cannot tell anything: its results do not vary by more than their bound.
+    """
+    from nearpeak.measure.validation import forward_case, pytorch, validate
+    from nearpeak.measure.validation.mutants import mutation_score
+
+    given = dict(record)
+    case = OPS[given.pop("op")].case(given.pop("phase"), **given)
+    gate = validate(case, pytorch(case), seed=seed).results[0]
+    if gate.failed:
+        raise MeasureError(f"{gate.status}: {gate.reason}")
+    score = mutation_score(forward_case(case), seed=seed, of_gradient=case.phase == "backward")
+    return {
+        "killed": list(score.killed), "survived": list(score.survived),
+        "equivalent": dict(score.equivalent),
+    }  # fmt: skip
