@@ -14,6 +14,8 @@ from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.target import Target
     from nearpeak.core.workload import Workload
@@ -76,12 +78,9 @@ def build(
     share = _share(cover) if cover is not None else None if within is None else 1.0
     devices = shared.targets_of(target, []) if share is not None or target else []
 
-    def capture(source: str) -> "Workload":
-        return workload_of(
-            source, step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
-            fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
-        )  # fmt: skip
-
+    capture = _capturing(
+        step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
+    )  # fmt: skip
     named = [ready_suite(one) for one in ready]
     found = suites.suite(
         [*named, *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
@@ -165,6 +164,15 @@ def register(app: typer.Typer) -> None:
     for command in (build, show, diff):
         group.command()(command)
     app.add_typer(group, name="suite")
+
+
+def _capturing(**options: Any) -> "Callable[[str], Workload]":
+    """Return how sources are captured: by these options, all others at their defaults."""
+    others: dict[str, Any] = {
+        "layers": None, "autocast": None, "fusion": None, "guess_sizes": False, "evaluation": False, "shapes": [],
+        "axes": [],
+    }  # fmt: skip
+    return lambda source: workload_of(source, **options, **others)
 
 
 def _cheapest(found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None) -> "Suite":

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any
-
-import psutil
 
 from nearpeak import errors
 from nearpeak.core.case import Case
@@ -112,9 +111,18 @@ def _share_core(pids: list[int], number: int) -> None:
         return
     cores = sorted(os.sched_getaffinity(0))
     for pid in pids:
-        with contextlib.suppress(OSError, psutil.Error):
-            for one in (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))):
+        for one in _family(pid):
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
                 os.sched_setaffinity(one, {cores[number % len(cores)]})
+
+
+def _family(pid: int) -> Iterator[int]:
+    """Yield a process and what it has started, by the process file system of Linux."""
+    yield pid
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in file.read_text(encoding="ascii").split():
+                yield from _family(int(child))
 
 
 def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
