@@ -74,7 +74,7 @@ def _million() -> None:
 
 def _large_step() -> Callable[[], object]:
     """Return the kernels of a training step of a model of 70 billion parameters, captured beforehand."""
-    workload = capture("meta-llama/Meta-Llama-3-70B", step="train", batch=1, sequence=4096, dtype="bf16")
+    workload = capture("llama-3-70b", step="train", batch=1, sequence=4096, dtype="bf16")
     target = target_of("h100_sxm")
     return lambda: simulate_step(workload, target)
 
