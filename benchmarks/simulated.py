@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +10,24 @@ import numpy as np
 from benchmarks._figures import Figure
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds
+from nearpeak.api import capture
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import case
 from nearpeak.predict.prediction import predict_case
+from nearpeak.sim.device import machine_of
+from nearpeak.sim.engine import simulate
 from nearpeak.sim.greedy import makespan_ps
-from nearpeak.sim.machine import PS_PER_S
-from nearpeak.sim.simulation import simulate_case
+from nearpeak.sim.machine import LIMITS, PS_PER_S
+from nearpeak.sim.simulation import simulate_case, simulate_step
+from nearpeak.sim.what_if import sweep
+from nearpeak.sim.work import Kernel, Phase
 from nearpeak.targets import target_of
 
 FIGURES = (
-    "simulated_gemm_against_form",
-    "simulated_decode_against_form",
-    "simulated_prefill_against_form",
-    "simulated_ctas_per_second",
-)
+    "simulated_gemm_against_form", "simulated_decode_against_form", "simulated_prefill_against_form",
+    "simulated_ctas_per_second", "simulated_million_ctas_seconds", "simulated_70b_step_seconds",
+    "simulated_architectures_seconds",
+)  # fmt: skip
 SEED = 11
 ROWS = 400
 """Held-out rows per block."""
@@ -34,11 +38,8 @@ APART = 0.05
 def measure() -> Iterator[Figure]:
     """Score simulation and form on the same rows, then the speed of the engine."""
     corpus = Path(os.environ.get("NEARPEAK_CORPUS", "../shared/corpus"))
-    for name, family, wanted in (
-        ("gemm", "gemm", None),
-        ("decode", "attention", "decode"),
-        ("prefill", "attention", "context"),
-    ):
+    kinds = (("gemm", "gemm", None), ("decode", "attention", "decode"), ("prefill", "attention", "context"))
+    for name, family, wanted in kinds:
         ratio = compared(corpus, family, wanted)
         yield Figure(
             name=f"simulated_{name}_against_form", value=ratio, unit="times the form's error", bar="<= 1.2",
@@ -48,6 +49,51 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         name="simulated_ctas_per_second", value=rate, unit="CTA/s", bar=">= 2,000,000", passed=rate >= 2e6, seed=SEED
     )
+    yield from _speeds()
+
+
+def _speeds() -> Iterator[Figure]:
+    """Yield CPU times of a large grid, of a large step, and of a thousand devices that do not exist."""
+    for name, run, bar_s in (
+        ("million_ctas", _million, 0.01), ("70b_step", _large_step(), 5.0), ("architectures", _sweep(), 60.0),
+    ):  # fmt: skip
+        run()
+        start = time.process_time()
+        run()
+        value = time.process_time() - start
+        yield Figure(
+            name=f"simulated_{name}_seconds", value=value, unit="s", bar=f"<= {bar_s:g} s", passed=value <= bar_s
+        )
+
+
+def _million() -> None:
+    """Run a grid of a million equal blocks wave by wave."""
+    block = Kernel(name="g", cta_count=10**6, phases=(Phase(fixed_ps=5_000_000),), needs=LIMITS["hopper"])
+    simulate(machine_of(target_of("h100_sxm")), [block])
+
+
+def _large_step() -> Callable[[], object]:
+    """Return the kernels of a training step of a model of 70 billion parameters, captured beforehand."""
+    workload = capture("llama-3-70b", step="train", batch=1, sequence=4096, dtype="bf16")
+    target = target_of("h100_sxm")
+    return lambda: simulate_step(workload, target)
+
+
+def _sweep() -> Callable[[], object]:
+    """Return a step of ResNet-50 on a thousand combinations of multiprocessors and memory."""
+    workload = capture("resnet-50", dtype="fp16", batch=64)
+    axes = {
+        "sm_count": tuple(str(40 + 8 * place) for place in range(40)),
+        "dram.bandwidth": tuple(f'"{1 + 0.4 * place:g} TB/s"' for place in range(25)),
+    }
+    done = []
+
+    def run() -> None:
+        if done:  # the first call only compiles
+            sweep(workload, "h100_sxm", axes)
+        done.append(1)
+
+    return run
 
 
 def compared(corpus: Path, family_name: str, only: str | None) -> float:

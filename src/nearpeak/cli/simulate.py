@@ -35,6 +35,7 @@ def simulate(
     ),
     sensitivity: bool = typer.Option(False, "--sensitivity", help="A model: which figure buys most, each times 1.25."),
     trace: Path | None = typer.Option(None, "--trace", help="One case: write a trace that Perfetto opens (.json)."),
+    html: Path | None = typer.Option(None, "--html", help="A case or streams: draw multiprocessors over time."),
     policy: list[str] = typer.Option(
         [], "--policy", help="Streams: streams, priorities, turns, masks or slices; all by default. Repeatable."
     ),
@@ -49,11 +50,12 @@ def simulate(
     """
     devices = shared.targets_of(target, edits)
     shared.check_writable(trace)
+    shared.check_writable(html)
     if len(words) == 1 and words[0].endswith(".toml"):
-        _share(Path(words[0]), devices, policy, json=json)
+        _share(Path(words[0]), devices, policy, html, json=json)
         return
     if "=" in " ".join(words[1:]):
-        _simulate_case(words, devices, trace, json=json)
+        _simulate_case(words, devices, (trace, html), json=json)
         return
     if len(words) > 1 or trace is not None:
         raise SpecError("simulate: give one case (OP AXIS=EXTENT…), which --trace goes with, or one model")
@@ -73,15 +75,19 @@ def register(app: typer.Typer) -> None:
     app.command()(simulate)
 
 
-def _simulate_case(words: list[str], devices: list["Target"], trace: Path | None, *, json: bool) -> None:
+def _simulate_case(
+    words: list[str], devices: list["Target"], files: tuple[Path | None, Path | None], *, json: bool
+) -> None:
     from nearpeak.ops import label_of
+    from nearpeak.report import _occupancy
     from nearpeak.report import _simulation as report
     from nearpeak.sim.simulation import simulate_case
     from nearpeak.theory.case_bound import case_bound
 
     case = case_of(words, "simulate")
-    if trace is not None and len(devices) != 1:
-        raise SpecError(f"simulate: a trace takes one target, got {len(devices)}; run once per target")
+    trace, html = files
+    if any(files) and len(devices) != 1:
+        raise SpecError(f"simulate: a file takes one target, got {len(devices)}; run once per target")
     for device in devices:
         run, bound_s = simulate_case(case, device, records=True), case_bound(case, device).time_s
         if json or not shared.on_terminal():
@@ -91,6 +97,9 @@ def _simulate_case(words: list[str], devices: list["Target"], trace: Path | None
         sys.stdout.write(f"{text}\n")
         if trace is not None:
             shared.write_whole(trace, report.to_trace(run, device.sm_count))
+        if html is not None:
+            title = f"{label_of(case)} on {device.title}"
+            shared.write_whole(html, _occupancy.to_html(title, [("simulated", run)], device.sm_count))
 
 
 def _simulate_step(workload: "Workload", device: "Target", *, json: bool) -> None:
@@ -143,18 +152,23 @@ def _what_if(workload: "Workload", name: str, edits: list[str], axes: list[str],
         sys.stdout.write("* nothing that costs no more is faster; area by assumed shares of the die\n")
 
 
-def _share(path: Path, devices: list["Target"], policies: list[str], *, json: bool) -> None:
+def _share(path: Path, devices: list["Target"], policies: list[str], html: Path | None, *, json: bool) -> None:
     """Print how the streams of a file fare under each policy."""
     import json as jsonlib
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
+    from nearpeak.report._occupancy import to_html
     from nearpeak.report._sharing import to_terminal
     from nearpeak.sim.scenario import POLICIES, share
     from nearpeak.sim.scenario_file import streams_of
 
     streams = streams_of(path, lambda words: case_of(words, "simulate"))
     for device in devices:
-        found = [share(streams, device, policy) for policy in policies or POLICIES]
+        found = [share(streams, device, policy, records=html is not None) for policy in policies or POLICIES]
+        if html is not None:
+            runs = [(one.policy, one.run) for one in found if one.run is not None]
+            shared.write_whole(html, to_html(f"{path.name} on {device.title}", runs, device.sm_count))
+            found = [replace(one, run=None) for one in found]
         if json or not shared.on_terminal():
             sys.stdout.write("".join(jsonlib.dumps({"target": device.name, **asdict(one)}) + "\n" for one in found))
         else:

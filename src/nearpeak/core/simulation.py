@@ -102,3 +102,5 @@ class Sharing:
     """In the order given."""
     energy_j: float | None = None
     """Energy of all of it; none where the machine says nothing of its power."""
+    run: Run | None = None
+    """The whole run, where it was asked for."""

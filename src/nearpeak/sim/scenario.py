@@ -45,7 +45,9 @@ class Stream:
             raise SpecError(f"stream {self.name}: needs a job, a case, and times that are not negative")
 
 
-def share(streams: Sequence[Stream], target: Target, policy: str, machine: Machine | None = None) -> Sharing:
+def share(
+    streams: Sequence[Stream], target: Target, policy: str, machine: Machine | None = None, *, records: bool = False
+) -> Sharing:
     """Return how streams fare when they share a device by a policy.
 
     Raises:
@@ -59,9 +61,9 @@ def share(streams: Sequence[Stream], target: Target, policy: str, machine: Machi
     kernels = {one.name: [kernel for case in one.cases for kernel in kernels_of(case, target)] for one in streams}
     contexts = _contexts(streams, machine, policy)
     slots = min((len(one.sms) for one in contexts if one.sms is not None), default=machine.sm_count)
-    run = simulate(machine, _work(streams, kernels, policy, slots), contexts=contexts)
+    run = simulate(machine, _work(streams, kernels, policy, slots), contexts=contexts, records=records)
     return Sharing(
-        policy=policy, end_s=run.end_ps / PS_PER_S, energy_j=run.energy_j,
+        policy=policy, end_s=run.end_ps / PS_PER_S, energy_j=run.energy_j, run=run if records else None,
         streams=tuple(_latency(one, kernels[one.name], run, machine, policy) for one in streams),
     )  # fmt: skip
 

@@ -1,10 +1,12 @@
 """Whatever streams through memory: bytes, vector instructions and special functions of the least work of a case."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.ops import work_of
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._work_columns import WorkColumns, work_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
@@ -23,6 +25,8 @@ def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...
     )
     if target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: states no memory bandwidth")
+    if any(work_of(case).comm_bytes.values()):
+        raise NotModelledError(f"simulate: no lowering of {case.op}: one device is simulated, not what it is linked to")
     work = work_columns(target, columns)
     scalars, _ = ceilings(case, target, "stream")
     count = max(int(work.launch_count[0]), 1)
@@ -31,8 +35,6 @@ def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...
 
 
 def _named(kernel: Kernel, place: int) -> Kernel:
-    from dataclasses import replace
-
     return kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")
 
 
