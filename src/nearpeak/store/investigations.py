@@ -10,7 +10,7 @@ from sqlalchemy import Engine, insert, select, update
 
 from nearpeak.canon import canonical_json
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.store.dialect import insert_new, reading, writing
+from nearpeak.store.dialect import claim, reading, writing
 from nearpeak.store.identity import new_uid
 from nearpeak.store.schema import TABLES
 
@@ -121,7 +121,13 @@ class Investigations:
             "evidence": canonical_json(dict(step.evidence)),
         }  # fmt: skip
         with writing(self._engine, self._name) as connection:
-            return insert_new(connection, _T["bisect_step"], [row], ["bisect_id", "step"]) == 1
+            claim(connection, f"bisect {bisect}")
+            s = _T["bisect_step"].c
+            there = select(s.step).where(s.bisect_id == bisect, s.step == number)
+            if connection.execute(there).first() is not None:
+                return False
+            connection.execute(insert(_T["bisect_step"]).values(row))
+            return True
 
     def end_bisect(self, bisect: int, state: str, result: Json) -> None:
         """Keep how a search ended."""
