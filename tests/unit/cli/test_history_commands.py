@@ -1,6 +1,7 @@
 """Commands on a store: what they print keeps to 80 columns, what they write is whole, what is wrong is one line."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -34,12 +35,17 @@ def run(capsys, *words):
     return capsys.readouterr().out, code
 
 
+def without_numbers(text):
+    """Lines with the numbers of series left out, which are the store's own business."""
+    return [re.sub(r"^ +\d+  ", lambda found: f"{'N':>{len(found[0]) - 2}}  ", line) for line in text.splitlines()]
+
+
 def on_terminal(monkeypatch):
     monkeypatch.setattr(_shared, "on_terminal", lambda: True)
 
 
 @pytest.mark.parametrize("words", [
-    ("history",), ("history", "softmax", "h100"), ("history", "3"), ("regressions",), ("regressions", "--better"),
+    ("history",), ("history", "softmax", "h100"), ("history", "layer_norm", "h100"), ("regressions",), ("regressions", "--better"),
     ("regressions", "--suspects"), ("regressions", "--save"), ("rank",), ("rank", "--by", "team", "--top", "3"),
     ("alerts", "list"), ("alerts", "list", "--all"),
 ], ids=" ".join)  # fmt: skip
@@ -63,25 +69,25 @@ def test_json_is_one_object_per_line(words, place, capsys):
 def test_a_list_of_series_reads_as_written_here(place, capsys, monkeypatch):
     on_terminal(monkeypatch)
     text, _ = run(capsys, "history", "softmax", "mi300x", "--store", place)
-    assert text.splitlines() == [
+    assert without_numbers(text) == [
         "series  case                                                  newest   change",
         "AMD Instinct MI300X, torch_cuda, main",
-        "    31  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
+        "     N  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  42.99 µs  +12.1 %",
         "AMD Instinct MI300X, triton, main",
-        "    32  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
+        "     N  softmax rows=8192 columns=… ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  34.18 µs  +11.7 %",
     ]
 
 
 def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, monkeypatch):
     on_terminal(monkeypatch)
     text, _ = run(capsys, "regressions", "--store", place)
-    assert text.splitlines()[:6] == [
+    assert without_numbers(text)[:6] == [
         "▲ a4ea042754 One pass over rows in softmax",
         "  2 series worse since 103bf89e8b",
         "  device: only on AMD Instinct MI300X",
         "  commit: One pass over rows in softmax",
-        "     31  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",
-        "     32  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +11.9 %",
+        "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",
+        "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +11.9 %",
     ]
 
 
