@@ -6,7 +6,8 @@ A folder holds, at any depth:
   tree; series of several dimensions are left out. Source of form and score: van den Burg and Williams 2020,
   arXiv:2003.06222.
 * Graphs of Mozilla's Talos: JSON with a list of runs (`test_runs`, or the list itself) or CSV, each run with a push
-  time and a value. The expected push times are those of Mozilla's own regression tests (shared design, regression.md, 10).
+  time and a value. The expected push times are those of Mozilla's own regression tests (shared design,
+  regression.md, 10).
 """
 
 import csv

@@ -1,10 +1,10 @@
-"""The chance of every level of a series at every value, forwards and backwards, with drift, jumps and a second state.
+"""The chance of every level at every value of a series, forwards and backwards, with drift, jumps, a second state."""
 
-A hidden level stands on a grid of bins. From one value to the next it stays, drifts to a neighbouring bin, or jumps to
-any bin. Beside it a state is off or on and adds a gap of whole bins (a device between two clocks). A value is level
-plus state plus noise; noise keeps a part of its last deviation. Far values cost a bounded amount, so that a spike is not a
-jump. Everything is counted in whole units, FINE of them to a bin, so that densities are read from tables.
-"""
+# A hidden level stands on a grid of bins. From one value to the next it stays, drifts to a neighbouring bin, or
+# jumps to any bin. Beside it a state is off or on and adds a gap of whole bins (a device between two clocks). A
+# value is level plus state plus noise; noise keeps a part of its last deviation. Far values cost a bounded
+# amount, so that a spike is not a jump. Everything is counted in whole units, FINE of them to a bin, so that
+# densities are read from tables.
 
 import math
 from typing import NamedTuple

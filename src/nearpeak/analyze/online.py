@@ -25,8 +25,8 @@ def followed(before: Sequence[Tracked], detection: Detection, newest_index: int)
     """Return the followed points after the value at `newest_index`; none is ever dropped.
 
     A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all is
-    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found again is
-    marked; found again, the mark goes.
+    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found
+    again is marked; found again, the mark goes.
 
     >>> point = ChangePoint(index=40, low_index=39, high_index=41, tier="suspect", probability_ratio=0.2,
     ...     time_ratio=1.05, low_ratio=1.04, high_ratio=1.06, before_count=40, after_count=3)
@@ -46,7 +46,7 @@ def followed(before: Sequence[Tracked], detection: Detection, newest_index: int)
             match[i] = j
     kept = [_updated(old, detection, match.get(i), newest_index) for i, old in enumerate(before)]
     for j, new in enumerate(detection.points):
-        near = any(abs(new.index - one.point.index) <= APART_VALUES for one in kept)
+        near = any(abs(new.index - one.point.index) <= APART_VALUES for one in kept if one.retracted_index is None)
         if j not in match.values() and not near:
             kept.append(Tracked(point=new, first_seen_index=newest_index, last_seen_index=newest_index))
     return tuple(kept)
@@ -63,11 +63,11 @@ def _updated(old: Tracked, detection: Detection, matched: int | None, newest_ind
 def wants_measuring(one: Tracked) -> bool:
     """Return whether a followed point should be measured again now.
 
-    Once when it is first suspected; an undecided one again when the history alone confirms it.
+    Once when it is first suspected; one that was not proved then again when the history alone confirms it.
     """
     if one.retracted_index is not None:
         return False
-    again = one.measured == UNDECIDED and one.point.tier == CONFIRMED and one.tried_tier != CONFIRMED
+    again = one.measured in (UNDECIDED, REFUTED) and one.point.tier == CONFIRMED and one.tried_tier != CONFIRMED
     return one.measured == OPEN or again
 
 
@@ -125,7 +125,7 @@ def went_away(one: Tracked, values: Sequence[float], newest_index: int) -> Track
     """Return the followed point, marked where the newest values are back at the level before the change.
 
     Shapes: `values` [commits], of which `newest_index` is the last. The last 8 values must lie after the change,
-    their median within 0.5 % of the median before it.
+    the medians of both their halves within 0.5 % of the median before it.
     """
     index = one.point.index
     start = max(0, index - one.point.before_count)
@@ -133,7 +133,9 @@ def went_away(one: Tracked, values: Sequence[float], newest_index: int) -> Track
     if one.went_away_index is not None or newest_index + 1 - AWAY_VALUES <= index or not before:
         return one
     old = statistics.median(before)
-    back = old > 0 and all(value > 0 for value in recent) and _near(statistics.median(recent), old)
+    halves = recent[: AWAY_VALUES // 2], recent[AWAY_VALUES // 2 :]
+    positive = old > 0 and all(value > 0 for value in recent)
+    back = positive and all(_near(statistics.median(half), old) for half in halves)
     # A change of less than twice the limit would be near the old level while it lasts.
     large = abs(math.log(one.point.time_ratio)) > 2 * math.log1p(AWAY_RATIO)
     return dataclasses.replace(one, went_away_index=newest_index) if back and large else one
