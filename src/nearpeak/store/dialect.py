@@ -13,8 +13,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from nearpeak.errors import MissingExtraError, SpecError, StoreError
 
-BUSY_MS = 5_000
-"""How long a writer waits for another one."""
+BUSY_MS = 30_000
+"""How long a writer waits for another one; a run of a million sets takes its time."""
 PAGE_BYTES = 8192
 """SQLite page: larger ones pack sample blobs better."""
 APPLICATION_ID = 0x6E70_6B31
@@ -145,13 +145,10 @@ _COPIED = {"BigInteger": "int8", "Double": "float8", "Text": "text", "LargeBinar
 """What PostgreSQL calls each type when rows are copied in its binary form."""
 
 
-def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unique: Sequence[str]) -> int:
-    """Insert those of `rows` whose `unique` columns no row has yet; return how many there were."""
-    if not rows:
-        return 0
-    names = list(unique)
-    statement = _INSERTS[connection.dialect.name](table, names)
-    return connection.execute(statement, list(rows)).rowcount
+def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unique: Sequence[str]) -> None:
+    """Insert those of `rows` whose `unique` columns no row has yet."""
+    if rows:
+        connection.execute(_INSERTS[connection.dialect.name](table, list(unique)), list(rows))
 
 
 def id_of(connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str]) -> int:

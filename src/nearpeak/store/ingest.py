@@ -49,7 +49,7 @@ class Prepared:
     """Samples of each set, as they will be read again."""
     fingerprints: tuple[str, ...]
     """Identity of the series of each set."""
-    derived: tuple[Mapping[str, float | None], ...]
+    quantities: tuple[Mapping[str, float | None], ...]
     """Summaries of each set."""
 
     @property
@@ -70,7 +70,7 @@ def prepared(record: RunRecord) -> Prepared:
         _check_texts(one)
     arrays = tuple(array_of(one.label, one.metric.unit, one.values) for one in record.samples)
     return Prepared(
-        record=record, uid=record.source.key[:32], arrays=arrays, derived=tuple(_derived(arrays)),
+        record=record, uid=record.source.key[:32], arrays=arrays, quantities=tuple(_derived(arrays)),
         fingerprints=fingerprints_of(record),
     )  # fmt: skip
 
@@ -160,7 +160,7 @@ def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Pr
     rows, blobs, channels = [], [], []
     for place, (one, series_id, array) in enumerate(zip(ready.record.samples, series, ready.arrays, strict=True)):
         sample_id = (run << PLACE_BITS) + place if array.size else None
-        derived = [ready.derived[place][name] for name in SUMMARIES]
+        derived = [ready.quantities[place][name] for name in SUMMARIES]
         rows.append((
             run, series_id, one.launch, sample_id, array.size, *derived, one.clock_hz, one.outcome, one.note or None, 0
         ))  # fmt: skip

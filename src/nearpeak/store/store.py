@@ -15,7 +15,9 @@ from nearpeak.store.dialect import claim, is_sqlite, reading, writing
 from nearpeak.store.dimensions import revision_id
 from nearpeak.store.findings import Findings
 from nearpeak.store.ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
+from nearpeak.store.investigations import Investigations
 from nearpeak.store.opening import engine_at
+from nearpeak.store.policies import Policies
 from nearpeak.store.queries import History
 from nearpeak.store.schema import HEAD, TABLES
 
@@ -42,6 +44,8 @@ class Store:
         """Open the store at `place`; see `open_store`."""
         self.engine, self.name = engine_at(place, create=create, durable=durable)
         self.findings = Findings(self.engine, self.name)
+        self.policies = Policies(self.engine, self.name)
+        self.investigations = Investigations(self.engine, self.name)
         self._series: dict[str, int] = {}
 
     def __enter__(self) -> "Store":

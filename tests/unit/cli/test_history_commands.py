@@ -45,8 +45,8 @@ def on_terminal(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [
-    ("history",), ("history", "softmax", "h100"), ("history", "layer_norm", "h100"), ("regressions",), ("regressions", "--better"),
-    ("regressions", "--suspects"), ("regressions", "--save"), ("rank",), ("rank", "--by", "team", "--top", "3"),
+    ("history",), ("history", "softmax", "h100"), ("history", "layer_norm", "h100"), ("regressions",),
+    ("regressions", "--better"), ("regressions", "--suspects"), ("regressions", "--save"), ("rank",), ("rank", "--by", "team", "--top", "3"),
     ("alerts", "list"), ("alerts", "list", "--all"),
 ], ids=" ".join)  # fmt: skip
 def test_text_for_people_keeps_to_80_columns_and_holds_no_control_characters(words, place, capsys, monkeypatch):

@@ -1,0 +1,164 @@
+"""Why something changed: what was blamed and on what evidence, and the steps of searches for a culprit."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Engine, insert, select, update
+
+from nearpeak.canon import canonical_json
+from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.store.dialect import claim, reading, writing
+from nearpeak.store.identity import new_uid
+from nearpeak.store.schema import TABLES
+
+_T = TABLES
+Json = Mapping[str, Any]
+AXES = ("commit", "component", "driver", "device", "host", "clock", "input")
+STEP_VERDICTS = ("good", "bad", "skip", "ambiguous")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """One thing that an alert is blamed on."""
+
+    alert: int
+    """Identity of the alert."""
+    axis: str
+    """`commit`, `component`, `driver`, `device`, `host`, `clock` or `input`."""
+    what: str
+    """Which: name of the component, full name of the commit."""
+    before: str = ""
+    """Its value on the good side."""
+    after: str = ""
+    """Its value on the bad side."""
+    score_ratio: float | None = None
+    """How sure, on the method's own scale."""
+    method: str = ""
+    """`bisect`, `ab_matrix` or `diff`."""
+    evidence: Json = field(default_factory=dict)
+    """What it rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectStep:
+    """One candidate of a search, and what was seen of it."""
+
+    candidate: str
+    """Revision, or values on several axes."""
+    verdict: str
+    """`good`, `bad`, `skip` or `ambiguous`."""
+    evidence: Json = field(default_factory=dict)
+    """Runs, effect, what is believed now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisect:
+    """A search for a culprit."""
+
+    axis: str
+    """What is searched."""
+    good: str
+    """Last known good."""
+    bad: str
+    """First known bad."""
+    state: str
+    """`running`, `done` or `failed`."""
+    result: Json
+    """What was found; empty before."""
+    steps: tuple[BisectStep, ...]
+    """Steps, in order."""
+
+
+class Investigations:
+    """Attributions and searches of a store."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        """Keep where to write; `name` is what messages call the store."""
+        self._engine, self._name = engine, name
+
+    def record_attribution(self, one: Attribution) -> None:
+        """Keep what an alert is blamed on."""
+        _one_of("attribution: axis", one.axis, AXES)
+        row = {
+            "alert_id": one.alert, "axis": one.axis, "what": one.what, "before": one.before, "after": one.after,
+            "score": one.score_ratio, "method": one.method, "evidence": canonical_json(dict(one.evidence)),
+            "created_ns": time.time_ns(),
+        }  # fmt: skip
+        with writing(self._engine, self._name) as connection:
+            connection.execute(insert(_T["attribution"]).values(row))
+
+    def attributions(self, alert: int) -> tuple[Attribution, ...]:
+        """Return what an alert is blamed on, oldest first."""
+        c = _T["attribution"].c
+        with reading(self._engine, self._name) as connection:
+            rows = (
+                connection.execute(select(_T["attribution"]).where(c.alert_id == alert).order_by(c.id)).mappings().all()
+            )
+        names = ("axis", "what", "before", "after", "method")
+        return tuple(
+            Attribution(alert=alert, score_ratio=row["score"], evidence=json.loads(row["evidence"]),
+                        **{name: row[name] for name in names})
+            for row in rows
+        )  # fmt: skip
+
+    def start_bisect(self, axis: str, good: str, bad: str, *, alert: int | None = None) -> int:
+        """Begin a search and return its identity."""
+        row = {
+            "uid": new_uid(), "alert_id": alert, "axis": axis, "good": good, "bad": bad, "state": "running",
+            "result": "{}", "created_ns": time.time_ns(),
+        }  # fmt: skip
+        with writing(self._engine, self._name) as connection:
+            return int(connection.execute(insert(_T["bisect"]).values(row).returning(_T["bisect"].c.id)).scalar_one())
+
+    def add_step(self, bisect: int, number: int, step: BisectStep) -> bool:
+        """Keep step `number`; say whether it was new: a search that was stopped goes on from what is there."""
+        _one_of("bisect: verdict", step.verdict, STEP_VERDICTS)
+        row = {
+            "bisect_id": bisect, "step": number, "candidate": step.candidate, "verdict": step.verdict,
+            "evidence": canonical_json(dict(step.evidence)),
+        }  # fmt: skip
+        with writing(self._engine, self._name) as connection:
+            claim(connection, f"bisect {bisect}")
+            s = _T["bisect_step"].c
+            there = select(s.step).where(s.bisect_id == bisect, s.step == number)
+            if connection.execute(there).first() is not None:
+                return False
+            connection.execute(insert(_T["bisect_step"]).values(row))
+            return True
+
+    def end_bisect(self, bisect: int, state: str, result: Json) -> None:
+        """Keep how a search ended."""
+        _one_of("bisect: state", state, ("done", "failed"))
+        table = _T["bisect"]
+        with writing(self._engine, self._name) as connection:
+            changed = update(table).where(table.c.id == bisect).values(state=state, result=canonical_json(dict(result)))
+            if not connection.execute(changed).rowcount:
+                raise NotFoundError(f"bisect {bisect}: is not in the store")
+
+    def bisect(self, bisect: int) -> Bisect:
+        """Return a search with its steps.
+
+        Raises:
+            NotFoundError: there is no such search.
+        """
+        b, s = _T["bisect"], _T["bisect_step"]
+        with reading(self._engine, self._name) as connection:
+            row = connection.execute(select(b).where(b.c.id == bisect)).mappings().one_or_none()
+            steps = connection.execute(select(s).where(s.c.bisect_id == bisect).order_by(s.c.step)).mappings().all()
+        if row is None:
+            raise NotFoundError(f"bisect {bisect}: is not in the store")
+        return Bisect(
+            axis=row["axis"], good=row["good"], bad=row["bad"], state=row["state"], result=json.loads(row["result"]),
+            steps=tuple(
+                BisectStep(candidate=one["candidate"], verdict=one["verdict"], evidence=json.loads(one["evidence"]))
+                for one in steps
+            ),
+        )  # fmt: skip
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise SpecError(f"{what} {value!r} is not known; there are {', '.join(known)}")

@@ -1,0 +1,33 @@
+"""What was blamed and how culprits were searched for is kept, so that a search that was stopped can go on."""
+
+import pytest
+
+from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.store.investigations import Attribution, BisectStep
+
+
+def test_what_an_alert_is_blamed_on_is_kept_with_its_evidence(store):
+    alert = store.findings.open_alert("slower", {})
+    one = Attribution(alert=alert, axis="component", what="torch", before="2.8", after="2.9", score_ratio=0.99,
+                      method="bisect", evidence={"runs": [1, 2]})  # fmt: skip
+    store.investigations.record_attribution(one)
+    assert store.investigations.attributions(alert) == (one,)
+    with pytest.raises(SpecError, match="axis 'moon' is not known"):
+        store.investigations.record_attribution(Attribution(alert=alert, axis="moon", what=""))
+
+
+def test_a_stopped_search_goes_on_from_the_steps_that_are_there(store):
+    search = store.investigations.start_bisect("commit", "a", "z")
+    step = BisectStep(candidate="m", verdict="bad", evidence={"effect": 0.05})
+    assert store.investigations.add_step(search, 0, step)
+    assert not store.investigations.add_step(search, 0, BisectStep(candidate="n", verdict="good"))
+    assert store.investigations.bisect(search).steps == (step,)
+    store.investigations.end_bisect(search, "done", {"culprit": "m"})
+    found = store.investigations.bisect(search)
+    assert (found.state, found.result, found.good) == ("done", {"culprit": "m"}, "a")
+    with pytest.raises(NotFoundError, match="bisect 9"):
+        store.investigations.bisect(9)
+    with pytest.raises(NotFoundError, match="bisect 9"):
+        store.investigations.end_bisect(9, "failed", {})
+    with pytest.raises(SpecError, match="verdict 'maybe'"):
+        store.investigations.add_step(search, 1, BisectStep(candidate="m", verdict="maybe"))
