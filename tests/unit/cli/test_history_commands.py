@@ -46,8 +46,8 @@ def on_terminal(monkeypatch):
 
 @pytest.mark.parametrize("words", [
     ("history",), ("history", "softmax", "h100"), ("history", "layer_norm", "h100"), ("regressions",),
-    ("regressions", "--better"), ("regressions", "--suspects"), ("regressions", "--save"), ("rank",), ("rank", "--by", "team", "--top", "3"),
-    ("alerts", "list"), ("alerts", "list", "--all"),
+    ("regressions", "--better"), ("regressions", "--suspects"), ("regressions", "--save"), ("rank",),
+    ("rank", "--by", "team", "--top", "3"), ("alerts", "list"), ("alerts", "list", "--all"),
 ], ids=" ".join)  # fmt: skip
 def test_text_for_people_keeps_to_80_columns_and_holds_no_control_characters(words, place, capsys, monkeypatch):
     on_terminal(monkeypatch)
@@ -106,6 +106,44 @@ def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monk
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_declared_changes_are_expected_and_suppressed_series_are_not_told(place, capsys):
+    first = json.loads(run(capsys, "regressions", "--store", place, "--json")[0].splitlines()[0])
+    declared = ("alerts", "expect", first["bad_sha"], "--from", "8%", "--to", "15%", "--select", "operator=softmax")
+    run(capsys, *declared, "--by", "me", "--store", place)
+    silent = ("alerts", "suppress", "a known driver", "--days", "3", "--select", "device=NVIDIA H100*")
+    run(capsys, *silent, "--by", "me", "--store", place)
+    groups = [
+        json.loads(line) for line in run(capsys, "regressions", "--save", "--store", place, "--json")[0].splitlines()
+    ]
+    assert [one["status"] for one in groups] == ["expected", "new", "new"]
+    assert "NVIDIA H100" not in {series["device"][:11] for one in groups for series, _ in one["changes"]}
+    shown = json.loads(run(capsys, "alerts", "show", "1", "--store", place, "--json")[0])
+    assert [one["axis"] for one in shown["attributions"]] == ["device", "commit"]
+
+
+def test_a_change_outside_the_declared_range_stays_new(place, capsys):
+    first = json.loads(run(capsys, "regressions", "--store", place, "--json")[0].splitlines()[0])
+    declared = ("alerts", "expect", first["bad_sha"], "--from", "1%", "--to", "5%")
+    run(capsys, *declared, "--by", "me", "--store", place)
+    groups = run(capsys, "regressions", "--save", "--store", place, "--json")[0].splitlines()
+    assert json.loads(groups[0])["status"] == "new"
+
+
+def test_a_marked_commit_is_a_tag_of_later_policies_and_the_gate_is_kept(place, tmp_path, capsys):
+    policy = tmp_path / "gate.toml"
+    policy.write_text('[[rule]]\nname = "since v1"\nbaseline = "tag"\ntag = "v1"\nselect = { op = "copy" }\n')
+    words = ("gate", "--policy", str(policy), "--store", place, "--json")
+    with pytest.raises(NearpeakError, match="no measured commit"):
+        run(capsys, *words)
+    rolling = tmp_path / "rolling.toml"
+    rolling.write_text(POLICY)
+    marked = json.loads(run(capsys, "gate", "--policy", str(rolling), "--store", place, "--json", "--mark", "v1")[0])
+    assert run(capsys, *words)[1] in (0, 11)
+    with open_store(place) as store:
+        (kept,) = store.policies.gates()
+    assert (kept.run_group, kept.exit_code) == (marked["revision"], marked["exit_code"])
+
+
 def test_a_gate_writes_its_reports_whole_and_leaves_with_the_documented_code(place, tmp_path, capsys):
     policy = tmp_path / "gate.toml"
     policy.write_text(POLICY)
@@ -152,6 +190,9 @@ def test_measurements_go_into_the_store_that_is_named(tmp_path, capsys):
     (("rank", "--by", "colour"), "colour"), (("regressions", "--build", "make"), "--confirm"),
     (("regressions", "--confirm", "true", "--repository", "."), "not in the repository"),
     (("alerts", "show", "99"), "99"), (("alerts", "move", "99", "fixed", "--by", "me"), "99"),
+    (("alerts", "expect", "abc", "--from", "1%", "--to", "2%"), "whole name"),
+    (("alerts", "suppress", "x", "--days", "1"), "--select: is missing"),
+    (("alerts", "suppress", "x", "--days", "1", "--select", "gpu=a"), "names are operator"),
     (("demo-history", "--commits", "3"), "3 commits"), (("gate", "--policy", "missing.toml"), "missing.toml"),
 ], ids=lambda value: " ".join(value) if isinstance(value, tuple) else None)  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(words, said, place, capsys):
