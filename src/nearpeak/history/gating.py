@@ -203,4 +203,7 @@ def _judged(rule: GateRule, own: History, base: Sequence[TrackPoint], sha: str, 
         return None
     baseline = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
     values = [one.value for one in before[-HISTORY_VALUES:]]
-    return judged_against(mine.values, baseline, values, rule.tolerance_ratio)
+    sides: list[Sequence[float]] = [mine.values, baseline, values]
+    if own.series.metric.direction == "higher":  # what takes longer is worse: its inverse is
+        sides = [[1 / value for value in side] for side in sides]
+    return judged_against(*sides, rule.tolerance_ratio)

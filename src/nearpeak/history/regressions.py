@@ -32,27 +32,34 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
         better: improvements instead of regressions.
         suspects: also those that are not confirmed.
     """
-    places = {one.sha: place for place, one in enumerate(_ordered(tracks))}
-    pairs = {
-        f"{track.series.id} {change.index}": (track.series, change)
-        for track in tracks
-        for change in track.changes
-        if change.worse != better and (suspects or change.tier == "confirmed")
-    }
-    groups = grouped([_candidate(name, *pair, places) for name, pair in pairs.items()])
-    found = [[pairs[one.series] for one, _ in group.members] for group in groups]
-    found.sort(key=lambda part: -places[part[0][1].bad_sha])
-    return tuple(_group(part, tracks) for part in found)
+    places = {_name(one): place for place, one in enumerate(_ordered(tracks))}
+    pairs: dict[str, Pair] = {}
+    where: dict[str, int] = {}
+    for track in tracks:
+        for change in track.changes:
+            if change.worse != better and (suspects or change.tier == "confirmed"):
+                name = f"{track.series.id} {change.index}"
+                pairs[name], where[name] = (track.series, change), places[_name(track.points[change.index])]
+    groups = sorted(
+        grouped([_candidate(name, *pair, where[name]) for name, pair in pairs.items()]),
+        key=lambda group: -where[group.members[0][0].series],
+    )
+    return tuple(_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups)
 
 
-def _candidate(name: str, series: Series, one: TrackChange, places: Mapping[str, int]) -> Candidate:
+def _name(point: TrackPoint) -> str:
+    """Return what stands for a point in all series: its commit, or its time where it is of none."""
+    return point.sha or str(point.order_key)
+
+
+def _candidate(name: str, series: Series, one: TrackChange, place: int) -> Candidate:
     """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
 
     Changes with which other components changed cannot have one cause, so that these are part of every axis.
     """
     components = "+".join(sorted(component for component, _, _ in one.stack))
     point = ChangePoint(
-        index=places[one.bad_sha], low_index=places[one.bad_sha] - NEAR_COMMITS, high_index=places[one.bad_sha],
+        index=place, low_index=place - NEAR_COMMITS, high_index=place,
         tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
         high_ratio=one.high_ratio, before_count=1, after_count=1,
     )  # fmt: skip
@@ -69,7 +76,7 @@ def axes_of(series: Series) -> dict[str, str]:
 
 
 def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
-    found = {point.sha: point for track in tracks for point in track.points}
+    found = {_name(point): point for track in tracks for point in track.points}
     return sorted(found.values(), key=lambda one: one.order_key)
 
 
