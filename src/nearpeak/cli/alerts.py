@@ -3,6 +3,7 @@
 import getpass
 import json as jsonlib
 import sys
+import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -11,8 +12,10 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli.store import STORE
 from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.units import parse_share
 
 ALERT = typer.Argument(metavar="ALERT", help="Number of the alert.")
+_FIELDS = ("operator", "device", "runner", "branch", "owner", "case")
 ACTOR = typer.Option("", "--by", help="Who does it; the user of this process by default.")
 NOTE = typer.Option("", "--note", help="Why, in one line.")
 
@@ -48,14 +51,19 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
         if found is None:
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
         events = opened.findings.events(alert)
+        blamed = opened.investigations.attributions(alert)
     if json or not shared.on_terminal():
-        record = asdict(found) | {"events": [asdict(one) for one in events]}
+        record = asdict(found) | {
+            "events": [asdict(one) for one in events],
+            "attributions": [asdict(one) for one in blamed],
+        }
         sys.stdout.write(f"{jsonlib.dumps(record)}\n")
         return
     head = [
         f"alert {found.id}: {found.title}",
         f"{found.rev_lo[:10]} → {found.rev_hi[:10]}, {len(found.members)} changes",
     ]
+    head += [f"  {one.axis}: {one.what}" for one in blamed]
     rows = [(_time(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
     sys.stdout.write(events_text(head, rows))
 
@@ -90,13 +98,82 @@ def assign(
         opened.findings.assign_alert(alert, actor=_actor(actor), assignee=_one_line(to), tracker_url=tracker or None)
 
 
+SELECT = typer.Option(
+    [], "--select", help="Series by pattern: operator=, device=, runner=, branch=, owner= or case=. Repeatable."
+)
+
+
+def suppress(
+    reason: str = typer.Argument(metavar="REASON", help="Why nobody is to be told."),
+    days: int = typer.Option(..., "--days", min=1, max=365, help="For how long."),
+    select: list[str] = SELECT,
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Tell nobody of some series for a while; a reason and an end are needed."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+    from nearpeak.store.policies import Suppression
+
+    selector = _selector(select)
+    if not selector:
+        raise SpecError("--select: is missing; to suppress everything for a while, name it: --select case='*'")
+    until_ns = time.time_ns() + days * 86_400 * 10**9
+    with open_store(place_of(store)) as opened:
+        opened.policies.suppress(
+            Suppression(selector=selector, until_ns=until_ns, reason=_one_line(reason), author=_actor(actor))
+        )
+
+
+def expect(
+    commit: str = typer.Argument(metavar="COMMIT", help="Whole name of the commit that makes the change."),
+    least: str = typer.Option(..., "--from", help="Least change that is as expected, e.g. 2%, or -10% for faster."),
+    most: str = typer.Option(..., "--to", help="Largest change that is as expected."),
+    select: list[str] = SELECT,
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Declare a change: alerts of this commit whose changes all lie within the range become `expected`."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+    from nearpeak.store.policies import Expectation
+
+    if len(commit) < 40:
+        raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")
+    low, high = _change(least, "--from"), _change(most, "--to")
+    with open_store(place_of(store)) as opened:
+        opened.policies.expect(
+            Expectation(sha=commit, selector=_selector(select), low_ratio=low, high_ratio=high, author=_actor(actor))
+        )
+
+
+def _selector(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, pattern = word.partition("=")
+        if name not in _FIELDS or not sign or not pattern or name in found:
+            raise SpecError(f"--select {word!r}: is not NAME=PATTERN, each once; names are {', '.join(_FIELDS)}")
+        found[name] = pattern
+    return found
+
+
+def _change(text: str, option: str) -> float:
+    """Return a signed change in per cent as a ratio.
+
+    >>> _change("-10%", "--from"), _change("2 %", "--to")
+    (-0.1, 0.02)
+    """
+    sign = -1 if text.startswith("-") else 1
+    return 0.0 if text.strip(" +-%") == "0" else sign * parse_share(text.lstrip("+-"), option)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     group = typer.Typer(
         help="Alerts: what people were told of, and what became of it.", no_args_is_help=True, rich_markup_mode=None
     )
     group.command("list")(list_)
-    for command in (show, move, assign):
+    for command in (show, move, assign, suppress, expect):
         group.command()(command)
     app.add_typer(group, name="alerts")
 

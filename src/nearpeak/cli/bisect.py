@@ -10,10 +10,13 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli.measure import seconds_of
-from nearpeak.errors import SpecError
+from nearpeak.cli.store import STORE
+from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.bisection import BisectAxis
     from nearpeak.history.bisecting import Search
 
@@ -32,6 +35,8 @@ def bisect(
     tolerance: str = typer.Option("1%", "--tolerance", help="Change up to which two count as the same."),
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
+    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is blamed on what is found."),
+    store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
     """Search the change that made a command slower, over commits and versions of components at once.
@@ -46,9 +51,11 @@ def bisect(
     axes = [*([commit_axis(repository, good, bad)] if good else []), *map(_axis, component)]
     if not axes:
         raise SpecError("bisect: --good is missing; name the commit that is fast, or --component NAME=V1,V2")
+    keep = _keeper(alert, store)
     within, limit_s = parse_share(tolerance, "--tolerance"), seconds_of(limit, "--limit")
     with Workshop(repository, run, build, limit_s=limit_s) as workshop:
         result = searched(axes, workshop, margin_ratio=within, most_steps=steps)
+    keep(result)
     if json or not shared.on_terminal():
         sys.stdout.write(f"{jsonlib.dumps(asdict(result))}\n")
     else:
@@ -61,6 +68,26 @@ def bisect(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(bisect)
+
+
+def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
+    """Return what blames an alert on the result; an alert that is not there is said before anything runs."""
+    if not alert:
+        return lambda _: None
+    from nearpeak.history.bisecting import blamed
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    place = place_of(store)
+    with open_store(place) as opened:
+        if alert not in {one.id for one in opened.findings.alerts()}:
+            raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
+
+    def keep(result: "Search") -> None:
+        with open_store(place) as opened:
+            blamed(opened, alert, result)
+
+    return keep
 
 
 def _axis(text: str) -> "BisectAxis":

@@ -22,6 +22,8 @@ def gate(
     junit: Path | None = typer.Option(None, "--junit", help="Also write JUnit XML."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Also write Markdown for a comment."),
     sarif: Path | None = typer.Option(None, "--sarif", help="Also write SARIF 2.1.0."),
+    save: bool = typer.Option(False, "--save", help="Keep the result in the store."),
+    mark: str = typer.Option("", "--mark", help="Name the judged commit, for 'tag' of later policies; implies --save."),
     json: bool = shared.JSON,
 ) -> None:
     """Judge a revision by the rules of a policy, out of the store alone.
@@ -29,7 +31,7 @@ def gate(
     Exit code 0 when all rules pass, 10 when one fails, 11 when one cannot tell and the policy does not let that pass,
     12 when a result was wrong, 3 when the device was lost; when several apply: 3, then 12, then 10, then 11.
     """
-    from nearpeak.history.gating import gated
+    from nearpeak.history.gating import gated, kept_gate
     from nearpeak.history.policy import read_policy
     from nearpeak.report.gate import GATE_FORMATS
     from nearpeak.store import open_store
@@ -43,6 +45,8 @@ def gate(
         result = gated(
             opened, rules, revision=revision, branch=branch, against=against, metric=metric, repository=repository
         )
+        if save or mark:
+            kept_gate(opened, result, mark)
     for name, path in files.items():
         if path is not None:
             shared.write_whole(path, GATE_FORMATS[name](result))

@@ -37,14 +37,15 @@ def regressions(
     """Search all series for changes of their level, and show those that got worse, newest first.
 
     Changes that began together are one group. Beside it stands what may be behind: a clock that moved, components of
-    the software stack that changed, a device that alone shows it, the commit.
+    the software stack that changed, a device that alone shows it, the commit. Series that 'nearpeak alerts suppress'
+    names are left out.
 
     --confirm checks out the last good and the first bad commit beside each other and runs the command in both in turns
     A B B A, each a new process; its last line is a time as '1.25 ms', or the lines of nearpeak measure --json. After 3,
     5 or 10 rounds the verdict is kept, and the alert becomes active, invalid-noise, infra (gone at equal clocks), or is
     new again.
     """
-    from nearpeak.history.regressions import regressed, saved
+    from nearpeak.history.regressions import regressed, saved, told
     from nearpeak.history.tracks import series_named, track_of
     from nearpeak.report.history.regressions import regressions_text
     from nearpeak.store import open_store
@@ -54,7 +55,7 @@ def regressions(
         found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
         with shared.progress(f"searching {len(found)} series"):
             tracks = [track_of(opened, one.id) for one in found]
-        groups = regressed(tracks, better=better, suspects=suspects)
+        groups = told(opened, regressed(tracks, better=better, suspects=suspects))
         if build and not confirm:
             raise SpecError("--build: is for --confirm, which says what to run; add it")
         if save or confirm:

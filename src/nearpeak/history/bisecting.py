@@ -13,7 +13,9 @@ from nearpeak.core.launches import BASELINE, Launch, LaunchJudgement
 from nearpeak.core.paired import REGRESSION
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.history.workshop import COMMIT, Workshop
+from nearpeak.store import Store
 from nearpeak.store.git import git_history, git_revision
+from nearpeak.store.investigations import Attribution, BisectStep
 
 LEAST_SPREAD_RATIO = 0.001
 """No comparison is taken to be surer than this."""
@@ -77,6 +79,31 @@ def searched(
 
     found = bisected(axes, math.exp(statistics.fmean(effects)), spread, measure, most_steps=most_steps)
     return Search(ends=ends, spread_ratio=spread, found=found)
+
+
+def blamed(store: Store, alert: int, search: Search) -> None:
+    """Keep the steps of a search, and what it found as what the alert is blamed on."""
+    found = search.found
+    if found is None:
+        return
+    ends = [{**one} for one in (found.steps[0].baseline, found.steps[-1].candidate)] if found.steps else [{}, {}]
+    number = store.investigations.start_bisect("commit", _said(ends[0]), _said(ends[1]), alert=alert)
+    for place, step in enumerate(found.steps, 1):
+        verdict = "skip" if step.time_ratio is None else "ambiguous"
+        if step.time_ratio is not None and search.ends.judgement.time_ratio > 1:
+            middle = math.sqrt(search.ends.judgement.time_ratio)
+            verdict = "bad" if step.time_ratio > middle else "good"
+        evidence = {"baseline": dict(step.baseline), "time_ratio": step.time_ratio}
+        kept = BisectStep(candidate=_said(step.candidate), verdict=verdict, evidence=evidence)
+        store.investigations.add_step(number, place, kept)
+    store.investigations.end_bisect(number, "done", {"outcome": found.outcome})
+    for one in found.culprits:
+        axis = one.axis if one.axis in ("commit", "driver") else "component"
+        store.investigations.record_attribution(
+            Attribution(alert=alert, axis=axis, what=one.after if axis == "commit" else one.axis, before=one.before,
+                        after=one.after, score_ratio=one.probability_ratio, method="bisect",
+                        evidence={"time_ratio": one.time_ratio})
+        )  # fmt: skip
 
 
 def _effect(launches: Sequence[Launch]) -> float:

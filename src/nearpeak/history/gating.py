@@ -1,10 +1,13 @@
 """A gate over a store: series of the judged revision, their baselines in history, bounds and predictions."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from nearpeak.analyze.against import judged_against
 from nearpeak.analyze.gate import decided, selects
+from nearpeak.canon import digest
 from nearpeak.core.gate import GatePolicy, GateResult, GateRule, GateSubject
 from nearpeak.core.history import Series
 from nearpeak.core.paired import Judgement
@@ -13,6 +16,8 @@ from nearpeak.errors import NearpeakError, NotFoundError, SpecError
 from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.history.tracks import points_of
 from nearpeak.store import History, Store
+from nearpeak.store.policies import Baseline
+from nearpeak.store.policies import GateResult as StoredGate
 
 MANY_LAUNCHES = 5
 """Launches from which their medians are the sample; of fewer, all their samples are."""
@@ -44,7 +49,11 @@ def gated(
     here = [one for one in held if sha in histories[one.id].shas]
     subjects = _subjects(store, policy, here, histories, sha)
     bases = _bases(store, here, histories, against if against != branch else "", metric)
-    tags = {rule.name: _tagged(rule, bases.values(), repository) for rule in policy.rules if rule.baseline == "tag"}
+    named = {name: one.selector for name, one in store.policies.baselines().items() if one.kind in ("tag", "commit")}
+    tags = {
+        rule.name: named.get(rule.tag) or _tagged(rule, bases.values(), repository)
+        for rule in policy.rules if rule.baseline == "tag"
+    }  # fmt: skip
     judged: Judged = {}
     for series, subject in zip(here, subjects, strict=True):
         for rule in policy.rules:
@@ -53,6 +62,24 @@ def gated(
                 if found is not None:
                     judged[rule.name, subject.series] = found
     return decided(policy, subjects, judged, sha)
+
+
+def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
+    """Keep in the store what a gate said, and a name for the judged commit where one is given.
+
+    Args:
+        mark: name that `tag` of later policies can use.
+    """
+    counts = Counter(one.verdict for one in result.lines)
+    policy = asdict(result.policy)
+    store.policies.record_gate(
+        StoredGate(
+            run_group=result.revision, policy_hash=digest([policy["name"], policy["rules"]]), verdict=result.verdict,
+            exit_code=result.exit_code, counts=counts, result={"lines": [asdict(one) for one in result.lines]},
+        )
+    )  # fmt: skip
+    if mark:
+        store.policies.set_baseline(Baseline(name=mark, kind="commit", selector=result.revision))
 
 
 def _resolved(store: Store, histories: dict[int, History], revision: str, branch: str) -> str:
@@ -176,4 +203,7 @@ def _judged(rule: GateRule, own: History, base: Sequence[TrackPoint], sha: str, 
         return None
     baseline = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
     values = [one.value for one in before[-HISTORY_VALUES:]]
-    return judged_against(mine.values, baseline, values, rule.tolerance_ratio)
+    sides: list[Sequence[float]] = [mine.values, baseline, values]
+    if own.series.metric.direction == "higher":  # what takes longer is worse: its inverse is
+        sides = [[1 / value for value in side] for side in sides]
+    return judged_against(*sides, rule.tolerance_ratio)

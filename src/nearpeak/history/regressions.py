@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from nearpeak.analyze.alerts import grouped
 from nearpeak.analyze.attribution import co_moved
@@ -14,6 +15,8 @@ from nearpeak.core.history import Series
 from nearpeak.core.track import Regressed, Track, TrackChange, TrackPoint
 from nearpeak.store import ChangePoint as StoredChange
 from nearpeak.store import Detector, Store
+from nearpeak.store.investigations import AXES, Attribution
+from nearpeak.store.policies import Expectation
 
 NEAR_COMMITS = 2
 """Changes of different series that are at most so many commits apart may have one cause."""
@@ -29,27 +32,34 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
         better: improvements instead of regressions.
         suspects: also those that are not confirmed.
     """
-    places = {one.sha: place for place, one in enumerate(_ordered(tracks))}
-    pairs = {
-        f"{track.series.id} {change.index}": (track.series, change)
-        for track in tracks
-        for change in track.changes
-        if change.worse != better and (suspects or change.tier == "confirmed")
-    }
-    groups = grouped([_candidate(name, *pair, places) for name, pair in pairs.items()])
-    found = [[pairs[one.series] for one, _ in group.members] for group in groups]
-    found.sort(key=lambda part: -places[part[0][1].bad_sha])
-    return tuple(_group(part, tracks) for part in found)
+    places = {_name(one): place for place, one in enumerate(_ordered(tracks))}
+    pairs: dict[str, Pair] = {}
+    where: dict[str, int] = {}
+    for track in tracks:
+        for change in track.changes:
+            if change.worse != better and (suspects or change.tier == "confirmed"):
+                name = f"{track.series.id} {change.index}"
+                pairs[name], where[name] = (track.series, change), places[_name(track.points[change.index])]
+    groups = sorted(
+        grouped([_candidate(name, *pair, where[name]) for name, pair in pairs.items()]),
+        key=lambda group: -where[group.members[0][0].series],
+    )
+    return tuple(_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups)
 
 
-def _candidate(name: str, series: Series, one: TrackChange, places: Mapping[str, int]) -> Candidate:
+def _name(point: TrackPoint) -> str:
+    """Return what stands for a point in all series: its commit, or its time where it is of none."""
+    return point.sha or str(point.order_key)
+
+
+def _candidate(name: str, series: Series, one: TrackChange, place: int) -> Candidate:
     """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
 
     Changes with which other components changed cannot have one cause, so that these are part of every axis.
     """
     components = "+".join(sorted(component for component, _, _ in one.stack))
     point = ChangePoint(
-        index=places[one.bad_sha], low_index=places[one.bad_sha] - NEAR_COMMITS, high_index=places[one.bad_sha],
+        index=place, low_index=place - NEAR_COMMITS, high_index=place,
         tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
         high_ratio=one.high_ratio, before_count=1, after_count=1,
     )  # fmt: skip
@@ -66,7 +76,7 @@ def axes_of(series: Series) -> dict[str, str]:
 
 
 def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
-    found = {point.sha: point for track in tracks for point in track.points}
+    found = {_name(point): point for track in tracks for point in track.points}
     return sorted(found.values(), key=lambda one: one.order_key)
 
 
@@ -153,7 +163,46 @@ def _followed(
         return replace(group, alert_id=alert.id, status=alert.status)
     title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
     number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
-    return replace(group, alert_id=number, status="new")
+    for axis, what in group.suspects:
+        if axis in AXES:
+            store.investigations.record_attribution(Attribution(alert=number, axis=axis, what=what, method="diff"))
+    meant = _expectation(store, group)
+    if meant is None:
+        return replace(group, alert_id=number, status="new")
+    note = f"declared by {meant.author}: {meant.low_ratio:+.1%} to {meant.high_ratio:+.1%}"
+    store.findings.move_alert(number, "expected", actor="nearpeak", note=note)
+    return replace(group, alert_id=number, status="expected")
+
+
+def _expectation(store: Store, group: Regressed) -> Expectation | None:
+    """Return what declares all changes of a group: its commit among theirs, their series, and their size."""
+    for one in store.policies.expectations():
+        among = any(change.bad_sha == one.sha for _, change in group.changes)
+        if among and all(_declared(one, series, change) for series, change in group.changes):
+            return one
+    return None
+
+
+def _declared(one: Expectation, series: Series, change: TrackChange) -> bool:
+    inside = math.log1p(one.low_ratio) <= math.log(change.value_ratio) <= math.log1p(one.high_ratio)
+    return inside and matches(one.selector, series)
+
+
+def matches(selector: Mapping[str, object], series: Series) -> bool:
+    """Say whether a series has all that a selector asks for: patterns by operator, device, runner, branch or owner."""
+    values = {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
+    return all(name in values and fnmatchcase(values[name], str(pattern)) for name, pattern in selector.items())
+
+
+def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+    """Return the groups without series that are suppressed now; a group of which none is left is left out."""
+    silent = store.policies.suppressions()
+    kept = (
+        replace(group, changes=left)
+        for group in groups
+        if (left := tuple(pair for pair in group.changes if not any(matches(one.selector, pair[0]) for one in silent)))
+    )
+    return tuple(kept)
 
 
 def worst(group: Regressed) -> float:

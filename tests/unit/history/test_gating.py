@@ -4,10 +4,12 @@ import subprocess
 
 import pytest
 
+from nearpeak.core.history import Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.history.demo import demo_revisions, planted
 from nearpeak.history.gating import gated
 from nearpeak.history.policy import policy_of
+from nearpeak.store import open_store
 
 SHAS = [one.sha for one in demo_revisions(120, 0)]
 SLOW = planted(120)[4].commit
@@ -68,6 +70,20 @@ def test_the_first_commit_has_no_baseline_and_is_inconclusive(store):
 def test_what_was_not_measured_is_said(store, options, words):
     with pytest.raises(NotFoundError, match=words):
         gate(store, rule(), **options)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.9, "fail"), (1.1, "pass")])
+def test_a_metric_of_which_more_is_better_fails_when_it_falls(tmp_path, factor, verdict):
+    rate = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
+    with open_store(tmp_path / "a.db", create=True) as store:
+        for position in range(20):
+            value = 100.0 * (1 + 0.001 * (position % 3)) * (factor if position == 19 else 1.0)
+            samples = SampleSet(case="c", label="c", metric=rate, testbed=Testbed(name="b"), values=(value,))
+            store.ingest(
+                RunRecord(device=Device(name="d"), samples=(samples,), source=Source(digest=str(position)),
+                          revision=Revision(sha=f"{position:040d}", repository="r", position=position))
+            )  # fmt: skip
+        assert gate(store, rule("rolling", window=5), metric="throughput").verdict == verdict
 
 
 def test_a_revision_that_names_several_commits_is_refused(store):

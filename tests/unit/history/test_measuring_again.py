@@ -8,7 +8,7 @@ import pytest
 from nearpeak.core.bisection import BisectAxis
 from nearpeak.core.history import TIME, Device, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.history.bisecting import commit_axis, searched
+from nearpeak.history.bisecting import blamed, commit_axis, searched
 from nearpeak.history.confirming import confirmed, rounds_in
 from nearpeak.history.regressions import regressed, saved
 from nearpeak.history.tracks import track_of
@@ -50,6 +50,16 @@ def test_the_culprit_is_found_beside_a_commit_that_cannot_be_built(repository, s
     assert found.culprits[0].time_ratio == pytest.approx(1.05, rel=1e-3)
     assert any(step.time_ratio is None for step in found.steps)
     assert len(found.steps) <= 15
+
+
+def test_what_a_search_finds_is_what_its_alert_is_blamed_on(repository, shas, tmp_path):
+    store, group = history_of(tmp_path / "a.db", repository, 1.05)
+    with store, Workshop(repository, RUN) as workshop:
+        blamed(store, group.alert_id, searched([commit_axis(repository, shas[0], "HEAD")], workshop))
+        (found,) = [one for one in store.investigations.attributions(group.alert_id) if one.method == "bisect"]
+        steps = store.investigations.bisect(1).steps
+    assert (found.axis, found.what) == ("commit", shas[SLOW])
+    assert {one.verdict for one in steps} == {"good", "bad"}
 
 
 def test_versions_of_a_component_are_searched_without_a_repository(tmp_path):

@@ -66,6 +66,20 @@ def test_series_that_are_not_there_are_named(store):
         track_of(store, 12345)
 
 
+def test_changes_of_runs_without_commits_are_told_apart_by_their_times(small):
+    for number in range(60):
+        level = 1.0 if number < 20 else 1.1 if number < 40 else 1.25
+        for device in ("a", "b"):
+            value = level * (1 + 0.0005 * (number % 3)) if device == "a" else 1 + 0.0005 * (number % 3)
+            one = SampleSet(case="c", label="case", metric=TIME, testbed=Testbed(name="b"), values=(value,) * 3)
+            source = Source(digest=f"{device}{number}")
+            small.ingest(
+                RunRecord(device=Device(name=device), samples=(one,), source=source, started_ns=10**9 * (number + 1))
+            )
+    tracks = [track_of(small, one.id) for one in small.series()]
+    assert [len(one.changes) for one in regressed(tracks)] == [1, 1]
+
+
 def test_what_is_saved_twice_opens_no_second_alert_and_moves_none(made_up, tracks, tmp_path):
     place = shutil.copy(made_up, tmp_path / "copy.db")
     with open_store(place) as store:

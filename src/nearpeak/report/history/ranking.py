@@ -27,7 +27,8 @@ def _gaps(gaps: Sequence[Gap], top: int) -> Iterator[str]:
         measured, least = show(row.measured_s, "s"), show(least_s, "s")
         yield f"{show(one.gain_s, 's'):>9}  {bar:<{BAR}} {shortened(row.label, 30):<30} {measured:>9} {least:>9}"
         if one.kind == PROVEN:
-            why = f"proven: {clean(row.best_known_by)} reaches it"
+            further = "" if one.theoretical_s is None else f"; {show(one.theoretical_s, 's')} to the bound"
+            why = f"proven: {clean(row.best_known_by)} reaches it{further}"
         else:
             why = f"theoretical: bound by {clean(row.limiter)}"
         calls = f", {row.call_count} calls" if row.call_count > 1 else ""

@@ -102,6 +102,15 @@ def test_mlperf_scores_from_run_start_to_run_stop_alone(tmp_path):
     assert (aborted.values, aborted.outcome) == ((), "failed")
 
 
+def test_a_summary_of_mlperf_inference_keeps_percentiles_and_throughput_of_valid_runs_alone(tmp_path):
+    found = {s.metric.name: s.values for s in one(documents.mlperf_inference(tmp_path)).samples}
+    assert found["time"] == pytest.approx((3.05337e-3,))
+    assert found["latency_p90"] == pytest.approx((3.070554e-3,))
+    assert found["throughput"] == (326.25,)
+    (invalid,) = one(documents.mlperf_inference(tmp_path, result="INVALID")).samples
+    assert (invalid.values, invalid.note) == ((), "the result is INVALID")
+
+
 def test_what_the_file_says_wins_and_a_commit_that_contradicts_it_is_refused(tmp_path):
     path = documents.pytest_benchmark(tmp_path)
     same = Revision(sha="a" * 40, position=7)

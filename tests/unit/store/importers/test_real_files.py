@@ -56,3 +56,11 @@ def test_mlperf_training(start, run_s, init_s, batch):
     assert timed(run)[0].values == (pytest.approx(run_s),)
     assert timed(run, "init_time")[0].values == (pytest.approx(init_s),)
     assert timed(run)[0].parameters["global_batch_size"] == batch
+
+
+def test_mlperf_inference_summary():
+    (run,) = runs_of(SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_summary.txt")
+    found = {s.metric.name: s.values[0] for s in run.samples}
+    assert found["latency_p90"] == pytest.approx(3_070_554e-9)
+    assert found["throughput"] == 326.25
+    assert "Mean latency (ns)" in run.source.lost
