@@ -1,5 +1,6 @@
 """What holds for every test: drawn samples are the same in every run; web tests may be skipped at home only."""
 
+import atexit
 import gc
 import os
 
@@ -14,17 +15,13 @@ hypothesis.settings.load_profile("house")
 
 # Thousands of tests are objects that stay: looking through them for cycles again and again takes a tenth of a run.
 gc.disable()
+atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
 def pytest_collection_finish():
     """Leave what collecting made out of every later search for cycles."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish():
-    """Give everything back: packages look for leaks when Python ends."""
-    gc.unfreeze()
 
 
 def _must_run(nodeid):
@@ -51,10 +48,10 @@ def pytest_make_collect_report(collector):
 
 SLOW_FILES = frozenset({
     "test_architecture", "test_autocast", "test_compare", "test_device_report", "test_doors", "test_fidelity",
-    "test_kernel_functions", "test_masked_products", "test_measured_in_isolation", "test_measured_with_telemetry",
-    "test_model_type", "test_onnx_file", "test_optimizers", "test_paired", "test_pytest_plugin", "test_runners",
-    "test_sampler", "test_score_and_export", "test_simplify", "test_suite_command", "test_theory_table",
-    "test_tries",
+    "test_ingest_and_history", "test_kernel_functions", "test_masked_products", "test_measured_in_isolation",
+    "test_measured_with_telemetry", "test_model_type", "test_onnx_file", "test_optimizers", "test_paired",
+    "test_pytest_plugin", "test_runners", "test_runs_of_suites", "test_sampler", "test_score_and_export",
+    "test_simplify", "test_suite_command", "test_theory_table", "test_tries",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 
