@@ -1,5 +1,6 @@
 """What holds for every test: the same samples in every run; tests of web and PostgreSQL may be skipped at home only."""
 
+import atexit
 import gc
 import os
 
@@ -14,17 +15,13 @@ hypothesis.settings.load_profile("house")
 
 # Thousands of tests are objects that stay: looking through them for cycles again and again takes a tenth of a run.
 gc.disable()
+atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
 def pytest_collection_finish():
     """Leave what collecting made out of every later search for cycles."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_sessionfinish():
-    """Give everything back: packages look for leaks when Python ends."""
-    gc.unfreeze()
 
 
 def _must_run(nodeid):

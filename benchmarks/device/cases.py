@@ -58,10 +58,12 @@ def _full() -> tuple[Case, ...]:
     return tuple(found)
 
 
-def operator_cases(names: tuple[str, ...] = ()) -> Iterator[tuple[str, Case | None, str]]:
-    """Yield each operator with its first directed case, or why it has none."""
+def operator_cases(names: tuple[str, ...] = (), place: int = 0) -> Iterator[tuple[str, Case | None, str]]:
+    """Yield each operator with its directed case at a place, or why it has none."""
     for name in names or tuple(OPS):
-        given = {key: value for key, value in directed(name)[0].items() if key[0] != "_"}
+        if place >= len(directed(name)):
+            continue
+        given = {key: value for key, value in directed(name)[place].items() if key[0] != "_"}
         try:
             yield name, case(name, **{"dtype": "fp32", **given}), ""
         except NearpeakError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.measurement import Timer, Timing
 from nearpeak.measure.inputs import drawn
-from nearpeak.measure.runners import runner_of
+from nearpeak.measure.runners import RUNNERS
 from nearpeak.ops import case
 
 COUNTS = (1, 10, 100)
@@ -17,7 +17,8 @@ _REPEATS = 15
 
 def facts(runner: str) -> dict[str, Any]:
     """Return what the clock of `runner` says, in seconds; to be called in a process of its own."""
-    backend: Any = runner_of(runner, Timing(cache="hot")).backend  # type: ignore[attr-defined]
+    name, _, argument = runner.partition(":")
+    backend = RUNNERS[name](argument, Timing(cache="hot"))
     one = case("elementwise", function="add", elements=2**20, b=2**20, dtype="fp32")
     prepared, timer = backend.prepare(one, drawn(one)), backend.timer()
     run = prepared.runs[0]

@@ -41,10 +41,13 @@ ROUNDING = {
 
 
 def lines(*dtypes):
+    """The directed cases in each format; beside fp32 those of fp64 are left to `make test`."""
     for file in sorted(CASES.glob("*.jsonl")):
         for number, line in enumerate(directed(file.stem), 1):
             for dtype in [line["dtype"]] if "dtype" in line else dtypes:
-                yield pytest.param(file.stem, {**line, "dtype": dtype}, id=f"{file.stem}-{number}-{dtype}")
+                slow = [pytest.mark.slow] if dtype == "fp64" and "fp32" in dtypes and "dtype" not in line else []
+                name = f"{file.stem}-{number}-{dtype}"
+                yield pytest.param(file.stem, {**line, "dtype": dtype}, id=name, marks=slow)
 
 
 def arguments_of(op, line, phase="forward"):

@@ -74,27 +74,31 @@ class Sampler:
             raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nearpeak.measure.telemetry.process"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=(self._file,), start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )  # fmt: skip
+        with tempfile.TemporaryFile("w+", errors="replace") as said:  # a pipe that nobody reads would fill and block
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "nearpeak.measure.telemetry.process"], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=said, text=True, pass_fds=(self._file,), start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )  # fmt: skip
+            if self._asked(process, root):
+                return process
+            process.kill()
+            process.wait()
+            said.seek(0)
+            lines = said.read().strip().splitlines()
+        raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")
+
+    def _asked(self, process: "subprocess.Popen[str]", root: str) -> bool:
+        """Tell the process what to read; say whether it is ready."""
         request = {
             "file": self._file, "rate_hz": self.rate_hz, "sources": self._names, "root": root, "parent": os.getpid(),
         }  # fmt: skip
-        said = ""
-        if process.stdin is not None and process.stdout is not None and process.stderr is not None:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request) + "\n")
-                process.stdin.flush()
-            if process.stdout.readline() == "ready\n":
-                return process
-            process.kill()
-            said = process.stderr.read().strip()
-        process.wait()
-        raise MeasureError(
-            f"telemetry: the sampler did not start: {said.splitlines()[-1] if said else 'it said nothing'}"
-        )
+        if process.stdin is None or process.stdout is None:
+            return False
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        return process.stdout.readline() == "ready\n"
 
     @property
     def pid(self) -> int:
@@ -144,9 +148,8 @@ class Sampler:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def __enter__(self) -> "Sampler":
         """Return itself."""
