@@ -1,5 +1,6 @@
 """The pytest plug-in: a test marked with `@nearpeak.case(...)` checks and times a function by `nearpeak_measure`."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,10 @@ class NearpeakMeasure:
                 arrays where the function has an attribute `arrays = "numpy"`.
             case: instead of that of the decorator.
 
+        A warning says where results were not proved: the case is too large, or cannot tell right from wrong.
+
         Raises:
-            AssertionError: a result is wrong, or the function raised.
+            AssertionError: a result is wrong, or the function raised; the message has the command that repeats it.
         """
         from nearpeak.core.measurement import Timing
         from nearpeak.measure.runners.callable import UserCallable
@@ -69,10 +72,21 @@ class NearpeakMeasure:
             raise SpecError("nearpeak_measure: no case; decorate the test with @nearpeak.case(...) or give case=")
         timing = Timing(cache=cache, budget_s=budget_s)
         backend = UserCallable.of(function, timing)
-        found = TimedRunner(backend, timing, process="caller").measure(wanted)
+        found = TimedRunner(backend, timing, argument=backend.argument, process="caller").measure(wanted)
         if not found.samples_s:
-            raise AssertionError(f"{wanted.label()}: {found.outcome.value}: {found.note}")
+            again = f"; {found.validation.command}" if found.validation is not None else ""
+            raise AssertionError(f"{wanted.label()}: {found.outcome.value}: {found.note}{again}")
+        unproved = _unproved(found)
+        if unproved:
+            warnings.warn(f"{wanted.label()}: results are not proved right: {unproved}", stacklevel=2)
         return Attained(measurement=found)
+
+
+def _unproved(found: "Measurement") -> str:
+    """Return why times say nothing of results; empty where the contract has passed them."""
+    if found.validation is None:
+        return "the case is too large to be checked where it is timed, or has no contract; check a smaller one"
+    return "" if not found.validation.failed else str(found.validation.reason)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -51,6 +51,32 @@ def test_nodes_without_a_kernel_are_named_and_cut_the_model_in_pieces(tmp_path, 
     assert (found.converted_s is None) == bool(found.ledger)
 
 
+@pytest.mark.parametrize(("without", "least", "pieces"), [
+    ((), 1, 1), (("Erf",), 1, 2), (("MatMul",), 1, 2), (("Erf",), 2, 1), (("Erf",), 3, 0),
+])  # fmt: skip
+def test_results_are_the_same_however_the_model_is_cut_and_the_pieces_are_timed(tmp_path, without, least, pieces):
+    pytest.importorskip("onnxruntime")
+    path = model(tmp_path / "m.onnx", ("MatMul", "Erf", "MatMul", "Softmax"))
+    found = coverage(path, "onnxruntime", without=without, least_count=least)
+    assert found.fragment_count == pieces
+    assert found.pieces_s > 0
+    assert found.pieces_error <= 1e-6
+    assert found.placed == (("CPUExecutionProvider", 4),)
+    assert len(found.ledger) == 4 - found.converted_count
+    if found.ledger:
+        assert all(row.flop_ratio is not None for row in found.ledger)
+        assert all(0 < row.time_ratio < 1 for row in found.ledger)
+        assert "on request" in found.ledger[0].reason or "of at least" in found.ledger[0].reason
+
+
+def test_pieces_of_a_model_that_does_not_run_whole_are_timed_alone(tmp_path):
+    pytest.importorskip("onnxruntime")
+    found = coverage(model(tmp_path / "m.onnx", ("MatMul", "mine.Foo", "MatMul")), "onnxruntime")
+    assert found.pieces_s > 0
+    assert found.pieces_error is None
+    assert found.converted_s is None
+
+
 @pytest.mark.slow
 def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
     pytest.importorskip("torch")
@@ -64,7 +90,12 @@ def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert found["fragment_count"] == 2
     assert found["flop_ratio"] == 1.0
-    assert [row["node"] for row in found["ledger"]] == ["everything between the graphs", "broken.py:5"]
+    assert [row["node"] for row in found["ledger"]] == ["everything between the graphs", "broken.py:5", "aten.mm"]
+    kernel = found["ledger"][2]
+    assert kernel["chosen"]
+    assert kernel["flop"] == 2 * 2 * 16**3
+    assert kernel["flop_ratio"] == 1.0
+    assert 0 < kernel["time_ratio"] < 1
     assert 0 <= found["ledger"][0]["time_ratio"] < 1
 
 

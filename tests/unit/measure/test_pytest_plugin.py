@@ -55,6 +55,39 @@ def test_a_function_that_raises_fails_with_its_error(tmp_path):
     assert "ValueError: no kernel" in said
 
 
+def test_a_wrong_result_fails_by_the_contract_and_says_how_to_see_it_again(tmp_path):
+    wrong = "def wrong(t, **_): return {'y': torch.softmax(t['x'], -1) * (1 + 1e-4)}\n"
+    said = said_by_pytest(tmp_path, wrong + MARK + (
+        "def test_softmax(nearpeak_measure):\n    nearpeak_measure(wrong, **quick)\n"
+    ))  # fmt: skip
+    assert "1 failed" in said, said
+    assert "incorrect: NUMERIC_FAIL in" in said, said
+    assert "nearpeak validate softmax rows=4 columns=8 dtype=fp32 --runner callable:test_kernels:wrong" in said
+
+
+def test_a_gradient_is_asserted_too(tmp_path):
+    wrong = (
+        "class Wrong(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(context, x): return torch.softmax(x, -1)\n"
+        "    @staticmethod\n    def backward(context, grad): return grad\n"
+    )
+    said = said_by_pytest(tmp_path, wrong + MARK.replace("'softmax',", "'softmax', 'backward',") + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    nearpeak_measure(lambda t, **_: {'y': Wrong.apply(t['x'])}, **quick)\n"
+    ))  # fmt: skip
+    assert "1 failed" in said, said
+    assert "V9" in said, said
+
+
+def test_results_that_nothing_proves_are_warned_of(tmp_path):
+    said = said_by_pytest(tmp_path, MARK.replace("columns=8", "columns=1") + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    nearpeak_measure(lambda t, **_: {'y': torch.softmax(t['x'], -1)}, **quick)\n"
+    ))  # fmt: skip
+    assert "1 passed" in said, said
+    assert "results are not proved right" in said
+
+
 def test_a_test_without_a_case_says_what_is_missing(tmp_path):
     said = said_by_pytest(tmp_path, "def test_softmax(nearpeak_measure):\n    nearpeak_measure(lambda t: t, **quick)\n")
     assert "decorate the test with @nearpeak.case" in said

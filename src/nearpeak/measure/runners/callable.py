@@ -31,14 +31,14 @@ class UserCallable:
     def __init__(self, argument: str, timing: Timing) -> None:
         """Import the function; modules of the working directory are found."""
         self._function, self._timing = function_of(argument), timing
-        self._argument = argument
+        self.argument = argument
 
     @staticmethod
     def of(function: Callable[..., Any], timing: Timing) -> "UserCallable":
         """Return the runner of a function at hand."""
         found = object.__new__(UserCallable)
         found._function, found._timing = function, timing
-        found._argument = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+        found.argument = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
         return found
 
     def refusal(self, case: Case) -> str:
@@ -51,10 +51,10 @@ class UserCallable:
         function = self._function
         if getattr(function, "arrays", "torch") == "numpy":
             if case.phase != "forward":
-                raise SpecError(f"callable:{self._argument}: takes arrays, so that it has no gradient to run")
+                raise SpecError(f"callable:{self.argument}: takes arrays, so that it has no gradient to run")
             arguments = forward_arguments(case)
             runs = tuple(lambda arrays=arrays: _named(function(arrays, **arguments)) for arrays in inputs)
-            return Prepared(runs=runs, outputs=named_arrays, algorithm=self._argument)
+            return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
         return prepared(
@@ -69,7 +69,7 @@ class UserCallable:
         def named(inputs: Any, **arguments: Any) -> dict[str, Any]:
             return _named(function(inputs, **arguments))
 
-        named.__module__, named.__qualname__ = self._argument.partition(":")[::2]
+        named.__module__, named.__qualname__ = self.argument.partition(":")[::2]
         for name in ("arrays", "backward", "ledger"):
             if hasattr(function, name):
                 setattr(named, name, getattr(function, name))

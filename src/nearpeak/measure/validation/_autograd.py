@@ -8,6 +8,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._contract import contract
+from nearpeak.measure.validation._formats import widened
 from nearpeak.measure.validation._oracle import Question, arguments_of
 from nearpeak.measure.validation._run import imported_torch
 from nearpeak.ops import OPS, Numerics
@@ -40,11 +41,12 @@ def differentiable(case: Case) -> bool:
     if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):
         return False
     try:
-        _, outputs = _called(wide, {name: tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
-                                    for name, tensor in asked.tensors.items()})  # fmt: skip
-    except (NotImplementedError, RuntimeError, TypeError, ValueError):
+        leaves, outputs = _called(wide, {name: widened(tensor) for name, tensor in asked.tensors.items()})
+        live = [output for output in outputs.values() if output.requires_grad]
+        imported_torch().autograd.grad(live, list(leaves.values()), live, allow_unused=True)
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):  # some results have no derivative
         return False
-    return any(output.requires_grad for output in outputs.values())
+    return bool(live)
 
 
 def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -166,7 +166,9 @@ def gradient_answers(
     numerics = contract_of(case)
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
-    gates = "largest" if numerics.gates == "always" else ""
+    # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
+    single = all(tensor.numel() <= 1 for name, tensor in tensors.items() if name.startswith("grad_"))
+    gates = ("largest" if single else "always") if numerics.gates == "always" else ""
     chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
     return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
 
@@ -275,8 +277,8 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
 
     Of sums, the results of the inputs' magnitudes, |a| |b|; of samples, whose positions are rounded too, the
-    largest input; where gates and probabilities are subtracted on the way, 1, and of gradients what came from above
-    times 1: no more than the largest of them. A mean over many rows makes all of them small.
+    largest input; where gates and probabilities are subtracted on the way, 1, or, where a loss of all rows is
+    derived, the largest result.
     """
     if numerics.kind in ("contraction", "reduction"):
         positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}

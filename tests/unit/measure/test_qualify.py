@@ -1,0 +1,54 @@
+"""Mutation scores of a suite: a real run, a file that goes on, effective coverage from it."""
+
+import json
+
+import pytest
+
+import nearpeak
+from nearpeak.cli import main
+from nearpeak.core.measurement import Timing
+from nearpeak.measure.qualify import qualified, score_of
+from nearpeak.suite.coverage import coverage_of
+from nearpeak.suite.scores import read_scores
+from nearpeak.suites import read_suite
+
+pytest.importorskip("torch")
+TIMING = Timing(limit_s=300.0)
+SOFTMAX = nearpeak.case("softmax", rows=4, columns=16, dtype="fp32")
+
+
+def test_the_forward_pass_and_the_gradient_have_mutants_of_their_own():
+    forward = score_of(SOFTMAX.record(), 0)
+    backward = score_of(nearpeak.case("softmax", "backward", rows=4, columns=16, dtype="fp32").record(), 0)
+    assert forward["survived"] == backward["survived"] == []
+    assert "gradient zero" in backward["killed"]
+    assert not set(forward["killed"]) & set(backward["killed"])
+
+
+def test_rows_are_written_before_they_are_said_and_not_made_twice(tmp_path):
+    out = tmp_path / "scores.jsonl"
+    degenerate = nearpeak.case("softmax", rows=2, columns=1, dtype="fp32")
+    huge = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
+    rows = list(qualified([SOFTMAX, degenerate, huge], 0, TIMING, out))
+    assert [bool(row["killed"]) for row in rows] == [True, False, False]
+    assert "DEGENERATE" in rows[1]["reason"]
+    assert "too large" in rows[2]["reason"]
+    assert list(qualified([SOFTMAX, degenerate, huge], 0, TIMING, out)) == []
+    assert read_scores(out.read_text(), "scores") == {SOFTMAX.digest: 1.0}
+
+
+def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkeypatch, capsys):
+    suite, scores = tmp_path / "suite.jsonl", tmp_path / "scores.jsonl"
+    words = ["suite", "build", "--sweep", "op=softmax dtype=fp32 rows=4 columns=16", "--out", str(suite)]
+    for command in (words, ["qualify", str(suite), "-o", str(scores)]):
+        monkeypatch.setattr("sys.argv", ["nearpeak", *command])
+        with pytest.raises(SystemExit) as left:
+            main()
+        assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert "mutants told from right answers" in said
+    found = coverage_of(read_suite(suite), scores=read_scores(scores.read_text(), "scores")).directed[-1]
+    row = json.loads(scores.read_text())
+    share = len(row["killed"]) / (len(row["killed"]) + len(row["survived"]))
+    assert found.effective_ratio == pytest.approx(found.covered_ratio * share)
+    assert found.effective_ratio > 0

@@ -1,0 +1,119 @@
+"""Which inputs a case is judged on, and what an answer may be where several are right."""
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation._baseline import as_good, margin
+from nearpeak.measure.validation._compare import compared
+from nearpeak.measure.validation._oracle import Expected
+from nearpeak.measure.validation._rounds import _shown, _wanted, rounds_of
+from nearpeak.measure.validation.mutants import killed_by, mutants_of
+from nearpeak.ops import OPS
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("function", ["max", "argmin", "min_max"])
+def test_every_part_of_what_is_selected_from_matters_in_some_round(function):
+    case = nearpeak.case("reduce", outputs=3, reduced=11, function=function, dtype="bf16")
+    asked = rounds_of(case, 4)
+    wanted = _wanted(asked[0])
+    shown = set().union(*(_shown(one, wanted) for one in asked))
+    assert {part for part in wanted - shown if part[0] == "x" and part[1][0] == 1} == set()
+
+
+def test_a_smooth_case_needs_no_further_rounds():
+    assert len(rounds_of(nearpeak.case("gemm", m=4, n=4, k=8, dtype="fp32"), 0)) == 4
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize(("op", "more"), [("topk", {"k": 20}), ("kthvalue", {"k": 7}), ("mode", {})])
+def test_any_of_equal_values_may_be_named(op, more, dtype):
+    case = nearpeak.case(op, rows=4, columns=1000, dtype=dtype, **more)
+    assert validate(case, pytorch(case), seed=3).status == "PASS"
+
+
+def test_a_position_of_another_value_or_one_that_is_named_twice_is_wrong():
+    case = nearpeak.case("topk", rows=4, columns=50, k=5, dtype="fp32")
+
+    def wrong(change):
+        def call(tensors, **arguments):
+            found = OPS["topk"].torch_call(tensors, **arguments)
+            return {**found, "indices": change(found["indices"].clone())}
+
+        return validate(case, call, seed=3).status
+
+    assert wrong(lambda index: (index + 1) % 50) == "NUMERIC_FAIL"
+    assert wrong(lambda index: index.index_copy(1, torch.tensor([1]), index[:, :1])) == "NUMERIC_FAIL"
+
+
+@pytest.mark.parametrize(
+    ("op", "axes", "row"),
+    [
+        ("max_pool", {"batch": 1, "channels": 2, "w": 9, "kw": 3, "pw": 1}, "padding off by one pw"),
+        ("conv", {"batch": 1, "in_channels": 3, "out_channels": 2, "w": 9, "kw": 3}, "dilation off by one dw"),
+        ("cross_entropy", {"rows": 9, "classes": 7, "reduction": "mean"}, "mean over ignored rows too"),
+        ("cross_entropy", {"rows": 9, "classes": 7, "reduction": "sum"}, "ignore mask dropped"),
+        ("gemm", {"m": 5, "n": 6, "k": 32}, "inputs in TF32"),
+        ("varlen_attention", {"tokens": 12, "heads": 2, "dim": 8, "sequences": 2}, "no maximum subtracted"),
+        ("scan", {"rows": 3, "length": 9, "function": "logsumexp"}, "no maximum subtracted"),
+        ("batch_norm", {"batch": 3, "channels": 4, "spatial": 5, "train": True}, "variance by n - 1"),
+        ("optimizer", {"parameters": 9, "rule": "rmsprop"}, "epsilon inside the root"),
+        ("reduce", {"outputs": 3, "reduced": 9, "function": "var"}, "biased variance"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_the_list_are_made_wherever_they_apply_and_killed(op, axes, row):
+    case = nearpeak.case(op, **axes, dtype="fp32")
+    found = {mutant.name: mutant for mutant in mutants_of(case)}
+    assert row in found, sorted(found)
+    assert killed_by(case, found[row].implementation(), seed=2)
+
+
+def test_a_gradient_by_the_number_of_rows_is_seen_however_many_there_are():
+    case = nearpeak.case("cross_entropy", rows=2048, classes=9, reduction="mean", dtype="bf16")
+    found = {mutant.name: mutant for mutant in mutants_of(case) if mutant.of_gradient}
+    assert killed_by(case, found["gradient zero"].implementation(), seed=0) == "V9"
+    assert killed_by(case, found["gradient by the wrong count"].implementation(), seed=0) == "V9"
+
+
+def expected(values):
+    bound = np.full(values.shape, 1e-6)
+    return {"y": Expected(values=values, rounded=values, bound=bound, spread=bound, floor=bound, dtype="fp32")}
+
+
+def test_beyond_its_bound_an_answer_may_be_about_as_far_as_pytorch_s_own():
+    values = np.linspace(1.0, 2.0, 100)
+    wanted = expected(values)
+
+    def status(error, usual):
+        result = compared("V5", {"y": values + error}, wanted, "here")
+        return as_good(result, {"y": values + usual}, wanted).status
+
+    assert status(3e-6, 0.5e-6) == "NUMERIC_FAIL"  # PyTorch is within the bound, which stands
+    assert status(3e-6, 2e-6) == "PASS"
+    assert status(5e-6, 2e-6) == "NUMERIC_FAIL"  # more than twice as far
+    assert status(9e-6, 9e-6) == "NUMERIC_FAIL"  # so far that PyTorch itself is wrong
+    assert margin("bf16", 100) > margin("fp32", 100)
+
+
+def test_lost_bits_below_the_bound_of_a_chain_are_seen_by_the_error_of_all():
+    case = nearpeak.case("softmax", rows=64, columns=256, dtype="bf16")
+
+    def coarse(tensors, **_):
+        e = (tensors["x"].float() - tensors["x"].float().amax(-1, keepdim=True)).exp()
+        y = e / e.sum(-1, keepdim=True)
+        return {"y": (y * (1 + 0.012 * torch.sign(torch.sin(1e6 * y)))).bfloat16()}
+
+    found = validate(case, coarse, seed=1)
+    assert "V6" in found.failed
+    assert "as good as PyTorch" in found.results[6].reason
+
+
+def test_the_largest_kernels_of_pytorch_are_accepted():
+    for op, axes in (("layer_norm", {"rows": 256, "hidden": 512}), ("softmax", {"rows": 8, "columns": 16000})):
+        for dtype in ("fp32", "bf16", "fp16"):
+            case = nearpeak.case(op, **axes, dtype=dtype)
+            found = validate(case, pytorch(case), seed=3)
+            assert found.status == "PASS", (case.label(), found.reason)
