@@ -112,3 +112,15 @@ def test_every_chosen_case_of_a_suite_is_validated(calls):
 def test_a_runner_that_only_says_times_has_nothing_to_validate(calls):
     with pytest.raises(SpecError, match="runner null gives no outputs of forward to check"):
         run("validate", calls, "--runner", "null")
+
+
+def test_exported_statistics_are_those_that_pytest_benchmark_shows(tmp_path):
+    from nearpeak.measure.export import write_pytest_benchmark
+
+    one = taken(case("fill", elements=8, dtype="fp32"), Outcome.BUDGET)
+    one = dataclasses.replace(one, samples_s=(4.0, 1.0, 2.0, 3.0, 100.0))
+    write_pytest_benchmark(tmp_path / "found.json", [one])
+    (found,) = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["benchmarks"]
+    # Quartiles 2 and 4, fences at -1 and 7: 100 lies outside, and it alone is further from the mean than the spread.
+    assert {"q1": 2.0, "q3": 4.0, "ld15iqr": 1.0, "hd15iqr": 4.0, "outliers": "1;1"}.items() <= found["stats"].items()
+    assert found["stats"]["data"] == [4.0, 1.0, 2.0, 3.0, 100.0]
