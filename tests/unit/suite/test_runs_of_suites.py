@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from nearpeak import case, suites
 from nearpeak.cli import application
 from nearpeak.core.measurement import Measurement, Outcome
+from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import SpecError
 from nearpeak.measure.results import read_results
 from nearpeak.measuring import measure
@@ -64,6 +65,17 @@ def test_what_did_not_run_or_was_wrong_is_excluded_with_its_weight(calls):
     assert (reason, count) == ("incorrect", 1)
     assert share == pytest.approx(1 / 14)  # 1 call of 1 row of 1 + 2·2 + 3·3
     assert run_of(suite, []).excluded[0].reason == "not run"
+
+
+def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
+    suite = suites.read_suite(calls)
+    one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
+    v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
+    record = Validation(case=one, implementation="r", seed=0, results=(v0,), command="")
+    for form in (record, dataclasses.asdict(record)):
+        found = run_of(suite, [taken(one, Outcome.BUDGET, validation=form), taken(two, Outcome.BUDGET)])
+        assert found.passed == {two.digest}
+        assert [row.reason for row in found.excluded] == ["degenerate"]
 
 
 def test_of_several_launches_the_median_counts():
