@@ -81,7 +81,7 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
-                _share_core([side.pid for side in sides], number)
+                _share_core([side.pid for side in sides], number + os.getpid())  # comparisons side by side spread
             yield _round(sides[0], sides[1], number), sides[0], sides[1]
         timing = dataclasses.replace(timing, validate=False)
         number += 1

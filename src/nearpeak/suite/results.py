@@ -9,8 +9,8 @@ from nearpeak.core.measurement import TIMED, Measurement, Outcome
 from nearpeak.core.suite import Suite
 from nearpeak.suite.weights import fleet_of, weights_of
 
-NOT_RUN = "not run"
-"""Reason of chosen cases of which there is no result."""
+NOT_RUN, DEGENERATE = "not run", "degenerate"
+"""Reasons of chosen cases of which there is no result, and of those that could not have told a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class RunOfSuite:
     """Results of a suite's cases."""
 
     passed: frozenset[str]
-    """Digests of cases that ran and whose results were not wrong."""
+    """Digests of cases that ran, whose results were not wrong, and that could have told a wrong one (check V0)."""
     unchecked_count: int
     """Of these, how many were timed without a check of their results."""
     time_s: Mapping[Case, float]
@@ -70,8 +70,15 @@ def _reason(own: list[Measurement]) -> str:
     if Outcome.INCORRECT in outcomes:
         return Outcome.INCORRECT.value
     if any(one in TIMED for one in outcomes):
-        return ""
+        return DEGENERATE if any(map(_degenerate, own)) else ""
     return outcomes[-1].value if outcomes else NOT_RUN
+
+
+def _degenerate(one: Measurement) -> bool:
+    """Return whether the contract says that a constant would pass; a record that was read again is plain data."""
+    record = one.validation
+    rows = () if record is None else record["results"] if isinstance(record, Mapping) else record.results
+    return any((row["status"] if isinstance(row, Mapping) else row.status) == "DEGENERATE_CASE" for row in rows)
 
 
 def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]:

@@ -121,3 +121,38 @@ def test_a_slower_clock_has_a_longer_probe_and_no_profiler_no_activity():
     fast, slow = (timer_on(FakeCuda(cycle_s=one)) for one in (1e-9, 2e-9))
     assert slow.clock_probe_s() == pytest.approx(2 * fast.clock_probe_s())
     assert fast.activity(lambda: None) is None
+
+
+class FakeProfiler:
+    """Stands for torch.profiler: its events are what the test says."""
+
+    ProfilerActivity = SimpleNamespace(CUDA="cuda")
+
+    def __init__(self, *events):
+        self.seen = [
+            SimpleNamespace(name=name, device_type=kind, time_range=SimpleNamespace(start=start, end=end))
+            for name, kind, start, end in events
+        ]
+
+    def profile(self, activities):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def events(self):
+        return self.seen
+
+
+def test_the_device_s_own_records_count_each_moment_once_and_leave_out_the_host():
+    timer = timer_on(FakeCuda(cycle_s=1e-9))
+    timer._torch.profiler = FakeProfiler(
+        ("aten::softmax", "DeviceType.CPU", 0.0, 90.0), ("side", "DeviceType.CUDA", 12.0, 20.0),
+        ("main", "DeviceType.CUDA", 10.0, 15.0), ("main", "DeviceType.CUDA", 30.0, 31.0),
+    )  # fmt: skip
+    found = timer.activity(lambda: None)
+    assert found.busy_s == pytest.approx(11e-6)
+    assert set(found.kernels) == {"main", "side"}

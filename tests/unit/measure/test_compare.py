@@ -1,6 +1,9 @@
 """Two runners in turns of fresh processes, end to end."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 import nearpeak
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import SpecError
+from nearpeak.measure import turns
 from nearpeak.measure.turns import Arm
 from nearpeak.measuring import compare
 
@@ -64,3 +68,22 @@ def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):
         main()
     assert ended.value.code == 11
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not say on which core to run")
+def test_both_sides_and_what_they_started_share_a_core_and_the_next_round_another():
+    cores = sorted(os.sched_getaffinity(0))
+    script = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
+    sides = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    children = [int(side.stdout.readline()) for side in sides]
+    try:
+        for number in range(2):
+            turns._share_core([side.pid for side in sides], number)
+            found = [os.sched_getaffinity(pid) for pid in (*children, *(side.pid for side in sides))]
+            assert found == [{cores[number % len(cores)]}] * 4
+    finally:
+        for pid in (*children, *(side.pid for side in sides)):
+            os.kill(pid, signal.SIGKILL)
+        for side in sides:
+            side.wait()
+            side.stdout.close()

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from nearpeak import case, suites
 from nearpeak.cli import application
 from nearpeak.core.measurement import Measurement, Outcome
+from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import SpecError
 from nearpeak.measure.results import read_results
 from nearpeak.measuring import measure
@@ -66,6 +67,17 @@ def test_what_did_not_run_or_was_wrong_is_excluded_with_its_weight(calls):
     assert run_of(suite, []).excluded[0].reason == "not run"
 
 
+def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
+    suite = suites.read_suite(calls)
+    one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
+    v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
+    record = Validation(case=one, implementation="r", seed=0, results=(v0,), command="")
+    for form in (record, dataclasses.asdict(record)):
+        found = run_of(suite, [taken(one, Outcome.BUDGET, validation=form), taken(two, Outcome.BUDGET)])
+        assert found.passed == {two.digest}
+        assert [row.reason for row in found.excluded] == ["degenerate"]
+
+
 def test_of_several_launches_the_median_counts():
     from nearpeak.suite.directed import directed_suite
 
@@ -112,3 +124,15 @@ def test_every_chosen_case_of_a_suite_is_validated(calls):
 def test_a_runner_that_only_says_times_has_nothing_to_validate(calls):
     with pytest.raises(SpecError, match="runner null gives no outputs of forward to check"):
         run("validate", calls, "--runner", "null")
+
+
+def test_exported_statistics_are_those_that_pytest_benchmark_shows(tmp_path):
+    from nearpeak.measure.export import write_pytest_benchmark
+
+    one = taken(case("fill", elements=8, dtype="fp32"), Outcome.BUDGET)
+    one = dataclasses.replace(one, samples_s=(4.0, 1.0, 2.0, 3.0, 100.0))
+    write_pytest_benchmark(tmp_path / "found.json", [one])
+    (found,) = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["benchmarks"]
+    # Quartiles 2 and 4, fences at -1 and 7: 100 lies outside, and it alone is further from the mean than the spread.
+    assert {"q1": 2.0, "q3": 4.0, "ld15iqr": 1.0, "hd15iqr": 4.0, "outliers": "1;1"}.items() <= found["stats"].items()
+    assert found["stats"]["data"] == [4.0, 1.0, 2.0, 3.0, 100.0]
