@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +60,7 @@ def bisected(
     ('found', 'c', 3)
     """
     _check(axes, time_ratio, spread_ratio)
-    search = _Search(axes=tuple(axes), total=math.log(time_ratio), spread=spread_ratio, measure=measure)
+    search = _Search(axes, math.log(time_ratio), spread_ratio, measure)
     for _ in range(most_causes):
         search.look(most_steps)
         if not search.add_culprit(most_steps) or search.explained(search.rest):
@@ -78,7 +77,6 @@ def _check(axes: Sequence[BisectAxis], time_ratio: float, spread_ratio: float) -
         raise SpecError(f"bisect: spread {spread_ratio!r} of one comparison is not positive and finite; e.g. 0.01")
 
 
-@dataclass(slots=True, kw_only=True)
 class _Search:
     """The suspects in the order of the axes, what was seen, and what is known of them.
 
@@ -86,18 +84,14 @@ class _Search:
     adds to place `p - 1` is number `p - 1`.
     """
 
-    axes: tuple[BisectAxis, ...]
-    total: float
-    spread: float
-    measure: Measure
-    seen: list[tuple[int, int, float]] = field(default_factory=list)
-    steps: list[BisectStep] = field(default_factory=list)
-    culprits: list[tuple[int, float, float]] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)
-    there: bool = True
-    sure: bool = False
-    size: float = 0.0
-    scope: int = 0
+    def __init__(self, axes: Sequence[BisectAxis], total: float, spread: float, measure: Measure) -> None:
+        self.axes, self.total, self.spread, self.measure = tuple(axes), total, spread, measure
+        self.seen: list[tuple[int, int, float]] = []  # base, candidate, logarithm of the ratio
+        self.steps: list[BisectStep] = []
+        self.culprits: list[tuple[int, float, float]] = []  # suspect, effect, chance
+        self.broken: set[int] = set()
+        self.there, self.sure = True, False
+        self.size, self.scope = total, 0  # slowdown that is looked for, and among how many of the first suspects
 
     @property
     def suspects(self) -> list[tuple[int, int]]:

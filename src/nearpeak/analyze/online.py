@@ -24,9 +24,9 @@ AWAY_VALUES, AWAY_RATIO = 8, 0.005
 def followed(before: Sequence[Tracked], detection: Detection, newest_index: int) -> tuple[Tracked, ...]:
     """Return the followed points after the value at `newest_index`; none is ever dropped.
 
-    A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all is
-    new; in between it is taken for the same change seen elsewhere and is left. A followed point that is not found
-    again is marked; found again, the mark goes.
+    A point within 2 values of a followed one updates it, the nearest pair first. One more than 4 values from all that
+    were there is new; in between it is taken for the same change seen elsewhere and is left. A followed point that is
+    not found again is marked; found again, the mark goes.
 
     >>> point = ChangePoint(index=40, low_index=39, high_index=41, tier="suspect", probability_ratio=0.2,
     ...     time_ratio=1.05, low_ratio=1.04, high_ratio=1.06, before_count=40, after_count=3)
@@ -45,9 +45,9 @@ def followed(before: Sequence[Tracked], detection: Detection, newest_index: int)
         if i not in match and j not in match.values():
             match[i] = j
     kept = [_updated(old, detection, match.get(i), newest_index) for i, old in enumerate(before)]
+    there = [new.point.index for old, new in zip(before, kept, strict=True) if old.retracted_index is None]
     for j, new in enumerate(detection.points):
-        near = any(abs(new.index - one.point.index) <= APART_VALUES for one in kept if one.retracted_index is None)
-        if j not in match.values() and not near:
+        if j not in match.values() and all(abs(new.index - index) > APART_VALUES for index in there):
             kept.append(Tracked(point=new, first_seen_index=newest_index, last_seen_index=newest_index))
     return tuple(kept)
 

@@ -37,8 +37,8 @@ def test_a_followed_point_is_never_dropped_and_two_are_never_near(runs):
         after = followed(kept, seen(*sorted(indices)), newest)
         assert len(after) >= len(kept)
         assert [one.first_seen_index for one in after[: len(kept)]] == [one.first_seen_index for one in kept]
-        old, fresh = after[: len(kept)], after[len(kept) :]
-        assert all(abs(a.point.index - b.point.index) > 4 for a in fresh for b in old if b.retracted_index is None)
+        there = [new.point.index for old, new in zip(kept, after, strict=False) if old.retracted_index is None]
+        assert all(abs(one.point.index - other) > 4 for one in after[len(kept) :] for other in there)
         kept = after
 
 
