@@ -163,25 +163,27 @@ class Findings:
     def record_changes(self, series: int, detector: Detector, found: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
         """Store what `detector` finds in a series now, and return it with identities.
 
-        A change point that is stored already is brought up to date; one of this detector that is not among `found` is
-        marked as retracted, never deleted; one that comes back is no longer retracted.
+        A change point that is stored already is brought up to date, and stays confirmed if it is; one of this detector
+        that is not among `found` is marked as retracted, never deleted; one that comes back is no longer retracted.
         """
         now_ns = time.time_ns()
         with writing(self._engine, self._name) as connection:
             detector_id = _detector_id(connection, detector)
             table = _T["change_point"]
             mine = and_(table.c.series_id == series, table.c.detector_id == detector_id)
-            known = dict(connection.execute(select(table.c.order_key, table.c.id).where(mine)).tuples().all())
+            rows = connection.execute(select(table).where(mine)).mappings()
+            known = {row["order_key"]: dict(row) for row in rows}
             for one in found:
                 if one.series != series:
                     raise SpecError(f"change point of series {one.series}: is recorded for series {series}")
                 row = _change_row(one) | {"last_seen_ns": now_ns, "retracted_ns": None}
                 if one.order_key in known:
-                    connection.execute(update(table).where(table.c.id == known[one.order_key]).values(row))
+                    old = known[one.order_key]
+                    connection.execute(update(table).where(table.c.id == old["id"]).values(_kept(old, row)))
                 else:
                     first = {"uid": new_uid(), "detector_id": detector_id, "first_seen_ns": now_ns}
                     connection.execute(insert(table).values(row | first))
-            gone = [identity for key, identity in known.items() if key not in {one.order_key for one in found}]
+            gone = [old["id"] for key, old in known.items() if key not in {one.order_key for one in found}]
             lost = update(table).where(table.c.id.in_(gone), table.c.retracted_ns.is_(None))
             connection.execute(lost.values(retracted_ns=now_ns))
             return _changes(connection, mine, retracted=False)
@@ -373,6 +375,12 @@ def _detector_id(connection: Connection, detector: Detector) -> int:
 def _change_row(one: ChangePoint) -> dict[str, Any]:
     row = {column: getattr(one, name) for name, column in _CHANGE.items() if name not in ("id", "retracted_ns")}
     return row | {"evidence": canonical_json(dict(one.evidence))}
+
+
+def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a change point becomes: what was confirmed by other means stays so, with its evidence."""
+    evidence = canonical_json({**json.loads(old["evidence"]), **json.loads(row["evidence"])})
+    return row | {"tier": "confirmed" if old["tier"] == "confirmed" else row["tier"], "evidence": evidence}
 
 
 def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[ChangePoint, ...]:

@@ -98,14 +98,18 @@ class Store:
             return add_run(connection, ready, self._series)
         return replace_run(connection, ready, found, self._series) if again else found
 
-    def series(self, **where: str | int) -> tuple[Series, ...]:
-        """Return the series that are as asked, by id.
-
-        Args:
-            where: any of `id`, `fingerprint`, `case`, `workload`, `metric`, `device`, `testbed`, `branch`, `owner`.
-        """
+    def series(
+        self, *, id: int | None = None, fingerprint: str | None = None, case: str | None = None,
+        workload: str | None = None, metric: str | None = None, device: str | None = None, testbed: str | None = None,
+        branch: str | None = None, owner: str | None = None,
+    ) -> tuple[Series, ...]:  # fmt: skip
+        """Return the series that are as asked in everything that is asked, by id."""
+        given = {
+            "id": id, "fingerprint": fingerprint, "case": case, "workload": workload, "metric": metric,
+            "device": device, "testbed": testbed, "branch": branch, "owner": owner,
+        }  # fmt: skip
         with reading(self.engine, self.name) as connection:
-            return queries.series_of(connection, where)
+            return queries.series_of(connection, {name: value for name, value in given.items() if value is not None})
 
     def history(self, series: int) -> History:
         """Return the summaries of a series in the order of history.

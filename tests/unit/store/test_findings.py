@@ -42,6 +42,8 @@ def test_a_suspect_is_confirmed_with_its_evidence(filled):
     filled.findings.confirm(one.id, {"comparison": 7})
     (found,) = filled.findings.changes(tier="confirmed")
     assert found.evidence == {"z": 4.5, "comparison": 7}
+    (again,) = filled.findings.record_changes(1, R1, [change(10, evidence={"z": 5.0})])
+    assert (again.tier, again.evidence) == ("confirmed", {"z": 5.0, "comparison": 7})
     with pytest.raises(NotFoundError, match="change point 99"):
         filled.findings.confirm(99, {})
 
