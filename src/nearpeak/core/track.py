@@ -63,6 +63,8 @@ class TrackChange:
     """Units before and after, where they differ."""
     clock_ratio: float | None = None
     """Clock after over clock before; none where unknown."""
+    by_clock: bool = False
+    """Whether it is gone at equal clocks: power or temperature, not the code."""
     over: bool = False
     """Whether later changes took it back."""
     span_count: int = 1
@@ -83,6 +85,8 @@ class Track:
     """In the order of history."""
     outcome: str = ""
     """What became of the search for changes: `searched`, or why there was none."""
+    clock_share_ratio: float | None = None
+    """Part of a change of the clock that shows in the values; none where no clock moved, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

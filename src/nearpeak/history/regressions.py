@@ -57,7 +57,7 @@ def _candidate(name: str, series: Series, one: TrackChange, place: int) -> Candi
 
     Changes with which other components changed cannot have one cause, so that these are part of every axis.
     """
-    components = "+".join(sorted(component for component, _, _ in one.stack))
+    components = "+".join([*sorted(component for component, _, _ in one.stack), *(["clock"] if one.by_clock else [])])
     point = ChangePoint(
         index=place, low_index=place - NEAR_COMMITS, high_index=place,
         tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
@@ -105,14 +105,14 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
         if one.axis not in told:
             yield one.axis, one.text
             told.add(one.axis)
-    if not stacks:
+    if not stacks and not all(one.by_clock for _, one in part):
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
 
 
 def _by_clock(one: TrackChange) -> bool:
     """Say whether the clock moved the other way by as much as explains the change, or most of it."""
-    if one.clock_ratio is None:
-        return False
+    if one.by_clock or one.clock_ratio is None:
+        return one.by_clock
     return -math.log(one.clock_ratio) / math.log(one.value_ratio) >= CLOCK_SHARE_RATIO
 
 

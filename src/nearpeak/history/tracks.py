@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from nearpeak.analyze.changes import changes
-from nearpeak.core.change import ChangePoint, Detection
-from nearpeak.core.history import Revision, Series, stack_difference
+from nearpeak.analyze.clocks import at_equal_clocks, clock_share
+from nearpeak.core.change import SEARCHED, ChangePoint, Detection
+from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.errors import NotFoundError
 from nearpeak.registry import unknown_name
 from nearpeak.store import History, Store
 
+SAME_COMMITS = 3
+"""Changes of a series this near to each other, with the clock and without, are the same."""
 NEAREST = 8
 """Commits on each side of a change whose clocks are compared."""
 
@@ -58,16 +62,37 @@ def track_of(store: Store, series: int) -> Track:
     """
     history = store.history(series)
     points = points_of(history)
-    found = changes([one.value for one in points])
-    revisions = {one.sha: one for one in _revisions(store, points, found)}
+    found, by_clock, share = _searched(points, history.series.metric)
+    both = sorted((*found.points, *by_clock), key=lambda one: one.index)
+    revisions = {one.sha: one for one in _revisions(store, points, both)}
     told = tuple(
-        _change(store, history.series, points, one, found.points[place + 1 :], revisions)
-        for place, one in enumerate(found.points)
-    )
+        replace(
+            _change(store, history.series, points, one, both[place + 1 :], revisions), by_clock=one in by_clock
+        )
+        for place, one in enumerate(both)
+    )  # fmt: skip
     return Track(
-        series=history.series, points=points, changes=told, outcome=found.outcome,
+        series=history.series, points=points, changes=told, outcome=found.outcome, clock_share_ratio=share,
         failed_count=sum(math.isnan(value) for value in history.median.tolist()),
     )  # fmt: skip
+
+
+def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, list[ChangePoint], float | None]:
+    """Return the changes at equal clocks, those that are there in the values alone, and the share of the clock.
+
+    Where no clock moved, or one is unknown, the values themselves are searched.
+    """
+    values = [one.value for one in points]
+    plain = changes(values)
+    clocks = [_middle(one.clocks_hz) for one in points if one.clocks_hz]
+    whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
+    share = clock_share(values, clocks) if whole and min(clocks) > 0 else None
+    if not share:
+        return plain, [], share
+    found = changes(at_equal_clocks(values, clocks, share))
+    near = [one.index for one in found.points]
+    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in near)]
+    return found, gone, share
 
 
 def points_of(history: History) -> tuple[TrackPoint, ...]:
@@ -95,9 +120,9 @@ def _middle(values: Sequence[float]) -> float:
     return (low + high) / 2
 
 
-def _revisions(store: Store, points: Sequence[TrackPoint], found: Detection) -> Iterable[Revision]:
+def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:
     """Return the commits at the changes, with their subjects."""
-    runs = [points[one.index].run_id for one in found.points]
+    runs = [points[one.index].run_id for one in found]
     return [run.revision for run in store.runs(runs) if run.revision is not None] if runs else []
 
 

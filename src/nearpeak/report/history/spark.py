@@ -13,7 +13,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """Return values as bars, neighbours taken together by their median where there are more than `width`.
 
     >>> sparkline([1.0, 1.0, 1.0, 1.1, 1.1, 1.2], 6)
-    '▁▁▁▄▄█'
+    '▁▁▁▅▅█'
     >>> sparkline([1.0, 1.001], 6)
     '▅▅'
     """

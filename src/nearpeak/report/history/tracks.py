@@ -115,7 +115,7 @@ def change_lines(one: TrackChange) -> Iterator[str]:
     if one.devices is not None:
         yield "  another unit of the device ran it"
     if one.clock_ratio is not None and abs(one.clock_ratio - 1) >= 0.002:
-        yield f"  clock {percent(one.clock_ratio)}"
+        yield f"  clock {percent(one.clock_ratio)}{', gone at equal clocks' if one.by_clock else ''}"
 
 
 def _newest(track: Track) -> Iterator[str]:

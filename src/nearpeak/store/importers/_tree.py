@@ -7,6 +7,8 @@ from typing import Any
 
 from nearpeak.errors import SpecError
 
+MOST = 1e300
+"""Numbers beyond this are looked at one by one: they may not fit."""
 MOST_LOST = 100
 """Names of unread fields that are kept; beyond them only their number."""
 
@@ -85,6 +87,13 @@ class Tree:
         if found <= 0:
             raise SpecError(f"{self.where}: {found!r} where a number above 0 belongs")
         return found
+
+    def positives(self) -> tuple[float, ...]:
+        """Return a list of numbers above 0; many of them take little longer than reading them."""
+        if isinstance(self.raw, list) and all(type(one) in (int, float) and 0 < one < MOST for one in self.raw):
+            self._note(whole=True)
+            return tuple(map(float, self.raw))
+        return tuple(one.positive() for one in self.each())
 
     def plain(self) -> str | int | float | bool:
         """Return a scalar as it is, anything else as JSON text."""

@@ -83,7 +83,7 @@ def _values(centre: Tree | None, raw: Tree | None) -> tuple[float, ...]:
     if failed or centre is None:
         return ()
     centre.positive()
-    return tuple(one.positive() for one in raw.each()) if raw is not None else (centre.positive(),)
+    return raw.positives() if raw is not None else (centre.positive(),)
 
 
 def _units(path: Path) -> dict[str, str]:

@@ -27,7 +27,7 @@ def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
 def _samples(one: Tree) -> SampleSet:
     stats, label = one.get("stats"), one.get("fullname").text()
     data = stats.maybe("data")
-    values = tuple(value.positive() for value in data.each()) if data else ()
+    values = data.positives() if data else ()
     rounds = int(stats.get("rounds").number())
     note = "" if values else f"summary of {rounds} rounds: their median alone is known"
     options = one.maybe("options")
