@@ -58,8 +58,8 @@ def _words(found: "Conversion") -> str:
         ("piece after piece", found.pieces_s),
     )  # fmt: skip
     lines += [f"  {what}: {show(time_s, 's')}" for what, time_s in times if time_s is not None]
-    if found.pieces_error is not None and found.ledger:
-        lines.append(f"  results in pieces differ by {found.pieces_error:.2g} of the largest")
+    if found.pieces_error_ratio is not None and found.ledger:
+        lines.append(f"  results in pieces differ by {found.pieces_error_ratio:.2g} of the largest")
     for row in found.ledger:
         shares = ((row.flop_ratio, "of the arithmetic"), (row.time_ratio, "of the time"))
         weight = ", ".join(f"{share:.1%} {what}" for share, what in shares if share)

@@ -32,7 +32,7 @@ class Conversion:
     pieces_s: float | None = None
     """Time of running the pieces one after the other, what stays behind between them where it can run; none where
     nothing was timed."""
-    pieces_error: float | None = None
+    pieces_error_ratio: float | None = None
     """Largest difference of results in pieces to those of the whole, over the largest result; none where one of the
     two does not run."""
     placed: tuple[tuple[str, int], ...] = ()

@@ -78,7 +78,7 @@ def onnx_conversion(
         model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
         fragment_count=_fragment_count(nodes, refused), boundary_count=len(crossing),
         boundary_bytes=sum(crossing.values()), boundary_s=_copied_s(crossing.values()), converted_s=timed_s,
-        unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error=error,
+        unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
         placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
     )  # fmt: skip
 

@@ -30,6 +30,8 @@ CHECK_EVERY = 5
 MOST_COUNT = 5000
 """Samples after which a budget is spent, whatever the clock says."""
 Runs = Iterator[Callable[[], object]]
+Seen = tuple[int, Mapping[str, Any]]
+"""Which set of inputs was timed, and the outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Sampled:
     """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
     spans_ns: tuple[Span, ...] = ()
     """When it warmed up and when it was sampled."""
-    seen: tuple[int, Mapping[str, Any]] | None = None
+    seen: Seen | None = None
     """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
 
 
@@ -98,7 +100,7 @@ class _Keeper:
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
-        self.seen: tuple[int, Mapping[str, Any]] | None = None
+        self.seen: Seen | None = None
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
         """Take the result of a sample, or leave it; later calls may write over it, so that it is copied."""

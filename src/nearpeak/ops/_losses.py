@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.ops._operator import IGNORED
 
 REDUCTIONS = ("none", "mean", "sum")
 """In the order of PyTorch's numbers 0, 1, 2."""
-IGNORED = -100
-"""Target of rows that do not count: the default of torch.nn.functional.cross_entropy and nll_loss."""
 
 
 def checked(reduction: str) -> str:

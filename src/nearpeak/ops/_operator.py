@@ -21,6 +21,8 @@ Arrays = Mapping[str, Any]
 """Named NumPy arrays or torch tensors."""
 
 
+IGNORED = -100
+"""Target of rows that do not count: the default of torch.nn.functional.cross_entropy and nll_loss."""
 CONTRACTS = ("contraction", "reduction", "pointwise", "normalisation", "sampling", "decomposition", "exact")
 """Kinds of numerics contracts."""
 
@@ -44,8 +46,8 @@ class Numerics:
     """What the first element of each tensor must be a multiple of."""
     below: Mapping[str, str] = field(default_factory=dict)
     """Integer inputs whose values stay below an axis, or below a number: indices, targets, offsets."""
-    ignored: Mapping[str, int] = field(default_factory=dict)
-    """Integer inputs some of whose elements may be this number, which marks what does not count."""
+    ignored: tuple[str, ...] = ()
+    """Integer inputs some of whose elements may be IGNORED, which marks what does not count."""
     positive: tuple[str, ...] = ()
     """Inputs that are positive by their meaning: scales, running variances, states of optimizers; with a choice before
     a colon where it is so for that choice only, as `igamma:a`."""

@@ -9,7 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
-from nearpeak.ops._losses import IGNORED, checked, of_targets, upstream_of
+from nearpeak.ops._losses import checked, of_targets, upstream_of
 from nearpeak.ops._operator import Numerics, Operator
 
 
@@ -88,7 +88,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="classes",
         below={"target": "classes"},
-        ignored={"target": IGNORED},
+        ignored=("target",),
         steps_count=2,
         gates="always",
         rounds=("large",),

@@ -10,7 +10,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._losses import IGNORED, checked, of_targets, upstream_of
+from nearpeak.ops._losses import checked, of_targets, upstream_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
 
@@ -112,7 +112,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="hidden classes",
         below={"target": "classes"},
-        ignored={"target": IGNORED},
+        ignored=("target",),
         steps_count=2,
         gates="always",
         rounds=("large",),

@@ -9,7 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._losses import IGNORED, REDUCTIONS, checked, of_targets, upstream_of
+from nearpeak.ops._losses import REDUCTIONS, checked, of_targets, upstream_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
 
@@ -94,7 +94,7 @@ OPERATOR = Operator(
     source="definition",
     assumptions=("A20",),
     numerics=Numerics(
-        kind="reduction", reduction="rows", below={"target": "classes"}, ignored={"target": IGNORED}, steps_count=2
+        kind="reduction", reduction="rows", below={"target": "classes"}, ignored=("target",), steps_count=2
     ),
     inputs=_inputs,
     reference=_reference,

@@ -60,7 +60,7 @@ def test_results_are_the_same_however_the_model_is_cut_and_the_pieces_are_timed(
     found = coverage(path, "onnxruntime", without=without, least_count=least)
     assert found.fragment_count == pieces
     assert found.pieces_s > 0
-    assert found.pieces_error <= 1e-6
+    assert found.pieces_error_ratio <= 1e-6
     assert found.placed == (("CPUExecutionProvider", 4),)
     assert len(found.ledger) == 4 - found.converted_count
     if found.ledger:
@@ -73,7 +73,7 @@ def test_pieces_of_a_model_that_does_not_run_whole_are_timed_alone(tmp_path):
     pytest.importorskip("onnxruntime")
     found = coverage(model(tmp_path / "m.onnx", ("MatMul", "mine.Foo", "MatMul")), "onnxruntime")
     assert found.pieces_s > 0
-    assert found.pieces_error is None
+    assert found.pieces_error_ratio is None
     assert found.converted_s is None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,16 @@ def margin(dtype: str, count: int) -> float:
     return 3.0 if UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 else 2.0
 
 
+@lru_cache(maxsize=64)
 def baseline_of(asked: Question) -> Mapping[str, Any]:
-    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails."""
-    if "baseline" not in asked.memo:
-        right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
-        ran = run(right, asked.tensors, asked.arguments)
-        usable = not ran.error and comparable(ran.outputs, asked.expected)
-        asked.memo["baseline"] = values_of(ran.outputs) if usable else {}
-    found: Mapping[str, Any] = asked.memo["baseline"]
-    return found
+    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails.
+
+    It is kept, as many implementations are asked the same.
+    """
+    right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
+    ran = run(right, asked.tensors, asked.arguments)
+    usable = not ran.error and comparable(ran.outputs, asked.expected)
+    return values_of(ran.outputs) if usable else {}
 
 
 def judged(check: str, outputs: Mapping[str, Any], asked: Question, where: str) -> CheckResult:

@@ -11,6 +11,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
 from nearpeak.ops import OPS
+from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
@@ -54,10 +55,12 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
-    for name, mark in OPS[op].numerics.ignored.items():
+    for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
-            values[name].flat[1:] = np.where(random.random(values[name].size - 1) < 0.25, mark, values[name].flat[1:])
-            values[name].flat[-1] = mark
+            values[name].flat[1:] = np.where(
+                random.random(values[name].size - 1) < 0.25, IGNORED, values[name].flat[1:]
+            )
+            values[name].flat[-1] = IGNORED
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
 

@@ -1,7 +1,7 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -54,9 +54,9 @@ class Expected:
     """Format of the output."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Question:
-    """Inputs of one round with everything that the oracle says about them."""
+    """Inputs of one round with everything that the oracle says about them; each is equal to itself alone."""
 
     case: Case
     """Case of the forward pass."""
@@ -68,8 +68,6 @@ class Question:
     """By output name."""
     distribution: str
     """How the inputs were drawn."""
-    memo: dict[str, Any] = field(default_factory=dict, compare=False)
-    """What others have learned about it, kept for the next implementation that is asked the same."""
 
 
 def arguments_of(case: Case) -> dict[str, Any]:

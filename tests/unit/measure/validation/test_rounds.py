@@ -111,6 +111,11 @@ def test_lost_bits_below_the_bound_of_a_chain_are_seen_by_the_error_of_all():
     assert "as good as PyTorch" in found.results[6].reason
 
 
+def test_updates_too_small_for_the_format_are_a_bias_of_every_implementation():
+    case = nearpeak.case("adamw", parameters=300, dtype="bf16")
+    assert [validate(case, pytorch(case), seed=seed).status for seed in (9, 11)] == ["PASS", "PASS"]
+
+
 def test_the_largest_kernels_of_pytorch_are_accepted():
     for op, axes in (("layer_norm", {"rows": 256, "hidden": 512}), ("softmax", {"rows": 8, "columns": 16000})):
         for dtype in ("fp32", "bf16", "fp16"):

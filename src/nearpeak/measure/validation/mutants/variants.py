@@ -212,6 +212,7 @@ def _narrow(case: Case) -> bool:
 def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: int) -> bool:
     reference = OPS[case.op].reference
     total: dict[str, Any] = {}
+    met: dict[str, Any] = {}
     with np.errstate(all="ignore"):
         whole = reference({key: array.copy() for key, array in arrays.items()}, **arguments)
         for part in (0, 1):
@@ -222,7 +223,9 @@ def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: 
             share[tuple(index)] = 0
             for key, value in reference({**arrays, name: share}, **arguments).items():
                 total[key] = total.get(key, 0) + value
-    return all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items()) and bool(whole)
+                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # of what lies side by side there is no sum
+    same = all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items())
+    return same and any(np.any(both) for both in met.values())
 
 
 def _split(right: Call, name: str, dimension: int, parts: int) -> Call:
