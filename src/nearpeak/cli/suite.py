@@ -82,8 +82,8 @@ def build(
         step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
     )  # fmt: skip
     found = suites.suite(
-        [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
-        capture=capture,
+        [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
+        operators=op, capture=capture,
     )  # fmt: skip
     _write(found if share is None else _cheapest(found, devices[0], share, identity, budget_s), out)
 
