@@ -81,10 +81,9 @@ def build(
     capture = _capturing(
         step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
     )  # fmt: skip
-    named = [ready_suite(one) for one in ready]
     found = suites.suite(
-        [*named, *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed, operators=op,
-        capture=capture,
+        [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
+        operators=op, capture=capture,
     )  # fmt: skip
     _write(found if share is None else _cheapest(found, devices[0], share, identity, budget_s), out)
 
