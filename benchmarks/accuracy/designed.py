@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
-from benchmarks.accuracy.fit import fitted_together, times_of
+from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import held_of, slopes, spread_from
 from nearpeak.predict.design import MOST_CASES, chosen
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
-    start = fitted_together(family, others).values
+    start = unseen_values(family, block, others)
     each = [fitted_together(family, [one], 0.5) for one in others]
     spread = spread_from(family.form, [(one.values, one.unidentified) for one in each])
     rows = np.arange(len(block.measured_s))

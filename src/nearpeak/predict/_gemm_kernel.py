@@ -30,8 +30,7 @@ _PORT = 64.0
 """Bytes per clock between the cache and a multiprocessor."""
 _REACH_BYTES = 1e6
 """Bytes whose addresses a multiprocessor keeps translated: where products of P4 and P100 slow down."""
-_ALIGNED = 4.0
-"""Elements of which rows are a multiple where vectors of them are loaded."""
+_WIDE = 4.0
 _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
 _CLOCK_S = 1e-4
@@ -42,8 +41,8 @@ SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
 # Positions of the scalars, in the order of the form.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
-_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR = range(12, 19)
-SCALAR_COUNT = 19
+_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED = range(12, 20)
+SCALAR_COUNT = 20
 """Scalars of the form; what follows them in the array is the correction."""
 
 # Positions of the figures of the device.
@@ -88,12 +87,12 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
 
 
 @compiled
-def _far(m: float, n: float, k: float, hw: Any, p: Any) -> float:
+def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return by how much loads slow down whose rows start anywhere, beyond the reach of address translation."""
-    if p[_FAR] == 0.0 or (k % _ALIGNED == 0.0 and n % _ALIGNED == 0.0):
+    if p[_FAR] + p[_UNALIGNED] == 0.0 or b > 1.0 or (k % hw[_DEEP] == 0.0 and m % hw[_DEEP] == 0.0):
         return 1.0
     pages = (m * k * hw[_A] + n * k * hw[_B]) / (_REACH_BYTES * hw[_SM])
-    return float(1.0 + p[_FAR] * min(max(pages - 0.5, 0.0), 1.0))
+    return float(1.0 + p[_UNALIGNED] + p[_FAR] * min(max(pages - 0.5, 0.0), _WIDE))
 
 
 @compiled
@@ -120,10 +119,10 @@ def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
     """Write into `best` the parts of the fastest tile and split: see the names where it is read."""
-    sm, deep, per_sm, step_s = hw[_SM], hw[_DEEP], rates[5], rates[7]
+    deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
     start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
     read_s, write_s = _traffic(m, n, k, b, hw, rates)
-    slower = _far(m, n, k, hw, p)
+    slower = _far(m, n, k, b, hw, p)
     read_s = read_s * slower
     c_s = b * m * n * rates[2]
     store_s, part_s, memory_s = p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, read_s + write_s
@@ -168,17 +167,17 @@ def _search(
             least = body + added
             best[0], best[1], best[2], best[3], best[4] = least, tensor, cache, memory, chain
             best[5], best[6], best[7], best[8], best[9] = body, store, reduce, busy, waves
-            best[10], best[11], best[12], best[13], best[14] = kinds[i, _ALONG_M], kinds[i, _ALONG_N], split, depth, load
+            best[10], best[11] = kinds[i, _ALONG_M], kinds[i, _ALONG_N]
+            best[12], best[13], best[14] = split, depth, load
         least4 = (least * least) * (least * least)
     best[15], best[16] = read_s, write_s
 
 
 @compiled
 def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: Any, out: Any) -> float:
-    """Write the parts of the case whose fastest tile is in `best`; the norm's excess goes to the second largest;
-    return their sum."""
+    """Write the parts of a case by its fastest tile, the norm's excess with the second largest; return their sum."""
     tensor, cache, memory, chain, body = best[1], best[2], best[3], best[4], best[5]
-    excess = body - max(max(tensor, cache), max(memory, chain))
+    excess = body - max(tensor, cache, memory, chain)
     share0, share1, share2, share3 = _shares(tensor, cache, memory, chain, excess)
     ratio = share0 / tensor if tensor > 0.0 else 0.0
     ideal = 2.0 * b * m * n * k / hw[_PEAK]

@@ -12,6 +12,9 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._gemm_scalars import SCALARS
+from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict._gemm_units import formats_of, unit_of
+from nearpeak.predict._kernel_kin import runs_products_of
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
@@ -79,8 +82,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
 
 def _size(target: Target, dtypes: Mapping[str, str]) -> float:
     """Return the binary logarithm of the products per clock of a multiprocessor: kernels are written for it."""
-    a, b, _ = _formats(dtypes)
-    return math.log2(target.peaks[_unit(target, a if a.bits_count >= b.bits_count else b)].flop_per_clock)
+    return math.log2(target.peaks[unit_of(target, dtypes)].flop_per_clock)
 
 
 def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
@@ -107,27 +109,17 @@ def _tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
 
 def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
     """Return the figures of the device that the kernel reads, in its order."""
-    a, b, out = _formats(dtypes)
-    unit = _unit(target, a if a.bits_count >= b.bits_count else b)
+    a, b, out = formats_of(dtypes)
     if target.dram.bandwidth_bytes_per_s is None or target.l2.capacity_bytes is None:
         raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
     scheme = DTYPES[dtypes["dtype"]].scheme
-    peak = target.peaks[unit]
+    peak = target.peaks[unit_of(target, dtypes)]
     return np.array([
         peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
         _stored(a, scheme), _stored(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
         setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
         float(setting.host_timed),
     ])  # fmt: skip
-
-
-def _formats(dtypes: Mapping[str, str]) -> tuple[DType, DType, DType]:
-    """Return the formats of A, B and the product."""
-    dtype = DTYPES[dtypes["dtype"]]
-    scheme = dtype.scheme
-    if scheme is not None:
-        return DTYPES[scheme.a.dtype], DTYPES[scheme.b.dtype], DTYPES[scheme.out]
-    return dtype, DTYPES[dtypes.get("b_dtype", dtype.name)], DTYPES[dtypes.get("out_dtype", dtype.name)]
 
 
 def _stored(operand: DType, scheme: Scheme | None) -> float:
@@ -139,20 +131,10 @@ def _stored(operand: DType, scheme: Scheme | None) -> float:
     return size + DTYPES[scheme.scale].bits_count / 8 / scheme.a.column_count
 
 
-def _unit(target: Target, dtype: DType) -> str:
-    """Return the fastest unit that forms such products directly: libraries do not add up partial products."""
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if target.kind != "gpu" or not units:
-        raise NotModelledError(
-            f"{target.name}: no prediction of products of {dtype.name}; GPUs that state a rate for it only"
-        )
-    return max(units, key=lambda unit: target.peaks[unit].flop_per_s)
-
-
 FORM = Form(
     name="gemm",
     ops=("gemm", "scaled_gemm"),
-    version="gemm-2",
+    version="gemm-3",
     scalars=SCALARS,
     terms=TERMS,
     regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},
@@ -162,5 +144,7 @@ FORM = Form(
         "m": (1, 16, 128, 512, 2048, 8192, 8448), "n": (128, 1024, 4096, 8192, 16384), "k": (256, 1024, 4096, 16384),
     },
     size=_size,
+    kin=runs_products_of,
+    transfer=transferred,
     correction_axes=_correction_axes,
 )  # fmt: skip
