@@ -27,6 +27,9 @@ def predict(
         None, "--out", help="Write the table with bound_s, predicted_s and the like added."
     ),
     calibration: Path | None = typer.Option(None, "--calibration", help="Coefficients of your own (.toml) to use."),
+    no_correction: bool = typer.Option(
+        False, "--no-correction", help="Leave out the bounded correction on top of the scalars (the term library)."
+    ),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
 ) -> None:
@@ -43,10 +46,10 @@ def predict(
     if words and (cases is not None or out is not None):
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if len(words or ()) == 1 and words[0].endswith(".json"):
-        _predict_workload(words[0], devices, calibration, json=json)
+        _predict_workload(words[0], devices, calibration, json=json, corrected=not no_correction)
         return
     if words:
-        _predict_case(words, devices, calibration, json=json)
+        _predict_case(words, devices, calibration, json=json, corrected=not no_correction)
         return
     if cases is None and sys.stdin.isatty():
         raise SpecError(
@@ -57,7 +60,7 @@ def predict(
     from nearpeak.achievable import predict as predicted
 
     columns, table = read_cases(cases, "predict")
-    found = predicted(table, devices[0], calibration=calibration)
+    found = predicted(table, devices[0], calibration=calibration, correction=not no_correction)
     added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
     write_cases(out, {**columns, **added})
 
@@ -67,19 +70,26 @@ def register(app: typer.Typer) -> None:
     app.command()(predict)
 
 
-def _predict_workload(path: str, devices: list["Target"], calibration: Path | None, *, json: bool) -> None:
+def _predict_workload(
+    path: str, devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+) -> None:
     """Print the expected time of a saved workload, or of a config.json's forward step."""
     from nearpeak import api
+    from nearpeak.predict._form import Setting
     from nearpeak.predict.step import with_predictions
     from nearpeak.report import _expected as report
     from nearpeak.theory.analysis import analysis_of
 
-    found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration)
+    found = with_predictions(
+        analysis_of(api.capture(path), devices), devices, calibration, Setting(is_corrected=corrected)
+    )
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
 
 
-def _predict_case(words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool) -> None:
+def _predict_case(
+    words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+) -> None:
     from nearpeak.achievable import predict as predicted
     from nearpeak.ops import label_of
     from nearpeak.report import _prediction as report
@@ -87,6 +97,6 @@ def _predict_case(words: list[str], devices: list["Target"], calibration: Path |
     case = case_of(words, "predict")
     plain = json or not shared.on_terminal()
     for device in devices:
-        found = predicted(case, device, calibration=calibration)
+        found = predicted(case, device, calibration=calibration, correction=corrected)
         text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
         sys.stdout.write(f"{text}\n")

@@ -52,6 +52,8 @@ class Setting:
     """Tokens of a whole layer before they are spread over devices, one number or a column; 0 stands for m."""
     load_exponent_ratio: float = 0.0
     """Exponent of the power law by which rows spread over groups; 0 spreads them evenly."""
+    is_corrected: bool = True
+    """Whether the bounded correction of the scalars, where they have one, is part of the time: the term `library`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

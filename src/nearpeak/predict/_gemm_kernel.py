@@ -30,7 +30,10 @@ _PORT = 64.0
 """Bytes per clock between the cache and a multiprocessor."""
 _REACH_BYTES = 1e6
 """Bytes whose addresses a multiprocessor keeps translated: where products of P4 and P100 slow down."""
+_VECTOR_BYTES = 4.0
+"""Elements from this size on are multiplied by vector units, whose loads alone were measured to be slower so."""
 _WIDE = 4.0
+"""Multiples of that reach beyond which loads do not slow down further."""
 _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
 _CLOCK_S = 1e-4
@@ -49,7 +52,7 @@ SCALAR_COUNT = 20
 _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED = range(13)
 
 # Columns of the table of kinds of tiles, the last two of one case at a time.
-_ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _TILES, _LEAST4 = range(8)
+_ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _COUNT, _LEAST4 = range(8)
 
 
 @compiled
@@ -88,8 +91,9 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
 
 @compiled
 def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
-    """Return by how much loads slow down whose rows start anywhere, beyond the reach of address translation."""
-    if p[_FAR] + p[_UNALIGNED] == 0.0 or b > 1.0 or (k % hw[_DEEP] == 0.0 and m % hw[_DEEP] == 0.0):
+    """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
+    whole = k % hw[_DEEP] == 0.0 and m % hw[_DEEP] == 0.0
+    if whole or b > 1.0 or hw[_A] < _VECTOR_BYTES or p[_FAR] + p[_UNALIGNED] == 0.0:
         return 1.0
     pages = (m * k * hw[_A] + n * k * hw[_B]) / (_REACH_BYTES * hw[_SM])
     return float(1.0 + p[_UNALIGNED] + p[_FAR] * min(max(pages - 0.5, 0.0), _WIDE))
@@ -108,7 +112,7 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
         x, y = tiles * each * kinds[i, _FLOP_S], tiles * each * kinds[i, _EDGE_S] * slower
         x, y = x * x, y * y
         found4 = 1e240 if wide and not alone else x * x + y * y + rest
-        kinds[i, _TILES], kinds[i, _LEAST4] = tiles, found4
+        kinds[i, _COUNT], kinds[i, _LEAST4] = tiles, found4
         if found4 < least4:
             first, least4 = i, found4
     return first
@@ -122,9 +126,8 @@ def _search(
     deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
     start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
     read_s, write_s = _traffic(m, n, k, b, hw, rates)
-    slower = _far(m, n, k, b, hw, p)
+    slower, c_s = _far(m, n, k, b, hw, p), b * m * n * rates[2]
     read_s = read_s * slower
-    c_s = b * m * n * rates[2]
     store_s, part_s, memory_s = p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, read_s + write_s
     first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
     least, least4 = 1e60, 1e240
@@ -132,7 +135,7 @@ def _search(
         i = first if turn < 0 else turn
         if turn == first or kinds[i, _LEAST4] >= least4:
             continue
-        flop_s, edge_s, tiles = kinds[i, _FLOP_S], kinds[i, _EDGE_S] * slower, kinds[i, _TILES]
+        flop_s, edge_s, tiles = kinds[i, _FLOP_S], kinds[i, _EDGE_S] * slower, kinds[i, _COUNT]
         for j in range(splits.shape[0]):
             split, reduce = splits[j, 0], 0.0
             load = tiles * split * per_sm
