@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block
 from nearpeak.core.bound import Policy
+from nearpeak.core.target import Target
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
@@ -55,7 +56,7 @@ class Score:
     decided_ratio: float
     """Share of predictions that the bound gave, not the form."""
     beaten_ratio: float
-    """Share of rows faster than their bound."""
+    """Share of rows faster than their bound, of those whose bound is more than the last cache can hold from memory."""
     hot_count: int
     """Shapes left out as their inputs lay in cache."""
 
@@ -96,8 +97,15 @@ def score(block: Block, rows: Any, protocol: str) -> Score | None:
         covered_ratio=float(((found.low_s <= measured) & (measured <= found.high_s)).mean()),
         half_width_ratio=float(np.median((found.high_s - found.low_s) / 2 / found.predicted_s)),
         decided_ratio=float(found.bound_decides.mean()),
-        beaten_ratio=float((measured < found.bound_s).mean()), hot_count=block.hot_count,
+        beaten_ratio=float(((measured < found.bound_s) & _is_cold(target, found.bound_s)).mean()),
+        hot_count=block.hot_count,
     )  # fmt: skip
+
+
+def _is_cold(target: Target, bound_s: Any) -> Any:
+    """Return which bounds stand for more bytes than the last cache holds: inputs cannot have lain in it."""
+    rate, capacity = target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes
+    return np.ones(len(bound_s), dtype=bool) if rate is None or capacity is None else bound_s * rate > capacity
 
 
 def _uncorrected(block: Block, rows: Any) -> Any:

@@ -10,8 +10,9 @@ from nearpeak.core.target import Target
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_units import unit_of
 
-_LAUNCH, _TENSOR, _CLOCK = (
-    [one.name for one in SCALARS].index(name) for name in ("launch_s", "tensor_ratio", "clock_ratio")
+_LAUNCH, _TENSOR, _CLOCK, _BALANCED = (
+    [one.name for one in SCALARS].index(name)
+    for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements")
 )
 _KNEE = 0.75
 """Share of the highest clock below which voltage, and with it the energy of a product, falls no further."""
@@ -38,6 +39,9 @@ def transferred(
         for (device, _), one in zip(measured, values, strict=True):
             if target.launch_floor_s and device.launch_floor_s:
                 one[_LAUNCH] *= target.launch_floor_s / device.launch_floor_s
+    if is_kin:
+        for (device, _), one in zip(measured, values, strict=True):
+            _rebalance(one, target, device, dtypes)
     known = [(device, one) for (device, _), one in zip(measured, values, strict=True) if device.power_w]
     if target.power_w and known:
         if is_kin:
@@ -49,6 +53,12 @@ def transferred(
             for one in values:
                 _slow(one, share)
     return values
+
+
+def _rebalance(values: Any, target: Target, device: Target, dtypes: Mapping[str, str]) -> None:
+    """Keep the bytes per clock from the cache where products per clock differ: their rate is held back, not loads."""
+    rates = [one.peaks[unit_of(one, dtypes)].flop_per_clock for one in (target, device)]
+    values[_BALANCED] = max(values[_BALANCED] * min(rates[0] / rates[1], 1.0), SCALARS[_BALANCED].low_value)
 
 
 def _repower(values: Any, energy: float, headroom: float) -> None:

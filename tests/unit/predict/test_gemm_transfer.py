@@ -48,6 +48,12 @@ def test_below_the_knee_power_counts_in_proportion_and_slow_kernels_are_left_alo
     assert sustained(slow) == pytest.approx(0.35)
 
 
+def test_caches_feed_as_many_bytes_where_only_the_rate_of_products_is_held_back():
+    place = NAMES.index("balanced_elements")
+    assert moved("h20", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(40.0)
+    assert moved("h200_sxm", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(160.0)
+
+
 def test_the_launch_follows_documented_floors_and_only_where_one_kernel_is_launched():
     place = NAMES.index("launch_s")
     assert moved("b200_sxm", "h100_sxm", is_kin=False, launch_s=2.1e-6)[place] == pytest.approx(2.1e-6 * 1.75 / 2.45)
