@@ -23,10 +23,10 @@ SEEDS = tuple(range(8))
 CANDIDATES = 1000
 HEAD = """# What 30 designed measurements buy on a device without data
 
-Written by `python -m benchmarks.accuracy.designed CORPUS`. For each device, scalars are fitted on all other devices of
-its maker together; then 30 of its cases are chosen by the rule of `nearpeak calibrate plan` among 1,000 drawn by a
-seed, their times are read, and the scalars fitted to them with what other devices let expect. Scored on every other
-clean row.
+Written by `python -m benchmarks.accuracy.designed CORPUS`. For each device, scalars come from all other devices of
+its maker, as predictions without data take them; then 30 of its cases are chosen by the rule of `nearpeak calibrate
+plan` among 1,000 drawn by a seed, their times are read, and the scalars fitted to them with what other devices let
+expect. Scored on every other clean row.
 Mean absolute error in percent: without data, and after 30 cases the mean and the worst of 8 seeds.
 
 | family | left out | rows | no data: all | above 50 us | 30 cases: all | above 50 us | worst: all | above 50 us |
