@@ -141,7 +141,8 @@ def _search(
             load = tiles * split * per_sm
             if split > 1.0:
                 reduce = split_s + (split + 1.0) * part_s
-                if load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
+                # libraries do not split the sum of batched products
+                if b > 1.0 or load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
                     break
             depth = deep * np.ceil(k * splits[j, 1])
             busy, waves = load, 1.0
