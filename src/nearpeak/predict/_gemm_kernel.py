@@ -100,6 +100,14 @@ def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
 
 
 @compiled
+def _moves(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any) -> tuple[float, ...]:
+    """Return the times of reading, writing, storing a wave and moving a part of a split sum; by how much loads slow."""
+    read_s, write_s = _traffic(m, n, k, b, hw, rates)
+    slower, c_s = _far(m, n, k, b, hw, p), b * m * n * rates[2]
+    return read_s * slower, write_s, p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, slower
+
+
+@compiled
 def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: float, rates: Any, kinds: Any) -> int:
     """Write the number of tiles of each kind, and the fourth power of what no split of it beats; return the least."""
     each, rest, alone = rates[5] * k, (memory_s * memory_s) * (memory_s * memory_s), kinds.shape[0] == 1
@@ -122,15 +130,12 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
 def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
-    """Write into `best` the parts of the fastest tile and split: see the names where it is read."""
+    """Write into `best` the parts of the fastest tile and split, names where it is read; batches do not split sums."""
     deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
     start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
-    read_s, write_s = _traffic(m, n, k, b, hw, rates)
-    slower, c_s = _far(m, n, k, b, hw, p), b * m * n * rates[2]
-    read_s = read_s * slower
-    store_s, part_s, memory_s = p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, read_s + write_s
+    read_s, write_s, store_s, part_s, slower = _moves(m, n, k, b, hw, p, rates)
+    memory_s, least, least4 = read_s + write_s, 1e60, 1e240
     first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
-    least, least4 = 1e60, 1e240
     for turn in range(-1, kinds.shape[0]):
         i = first if turn < 0 else turn
         if turn == first or kinds[i, _LEAST4] >= least4:
@@ -141,7 +146,6 @@ def _search(
             load = tiles * split * per_sm
             if split > 1.0:
                 reduce = split_s + (split + 1.0) * part_s
-                # libraries do not split the sum of batched products
                 if b > 1.0 or load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
                     break
             depth = deep * np.ceil(k * splits[j, 1])
@@ -169,10 +173,9 @@ def _search(
                 continue
             body = math.sqrt(math.sqrt(norm))
             least = body + added
-            best[0], best[1], best[2], best[3], best[4] = least, tensor, cache, memory, chain
-            best[5], best[6], best[7], best[8], best[9] = body, store, reduce, busy, waves
-            best[10], best[11] = kinds[i, _ALONG_M], kinds[i, _ALONG_N]
-            best[12], best[13], best[14] = split, depth, load
+            best[0], best[1], best[2], best[3], best[4], best[5] = least, tensor, cache, memory, chain, body
+            best[6], best[7], best[8], best[9], best[12] = store, reduce, busy, waves, split
+            best[10], best[11], best[13], best[14] = kinds[i, _ALONG_M], kinds[i, _ALONG_N], depth, load
         least4 = (least * least) * (least * least)
     best[15], best[16] = read_s, write_s
 
