@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
-from benchmarks.accuracy.fit import fitted_together, times_of
+from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import held_of, slopes, spread_from
 from nearpeak.predict.design import MOST_CASES, chosen
@@ -23,10 +23,10 @@ SEEDS = tuple(range(8))
 CANDIDATES = 1000
 HEAD = """# What 30 designed measurements buy on a device without data
 
-Written by `python -m benchmarks.accuracy.designed CORPUS`. For each device, scalars are fitted on all other devices of
-its maker together; then 30 of its cases are chosen by the rule of `nearpeak calibrate plan` among 1,000 drawn by a
-seed, their times are read, and the scalars fitted to them with what other devices let expect. Scored on every other
-clean row.
+Written by `python -m benchmarks.accuracy.designed CORPUS`. For each device, scalars come from all other devices of
+its maker, as predictions without data take them; then 30 of its cases are chosen by the rule of `nearpeak calibrate
+plan` among 1,000 drawn by a seed, their times are read, and the scalars fitted to them with what other devices let
+expect. Scored on every other clean row.
 Mean absolute error in percent: without data, and after 30 cases the mean and the worst of 8 seeds.
 
 | family | left out | rows | no data: all | above 50 us | 30 cases: all | above 50 us | worst: all | above 50 us |
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
-    start = fitted_together(family, others).values
+    start = unseen_values(family, block, others)
     each = [fitted_together(family, [one], 0.5) for one in others]
     spread = spread_from(family.form, [(one.values, one.unidentified) for one in each])
     rows = np.arange(len(block.measured_s))

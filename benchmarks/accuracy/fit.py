@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
-from nearpeak.predict._correction import fit_correction
+from nearpeak.predict._correction import corrected, fit_correction
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text
 from nearpeak.predict.fit import Fit, fit
@@ -159,7 +159,9 @@ def _correction(family: Family, group: Sequence[Block], values: Any) -> Any:
         return np.empty(0)
     rest = [np.log(block.measured_s[rows] / times_of(family, block, rows)(values)) for block, rows in picked]
     axes = zip(*(axes_of(block.columns(rows)) for block, rows in picked), strict=True)
-    found = fit_correction([np.concatenate(axis) for axis in axes], np.concatenate(rest))
+    columns, left = [np.concatenate(axis) for axis in axes], np.concatenate(rest)
+    found = fit_correction(columns, left)
+    found = found - np.log(np.mean(np.exp(corrected(columns, found) - left)))  # no bias on average
     return np.round(1000 * found) + 0.0
 
 

@@ -13,26 +13,37 @@ from nearpeak.errors import NotModelledError
 if TYPE_CHECKING:
     from nearpeak.core.prediction import Prediction
     from nearpeak.ops._table import CaseTable
+    from nearpeak.predict._form import Setting
     from nearpeak.predict.prediction import PredictionTable
 
 
 @overload
-def predict(cases: Case, target: str | Target, *, calibration: Path | None = ...) -> "Prediction": ...
-@overload
-def predict(cases: Workload, target: str | Target, *, calibration: Path | None = ...) -> StepPrediction: ...
+def predict(
+    cases: Case, target: str | Target, *, calibration: Path | None = ..., correction: bool = ...
+) -> "Prediction": ...
 @overload
 def predict(
-    cases: "CaseTable | Mapping[str, Any] | Iterable[Case]", target: str | Target, *, calibration: Path | None = ...
+    cases: Workload, target: str | Target, *, calibration: Path | None = ..., correction: bool = ...
+) -> StepPrediction: ...
+@overload
+def predict(
+    cases: "CaseTable | Mapping[str, Any] | Iterable[Case]",
+    target: str | Target,
+    *,
+    calibration: Path | None = ...,
+    correction: bool = ...,
 ) -> "PredictionTable": ...
 
 
-def predict(cases: Any, target: str | Target, *, calibration: Path | None = None) -> Any:
+def predict(cases: Any, target: str | Target, *, calibration: Path | None = None, correction: bool = True) -> Any:
     """Return the time that good software is expected to reach.
 
     Args:
         cases: a Case (gives a Prediction), a Workload (a StepPrediction: the sum of its calls), or several cases, a
             CaseTable, or columns as `case_table` takes them (a PredictionTable).
         calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
+        correction: whether the bounded correction on top of the scalars (at most 25 %, the term `library`) is applied
+            where a device has one.
 
     Raises:
         NotModelledError: no form answers for an operator, or the device states too little.
@@ -45,22 +56,24 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
     from nearpeak import api
     from nearpeak.ops._table import CaseTable, table_of_cases
     from nearpeak.ops._table import case_table as table_of
+    from nearpeak.predict._form import Setting
     from nearpeak.predict.prediction import predict_case, predict_table
 
     device = api.target(target) if isinstance(target, str) else target
+    setting = Setting(is_corrected=correction)
     if isinstance(cases, Case):
-        return predict_case(cases, device, file=calibration)
+        return predict_case(cases, device, setting, calibration)
     if isinstance(cases, Workload):
-        return _predict_step(cases, device, calibration)
+        return _predict_step(cases, device, setting, calibration)
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
-    return predict_table(cases, device, file=calibration)
+    return predict_table(cases, device, setting, calibration)
 
 
-def _predict_step(workload: Workload, device: Target, calibration: Path | None) -> StepPrediction:
+def _predict_step(workload: Workload, device: Target, setting: "Setting", calibration: Path | None) -> StepPrediction:
     from nearpeak.predict.step import step_of
 
-    found = step_of(workload, device, calibration)
+    found = step_of(workload, device, setting, calibration)
     if found is None:
         raise NotModelledError(f"predict: {workload.name}: none of its calls can be predicted on {device.name}")
     return found

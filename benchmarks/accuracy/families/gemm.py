@@ -83,7 +83,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
     return (
         *(() if block.setting.quantises_input else quantise),
         *(() if block.setting.quantises_input and block.kind == "nvfp4" else ("pad_s",)),
-        *(("launch_s",) if block.setting.host_timed else ("host_s", "far_ratio")),
+        *(("launch_s",) if block.setting.host_timed else ("host_s", "far_ratio", "unaligned_ratio")),
     )
 
 

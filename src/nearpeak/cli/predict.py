@@ -35,6 +35,9 @@ def predict(
     ),
     energy: bool = typer.Option(False, "--energy", help="Tables: add energy_j, power_w, energy_low_j, energy_high_j."),
     calibration: Path | None = typer.Option(None, "--calibration", help="Coefficients of your own (.toml) to use."),
+    no_correction: bool = typer.Option(
+        False, "--no-correction", help="Leave out the bounded correction on top of the scalars (the term library)."
+    ),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
 ) -> None:
@@ -52,10 +55,11 @@ def predict(
     file = Path(words[0]) if len(words or ()) == 1 and Path(words[0]).suffix in (*TABLES, *WORKLOADS) else None
     if words and (cases is not None or (out is not None and file is None)):
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
+    corrected = not no_correction
     if file is not None and file.suffix in WORKLOADS:
-        _predict_workload(str(file), devices, calibration, json=json)
+        _predict_workload(str(file), devices, calibration, json=json, corrected=corrected)
     elif words and file is None:
-        _predict_case(words, devices, calibration, json=json)
+        _predict_case(words, devices, calibration, json=json, corrected=corrected)
     elif file is None and cases is None and sys.stdin.isatty():
         raise SpecError(
             "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
@@ -63,7 +67,7 @@ def predict(
     elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
-        _predict_table(cases or file, out, devices[0], calibration, energy=energy)
+        _predict_table(cases or file, out, devices[0], calibration, energy=energy, corrected=corrected)
 
 
 def register(app: typer.Typer) -> None:
@@ -72,14 +76,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _predict_table(
-    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool
+    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool, corrected: bool
 ) -> None:
     """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
+    from nearpeak.predict._form import Setting
     from nearpeak.predict.answered import answered_predictions
     from nearpeak.predict.energy_table import energy_table
 
     columns, usable = read_usable(path, "predict")
-    answered = answered_predictions(usable.table, device, file=calibration)
+    answered = answered_predictions(usable.table, device, Setting(is_corrected=corrected), calibration)
     found = answered.predictions
     added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
     if energy:
@@ -112,19 +117,26 @@ def _spread(
     return found | {"refused": [refused.get(row) for row in range(count)]}
 
 
-def _predict_workload(path: str, devices: list["Target"], calibration: Path | None, *, json: bool) -> None:
+def _predict_workload(
+    path: str, devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+) -> None:
     """Print the expected time of a saved workload, or of a config.json's forward step."""
     from nearpeak import api
+    from nearpeak.predict._form import Setting
     from nearpeak.predict.step import with_predictions
     from nearpeak.report import _expected as report
     from nearpeak.theory.analysis import analysis_of
 
-    found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration)
+    found = with_predictions(
+        analysis_of(api.capture(path), devices), devices, calibration, Setting(is_corrected=corrected)
+    )
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
 
 
-def _predict_case(words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool) -> None:
+def _predict_case(
+    words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+) -> None:
     from nearpeak.achievable import predict as predicted
     from nearpeak.ops import label_of
     from nearpeak.report import _prediction as report
@@ -132,6 +144,6 @@ def _predict_case(words: list[str], devices: list["Target"], calibration: Path |
     case = case_of(words, "predict")
     plain = json or not shared.on_terminal()
     for device in devices:
-        found = predicted(case, device, calibration=calibration)
+        found = predicted(case, device, calibration=calibration, correction=corrected)
         text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
         sys.stdout.write(f"{text}\n")

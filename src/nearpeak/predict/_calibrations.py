@@ -52,6 +52,7 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
                 found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
                 if found is not None:
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
+                    found = _moved(found, form, target, _device(stem), cases) if steps == 1 else found
                     return _widened(found, form.widening(cases.op))
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
@@ -76,6 +77,28 @@ def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int
     yield PRIOR, 3
 
 
+def _moved(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
+    """Return the scalars of a device for another that runs its kernels."""
+    if form.transfer is None:
+        return found
+    try:
+        (values,) = form.transfer(
+            target, cases.dtypes, [(device, [one.value for one in found.coefficients])], is_kin=True
+        )
+    except (NotModelledError, KeyError):
+        return found
+    return _with_values(found, values)
+
+
+def _with_values(found: Calibration, values: Any) -> Calibration:
+    return replace(
+        found,
+        coefficients=tuple(
+            replace(one, value=float(value)) for one, value in zip(found.coefficients, values, strict=True)
+        ),
+    )
+
+
 def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns, group: str) -> Calibration:
     """Return the scalars for a device without data, from the measured devices of its maker; the rest is the prior's."""
     if form.size is None:
@@ -91,12 +114,7 @@ def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns,
         values = kin_values(form, target, cases.dtypes, measured)
     except (NotModelledError, ValueError, KeyError):
         return prior
-    return replace(
-        prior,
-        coefficients=tuple(
-            replace(one, value=float(value)) for one, value in zip(prior.coefficients, values, strict=True)
-        ),
-    )
+    return _with_values(prior, values)
 
 
 @lru_cache

@@ -31,6 +31,11 @@ def fit_correction(axes: Any, rest: Any) -> Any:
     return values
 
 
+def corrected(axes: Any, values: Any) -> Any:
+    """Return the logarithm of the correction of each row."""
+    return _design(axes) @ values
+
+
 def _design(axes: Any) -> Any:
     """Return the weight of every knot in every row."""
     hats = [_hats(np.log2(axis), start, count) for axis, start, count in zip(axes, STARTS, COUNTS, strict=True)]

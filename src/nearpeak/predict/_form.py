@@ -1,6 +1,6 @@
 """What a form is: how the time of one family of operators follows from a device's figures and a few named scalars."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,8 @@ class Setting:
     """Tokens of a whole layer before they are spread over devices, one number or a column; 0 stands for m."""
     load_exponent_ratio: float = 0.0
     """Exponent of the power law by which rows spread over groups; 0 spreads them evenly."""
+    is_corrected: bool = True
+    """Whether the bounded correction of the scalars, where they have one, is part of the time: the term `library`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class Form:
     """Phases of the operators that it answers for."""
     size: Callable[[Target, Mapping[str, str]], float] | None = None
     """Binary logarithm of what the scalars of devices without data are weighted by; none: all devices alike."""
+    transfer: Callable[..., Sequence[Any]] | None = None
+    """Scalars of measured devices as another would have them: `(target, dtypes, measured, is_kin=…)`; none: as is."""
     correction_axes: Callable[[CaseColumns], tuple[Any, Any, Any]] | None = None
     """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
     widening: Callable[[str], float] = lambda _: 1.0

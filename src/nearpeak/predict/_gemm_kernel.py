@@ -30,8 +30,10 @@ _PORT = 64.0
 """Bytes per clock between the cache and a multiprocessor."""
 _REACH_BYTES = 1e6
 """Bytes whose addresses a multiprocessor keeps translated: where products of P4 and P100 slow down."""
-_ALIGNED = 4.0
-"""Elements of which rows are a multiple where vectors of them are loaded."""
+_VECTOR_BYTES = 4.0
+"""Elements from this size on are multiplied by vector units, whose loads alone were measured to be slower so."""
+_WIDE = 4.0
+"""Multiples of that reach beyond which loads do not slow down further."""
 _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
 _CLOCK_S = 1e-4
@@ -42,15 +44,15 @@ SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
 # Positions of the scalars, in the order of the form.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
-_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR = range(12, 19)
-SCALAR_COUNT = 19
+_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED = range(12, 20)
+SCALAR_COUNT = 20
 """Scalars of the form; what follows them in the array is the correction."""
 
 # Positions of the figures of the device.
 _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED = range(13)
 
 # Columns of the table of kinds of tiles, the last two of one case at a time.
-_ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _TILES, _LEAST4 = range(8)
+_ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _COUNT, _LEAST4 = range(8)
 
 
 @compiled
@@ -88,12 +90,21 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
 
 
 @compiled
-def _far(m: float, n: float, k: float, hw: Any, p: Any) -> float:
-    """Return by how much loads slow down whose rows start anywhere, beyond the reach of address translation."""
-    if p[_FAR] == 0.0 or (k % _ALIGNED == 0.0 and n % _ALIGNED == 0.0):
+def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
+    """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
+    whole = k % hw[_DEEP] == 0.0 and m % hw[_DEEP] == 0.0
+    if whole or b > 1.0 or hw[_A] < _VECTOR_BYTES or p[_FAR] + p[_UNALIGNED] == 0.0:
         return 1.0
     pages = (m * k * hw[_A] + n * k * hw[_B]) / (_REACH_BYTES * hw[_SM])
-    return float(1.0 + p[_FAR] * min(max(pages - 0.5, 0.0), 1.0))
+    return float(1.0 + p[_UNALIGNED] + p[_FAR] * min(max(pages - 0.5, 0.0), _WIDE))
+
+
+@compiled
+def _moves(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any) -> tuple[float, ...]:
+    """Return the times of reading, writing, storing a wave and moving a part of a split sum; by how much loads slow."""
+    read_s, write_s = _traffic(m, n, k, b, hw, rates)
+    slower, c_s = _far(m, n, k, b, hw, p), b * m * n * rates[2]
+    return read_s * slower, write_s, p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, slower
 
 
 @compiled
@@ -109,7 +120,7 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
         x, y = tiles * each * kinds[i, _FLOP_S], tiles * each * kinds[i, _EDGE_S] * slower
         x, y = x * x, y * y
         found4 = 1e240 if wide and not alone else x * x + y * y + rest
-        kinds[i, _TILES], kinds[i, _LEAST4] = tiles, found4
+        kinds[i, _COUNT], kinds[i, _LEAST4] = tiles, found4
         if found4 < least4:
             first, least4 = i, found4
     return first
@@ -119,27 +130,23 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
 def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
-    """Write into `best` the parts of the fastest tile and split: see the names where it is read."""
-    sm, deep, per_sm, step_s = hw[_SM], hw[_DEEP], rates[5], rates[7]
+    """Write into `best` the parts of the fastest tile and split, names where it is read; batches do not split sums."""
+    deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
     start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
-    read_s, write_s = _traffic(m, n, k, b, hw, rates)
-    slower = _far(m, n, k, hw, p)
-    read_s = read_s * slower
-    c_s = b * m * n * rates[2]
-    store_s, part_s, memory_s = p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, read_s + write_s
+    read_s, write_s, store_s, part_s, slower = _moves(m, n, k, b, hw, p, rates)
+    memory_s, least, least4 = read_s + write_s, 1e60, 1e240
     first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
-    least, least4 = 1e60, 1e240
     for turn in range(-1, kinds.shape[0]):
         i = first if turn < 0 else turn
         if turn == first or kinds[i, _LEAST4] >= least4:
             continue
-        flop_s, edge_s, tiles = kinds[i, _FLOP_S], kinds[i, _EDGE_S] * slower, kinds[i, _TILES]
+        flop_s, edge_s, tiles = kinds[i, _FLOP_S], kinds[i, _EDGE_S] * slower, kinds[i, _COUNT]
         for j in range(splits.shape[0]):
             split, reduce = splits[j, 0], 0.0
             load = tiles * split * per_sm
             if split > 1.0:
                 reduce = split_s + (split + 1.0) * part_s
-                if load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
+                if b > 1.0 or load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
                     break
             depth = deep * np.ceil(k * splits[j, 1])
             busy, waves = load, 1.0
@@ -166,19 +173,18 @@ def _search(
                 continue
             body = math.sqrt(math.sqrt(norm))
             least = body + added
-            best[0], best[1], best[2], best[3], best[4] = least, tensor, cache, memory, chain
-            best[5], best[6], best[7], best[8], best[9] = body, store, reduce, busy, waves
-            best[10], best[11], best[12], best[13], best[14] = kinds[i, _ALONG_M], kinds[i, _ALONG_N], split, depth, load
+            best[0], best[1], best[2], best[3], best[4], best[5] = least, tensor, cache, memory, chain, body
+            best[6], best[7], best[8], best[9], best[12] = store, reduce, busy, waves, split
+            best[10], best[11], best[13], best[14] = kinds[i, _ALONG_M], kinds[i, _ALONG_N], depth, load
         least4 = (least * least) * (least * least)
     best[15], best[16] = read_s, write_s
 
 
 @compiled
 def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: Any, out: Any) -> float:
-    """Write the parts of the case whose fastest tile is in `best`; the norm's excess goes to the second largest;
-    return their sum."""
+    """Write the parts of a case by its fastest tile, the norm's excess with the second largest; return their sum."""
     tensor, cache, memory, chain, body = best[1], best[2], best[3], best[4], best[5]
-    excess = body - max(max(tensor, cache), max(memory, chain))
+    excess = body - max(tensor, cache, memory, chain)
     share0, share1, share2, share3 = _shares(tensor, cache, memory, chain, excess)
     ratio = share0 / tensor if tensor > 0.0 else 0.0
     ideal = 2.0 * b * m * n * k / hw[_PEAK]

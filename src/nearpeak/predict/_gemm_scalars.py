@@ -31,4 +31,6 @@ SCALARS = scalars(
     ("host_s", 0.0, 80e-6, 30e-6, "launch by the host, where it is timed", "smallest kernels timed by the host"),
     ("far_ratio", 0.0, 10.0, 0.0,
      "slow-down of loads beyond the reach of address translation", "unaligned operands above 256 MB"),
+    ("unaligned_ratio", 0.0, 4.0, 0.0,
+     "slow-down of loads of rows that start anywhere, element by element", "unaligned operands in cache"),
 )  # fmt: skip

@@ -32,3 +32,22 @@ def _generation(target: Target) -> str:
     if multiplies_in_pairs(target):
         return "paired"
     return "ada" if target.architecture.startswith("blackwell") else target.architecture
+
+
+def runs_products_of(target: Target, other: Target) -> bool:
+    """Return whether products of matrices run the same kernels, on multiprocessors of about the same size.
+
+    Boards and chips share names of architectures, not matrix units. Hopper is one chip: where its rate is held back,
+    as on the H20, multiprocessors are the same.
+
+    >>> from nearpeak.targets import target_of
+    >>> h100, a100 = target_of("h100_sxm"), target_of("a100_sxm_80gb")
+    >>> runs_products_of(target_of("h20"), h100), runs_products_of(target_of("rtx_3090"), a100)
+    (True, False)
+    """
+    if not runs_kernels_of(target, other):
+        return False
+    rates = [one.peaks["tensor.bf16"].flop_per_clock for one in (other, target) if "tensor.bf16" in one.peaks]
+    if len(rates) != 2:
+        return len(rates) == 0
+    return target.architecture == "hopper" or max(rates) <= 2 * min(rates)

@@ -21,5 +21,8 @@ def kin_values(form: Form, target: Target, dtypes: Mapping[str, str], measured: 
     weights = np.array([_FADE ** -abs(size(device, dtypes) - here) for device, _ in measured])
     low = np.array([scalar.low_value for scalar in form.scalars])
     high = np.array([scalar.high_value for scalar in form.scalars])
-    logs = np.log(np.maximum(np.stack([values for _, values in measured]), _LEAST * high))
+    moved = [values for _, values in measured]
+    if form.transfer is not None:
+        moved = list(form.transfer(target, dtypes, measured, is_kin=False))
+    logs = np.log(np.maximum(np.stack(moved), _LEAST * high))
     return np.clip(np.exp(weights @ logs / weights.sum()), low, high)

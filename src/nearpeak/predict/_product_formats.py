@@ -1,6 +1,5 @@
 """How libraries store and multiply the formats of a product: bytes per element, unit, tiles of kernels."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,6 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.scheme import Scheme
 from nearpeak.core.target import Target
-from nearpeak.errors import NotModelledError
 
 _BATCHED_TILES = {
     "maxwell": ((64, 128),), "pascal": ((64, 128),), "turing": ((64, 128), (64, 64), (32, 128)),
@@ -35,15 +33,6 @@ def tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
     return [(rows, each) for rows, each in sets if len(rows)]
 
 
-def formats_of(dtypes: Mapping[str, str]) -> tuple[DType, DType, DType]:
-    """Return the formats of A, B and the product."""
-    dtype = DTYPES[dtypes["dtype"]]
-    scheme = dtype.scheme
-    if scheme is not None:
-        return DTYPES[scheme.a.dtype], DTYPES[scheme.b.dtype], DTYPES[scheme.out]
-    return dtype, DTYPES[dtypes.get("b_dtype", dtype.name)], DTYPES[dtypes.get("out_dtype", dtype.name)]
-
-
 def stored_bytes(operand: DType, scheme: Scheme | None) -> float:
     """Return bytes per element, with the scales of a scheme whose blocks are short for both factors."""
     size = operand.bits_count / 8
@@ -51,13 +40,3 @@ def stored_bytes(operand: DType, scheme: Scheme | None) -> float:
     if scheme is None or not short:
         return size  # scales of long blocks, and those of weights alone, are left to the scalars
     return size + DTYPES[scheme.scale].bits_count / 8 / scheme.a.column_count
-
-
-def unit_of(target: Target, dtype: DType) -> str:
-    """Return the fastest unit that forms such products directly: libraries do not add up partial products."""
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if target.kind != "gpu" or not units:
-        raise NotModelledError(
-            f"{target.name}: no prediction of products of {dtype.name}; GPUs that state a rate for it only"
-        )
-    return max(units, key=lambda unit: target.peaks[unit].flop_per_s)

@@ -75,7 +75,7 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
     calibration = calibration_for(target, form, cases, file)
-    rows = form.rows(target, cases, scalars_of(calibration), setting)
+    rows = form.rows(target, cases, scalars_of(calibration, setting), setting)
     bound_s = case_bound(case, target).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
     named, added_s = with_power(target, cases, form, found)
@@ -127,7 +127,7 @@ def _group_rows(
     form, cases = form_of(group.op, group.phase), group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = calibration_for(target, form, cases, file)
-    scalars = scalars_of(calibration)
+    scalars = scalars_of(calibration, setting)
 
     def pieces() -> Iterator[tuple[Any, CaseColumns, Rows]]:
         for start in range(0, size, PIECE_ROWS):
@@ -161,9 +161,10 @@ def form_of(op: str, phase: str) -> Form:
     return found
 
 
-def scalars_of(calibration: Calibration) -> Any:
+def scalars_of(calibration: Calibration, setting: Setting = USUAL) -> Any:
     """Return the scalars as the array that forms read, followed by the correction where there is one."""
-    return np.array([*(one.value for one in calibration.coefficients), *calibration.correction])
+    correction = calibration.correction if setting.is_corrected else ()
+    return np.array([*(one.value for one in calibration.coefficients), *correction])
 
 
 @lru_cache

@@ -13,7 +13,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
-from nearpeak.predict._form import Form
+from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict._same import Same
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import BOUND, form_of, predict_case
@@ -25,39 +25,46 @@ _OF_TERM = {"wave_tail": "wave tail", "clock": "power", POWER_TERM: "power", BOU
 """Cause by term, where the regime of the term does not tell it."""
 
 
-def with_predictions(analysis: Analysis, targets: Sequence[Target], file: Path | None = None) -> Analysis:
+def with_predictions(
+    analysis: Analysis, targets: Sequence[Target], file: Path | None = None, setting: Setting = USUAL
+) -> Analysis:
     """Return `analysis` with predictions beside the bounds; calls that no form answers for keep none.
 
     Args:
         targets: those of the analysis, in its order.
         file: coefficients of the user's own.
     """
-    new = [_predicted(analysis.rows, one, device, file) for one, device in zip(analysis.targets, targets, strict=True)]
+    new = [
+        _predicted(analysis.rows, one, device, setting, file)
+        for one, device in zip(analysis.targets, targets, strict=True)
+    ]
     return dataclasses.replace(analysis, targets=tuple(new))
 
 
-def step_of(workload: Workload, target: Target, file: Path | None = None) -> StepPrediction | None:
+def step_of(
+    workload: Workload, target: Target, setting: Setting = USUAL, file: Path | None = None
+) -> StepPrediction | None:
     """Return the sum over the calls of a step without the rest of its analysis; none where no call is predicted.
 
     Sums of the last steps on the last targets are kept.
     """
     if file is not None:
-        return _step(workload, target, file)
-    return _remembered(Same(workload), Same(target))
+        return _step(workload, target, setting, file)
+    return _remembered(Same(workload), Same(target), setting)
 
 
 @lru_cache(maxsize=64)
-def _remembered(workload: "Same[Workload]", target: "Same[Target]") -> StepPrediction | None:
-    return _step(workload.held, target.held, None)
+def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction | None:
+    return _step(workload.held, target.held, setting, None)
 
 
-def _step(workload: Workload, target: Target, file: Path | None) -> StepPrediction | None:
+def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
     parts = _parts(Same(workload))
     rows, times = [part.row for part in parts], []
     for part in parts:
         bound = work_bound(part.work, target)
         times.append(CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s))
-    return _beside_all(rows, times, target, file)[1]
+    return _beside_all(rows, times, target, setting, file)[1]
 
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
@@ -65,21 +72,23 @@ def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
     return parts_of(workload.held, {case: work_of(case) for case in workload.held.case_counts()})
 
 
-def _predicted(rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, file: Path | None) -> TargetAnalysis:
+def _predicted(
+    rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, setting: Setting, file: Path | None
+) -> TargetAnalysis:
     """Return the analysis of one target with its predictions."""
-    times, whole = _beside_all(rows, found.times, target, file)
+    times, whole = _beside_all(rows, found.times, target, setting, file)
     return dataclasses.replace(found, times=times, prediction=whole)
 
 
 def _beside_all(
-    rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, file: Path | None
+    rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, setting: Setting, file: Path | None
 ) -> tuple[tuple[CaseTime, ...], StepPrediction | None]:
     """Return the times of the rows with their predictions, and the sum over all calls."""
     known: dict[Case, Prediction | str] = {}
     for row in rows:
         if row.case not in known:
             try:
-                known[row.case] = predict_case(row.case, target, file=file)
+                known[row.case] = predict_case(row.case, target, setting, file)
             except NotModelledError as error:
                 known[row.case] = str(error)
     each = [_beside(row, time, known[row.case]) for row, time in zip(rows, bounds, strict=True)]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import folds
-from benchmarks.accuracy.scores import score
+from benchmarks.accuracy.scores import score, summary
 
 duckdb = pytest.importorskip("duckdb")
 ROWS = (
@@ -61,3 +61,16 @@ def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):
     assert found.all.mean_ratio < found.roofline_ratio
     assert 0 <= found.covered_ratio <= 1
     assert found.beaten_ratio == 0
+
+
+def test_the_summary_weighs_blocks_by_their_rows_and_keeps_protocols_apart(tmp_path):
+    first, second = blocks(corpus(tmp_path, ROWS))
+    scored = [score(first, np.arange(len(first.measured_s)), "sites"), score(second, np.arange(1), "device")]
+    lines = summary({"gemm": scored}).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    assert [row[:3] for row in cells] == [
+        [name, how, str(one.all.row_count)]
+        for how, one in (("sites", scored[0]), ("device", scored[1]))
+        for name in ("gemm", "all")
+    ]
+    assert cells[0][3] == f"{100 * scored[0].all.mean_ratio:.1f} %"

@@ -67,7 +67,7 @@ def test_a_device_without_data_says_how_far_the_data_are_and_has_a_wider_interva
     assert width[0] < width[1]
     assert width[0] < width[2]
     assert far.calibration.name.startswith(PRIOR)
-    assert nearpeak.predict(case, "rtx_pro_6000").distance_count == 2
+    assert nearpeak.predict(case, "rtx_3090").distance_count == 2
 
 
 def test_quantising_the_input_first_takes_longer():
@@ -118,7 +118,7 @@ def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours()
     low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
     found = kin_values(FORM, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
     middle = np.clip(np.sqrt(low * high), [s.low_value for s in FORM.scalars], [s.high_value for s in FORM.scalars])
-    used = low > 0
+    used = (low > 0) & np.array([scalar.name != "launch_s" for scalar in FORM.scalars])  # that follows documents
     assert found[used] == pytest.approx(middle[used])
     near = kin_values(FORM, second, {"dtype": "bf16"}, [(first, low), (second, high)])
     assert (near[used] >= found[used]).all()

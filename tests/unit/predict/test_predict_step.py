@@ -67,3 +67,15 @@ def test_a_saved_workload_is_predicted_from_the_command_line(tmp_path, capsys):
     application()(["predict", str(path), "-t", "h100_sxm", "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert found["prediction"]["call_count"] == 3
+
+
+def test_a_step_alone_equals_that_of_its_analysis_and_is_kept_for_the_next_call():
+    from nearpeak import api
+    from nearpeak.predict.step import with_predictions
+    from nearpeak.theory.analysis import analysis_of
+
+    some, device = workload(GEMM, nearpeak.case("softmax", rows=4096, columns=4096, dtype="bf16")), api.target("l40s")
+    found = nearpeak.predict(some, device)
+    assert with_predictions(analysis_of(some, [device]), [device]).targets[0].prediction == found
+    assert nearpeak.predict(some, device) is found
+    assert nearpeak.predict(some, device, correction=False).time_s != found.time_s

@@ -11,7 +11,10 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._gemm_scalars import SCALARS
-from nearpeak.predict._product_formats import formats_of, stored_bytes, tile_sets, unit_of
+from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict._gemm_units import formats_of, unit_of
+from nearpeak.predict._kernel_kin import runs_products_of
+from nearpeak.predict._product_formats import stored_bytes, tile_sets
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
@@ -72,8 +75,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
 
 def _size(target: Target, dtypes: Mapping[str, str]) -> float:
     """Return the binary logarithm of the products per clock of a multiprocessor: kernels are written for it."""
-    a, b, _ = formats_of(dtypes)
-    return math.log2(target.peaks[unit_of(target, a if a.bits_count >= b.bits_count else b)].flop_per_clock)
+    return math.log2(target.peaks[unit_of(target, dtypes)].flop_per_clock)
 
 
 def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
@@ -85,11 +87,10 @@ def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
 def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
     """Return the figures of the device that the kernel reads, in its order."""
     a, b, out = formats_of(dtypes)
-    unit = unit_of(target, a if a.bits_count >= b.bits_count else b)
     if target.dram.bandwidth_bytes_per_s is None or target.l2.capacity_bytes is None:
         raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
     scheme = DTYPES[dtypes["dtype"]].scheme
-    peak = target.peaks[unit]
+    peak = target.peaks[unit_of(target, dtypes)]
     return np.array([
         peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
         stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
@@ -101,7 +102,7 @@ def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
 FORM = Form(
     name="gemm",
     ops=("gemm", "scaled_gemm"),
-    version="gemm-2",
+    version="gemm-3",
     scalars=SCALARS,
     terms=TERMS,
     regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},
@@ -111,5 +112,7 @@ FORM = Form(
         "m": (1, 16, 128, 512, 2048, 8192, 8448), "n": (128, 1024, 4096, 8192, 16384), "k": (256, 1024, 4096, 16384),
     },
     size=_size,
+    kin=runs_products_of,
+    transfer=transferred,
     correction_axes=_correction_axes,
 )  # fmt: skip

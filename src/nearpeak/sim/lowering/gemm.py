@@ -11,7 +11,8 @@ from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._form import Setting
 from nearpeak.predict._interpolation import correction_at
-from nearpeak.predict._product_formats import formats_of, stored_bytes, tile_sets, unit_of
+from nearpeak.predict._gemm_units import formats_of, unit_of
+from nearpeak.predict._product_formats import stored_bytes, tile_sets
 from nearpeak.sim.device import L2_PORT_BYTES
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
@@ -31,8 +32,8 @@ _PADDED = 128
 """Multiple to which n and k are padded where operands of four bits need whole blocks."""
 _REACH_BYTES = 1e6
 """Bytes whose addresses a multiprocessor keeps translated: where products of P4 and P100 slow down."""
-_ALIGNED = 4
-"""Elements of which rows are a multiple where vectors of them are loaded."""
+_VECTOR_BYTES, _WIDE = 4.0, 4.0
+"""Least element that vector units load, and how far beyond that reach loads go on slowing down."""
 
 
 class Product(NamedTuple):
@@ -85,7 +86,7 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
 def _product(case: Case, target: Target, setting: Setting) -> Product:
     named, extents = dict(case.dtypes), dict(case.axes)
     a, b, out = formats_of(named)
-    peak = target.peaks[unit_of(target, a if a.bits_count >= b.bits_count else b)]
+    peak = target.peaks[unit_of(target, named)]
     scheme = DTYPES[named["dtype"]].scheme
     axes = {name: float(extents.get(name, 1)) for name in ("m", "n", "k", "batch")}
     (_, tiles), *_ = tile_sets(target, named["dtype"], np.array([axes["batch"]]))
@@ -137,7 +138,7 @@ def _chosen(p: Product, target: Target, scalars: Mapping[str, float], read_b: fl
     tail = _tail(p, target, scalars, write_b, (split, busy, full, waves))
     body = (first**_OVERLAP + cache**_OVERLAP + memory**_OVERLAP + chain**_OVERLAP) ** (1 / _OVERLAP)
     ramp = scalars["grid_ramp_s"] * busy
-    allowed = (split == 1) | ((tiles * split <= 2 * sm) & (p.k >= 4 * deep * split))
+    allowed = (split == 1) | ((tiles * split <= 2 * sm) & (p.k >= 4 * deep * split) & (p.batch == 1))
     best = int(np.argmin(np.where(allowed, body + tail + ramp, np.inf)))
     columns = (tensor, first, cache, memory, chain, body, tail, ramp)
     return Choice(max(1, round(min(tiles[best] * split[best], sm))), *(float(column[best]) for column in columns))
@@ -168,11 +169,13 @@ def _misses(p: Product, target: Target, scalars: Mapping[str, float]) -> tuple[f
 
 
 def _far(p: Product, target: Target, scalars: Mapping[str, float]) -> float:
-    """Return by how much loads slow down whose rows start anywhere, beyond the reach of address translation."""
-    if not scalars["far_ratio"] or (p.k % _ALIGNED == 0 and p.n % _ALIGNED == 0):
+    """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
+    deep = 128 // max(p.a_bytes, 0.5)
+    whole = p.k % deep == 0 and p.m % deep == 0
+    if whole or p.batch > 1 or p.a_bytes < _VECTOR_BYTES:
         return 1.0
     pages = (p.m * p.k * p.a_bytes + p.n * p.k * p.b_bytes) / (_REACH_BYTES * target.sm_count)
-    return 1.0 + scalars["far_ratio"] * min(max(pages - 0.5, 0.0), 1.0)
+    return 1.0 + scalars["unaligned_ratio"] + scalars["far_ratio"] * min(max(pages - 0.5, 0.0), _WIDE)
 
 
 def _choices(p: Product) -> tuple[Any, Any, Any]:

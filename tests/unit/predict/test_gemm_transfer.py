@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nearpeak
+from nearpeak.cli import application
+from nearpeak.predict._form import USUAL, CaseColumns
+from nearpeak.predict._gemm_scalars import SCALARS
+from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict.forms.gemm import FORM
+from nearpeak.targets import target_of
+
+BF16, FP32 = {"dtype": "bf16"}, {"dtype": "fp32"}
+NAMES = [scalar.name for scalar in SCALARS]
+SKINNY = nearpeak.case("gemm", m=16, n=4096, k=16384, dtype="bf16")
+
+
+def scalars(**changed):
+    values = [scalar.usual_value for scalar in SCALARS]
+    for name, value in changed.items():
+        values[NAMES.index(name)] = value
+    return np.array(values)
+
+
+def sustained(values):
+    return values[NAMES.index("tensor_ratio")] / (1 + values[NAMES.index("clock_ratio")])
+
+
+def moved(target, source, dtypes=BF16, is_kin=True, **changed):
+    pairs = [(target_of(source), scalars(**changed))]
+    return transferred(target_of(target), dtypes, pairs, is_kin=is_kin)[0]
+
+
+def test_a_board_with_less_power_sustains_less_by_the_cube_root_and_one_with_more_sustains_more():
+    less = moved("a100_pcie_80gb", "a100_sxm_80gb", tensor_ratio=0.9, clock_ratio=0.0)
+    assert sustained(less) == pytest.approx(0.9 * (300 / 400) ** (1 / 3))
+    more = moved("a100_sxm_80gb", "a100_pcie_80gb", tensor_ratio=0.8, clock_ratio=0.0)
+    assert sustained(more) == pytest.approx(0.8 * (400 / 300) ** (1 / 3))
+
+
+def test_below_the_knee_power_counts_in_proportion_and_slow_kernels_are_left_alone():
+    low = moved("l4", "l40s", tensor_ratio=0.7, clock_ratio=0.0)
+    headroom = (72 / 121) / (350 / 362)
+    assert sustained(low) == pytest.approx(0.7 * headroom, rel=0.02)
+    slow = moved("mi325x", "mi300x", dtypes={"dtype": "fp8_block"}, tensor_ratio=0.35, clock_ratio=0.0)
+    assert sustained(slow) == pytest.approx(0.35)
+
+
+def test_caches_feed_as_many_bytes_where_only_the_rate_of_products_is_held_back():
+    place = NAMES.index("balanced_elements")
+    assert moved("h20", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(40.0)
+    assert moved("h200_sxm", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(160.0)
+
+
+def test_the_launch_follows_documented_floors_and_only_where_one_kernel_is_launched():
+    place = NAMES.index("launch_s")
+    assert moved("b200_sxm", "h100_sxm", is_kin=False, launch_s=2.1e-6)[place] == pytest.approx(2.1e-6 * 1.75 / 2.45)
+    quantised = moved("b200_sxm", "h100_sxm", dtypes={"dtype": "fp8_tensor"}, is_kin=False, launch_s=2.1e-6)
+    assert quantised[place] == pytest.approx(2.1e-6)
+
+
+def test_vector_units_of_small_boards_are_capped_by_power_even_from_other_kinds_of_devices():
+    pairs = [(target_of(name), scalars(tensor_ratio=0.92, clock_ratio=0.0)) for name in ("p4", "v100_pcie")]
+    capped = transferred(target_of("t4"), FP32, pairs, is_kin=False)
+    assert all(sustained(one) < 0.84 for one in capped)
+    free = transferred(target_of("p100_pcie"), FP32, pairs, is_kin=False)
+    assert all(sustained(one) == pytest.approx(0.92) for one in free)
+
+
+def test_two_dies_of_one_kind_share_scalars_and_corrections():
+    for target, source in (("gb300", "b200_sxm"), ("rtx_pro_6000", "l40s"), ("h20", "h100_sxm")):
+        found = nearpeak.predict(SKINNY, target)
+        assert (found.distance_count, found.calibration.name) == (1, f"{source} gemm.bf16")
+        assert "library" in found.waterfall_s
+
+
+def test_rows_that_are_no_whole_lines_load_more_slowly_where_single_products_are_measured_so():
+    values = scalars(unaligned_ratio=1.5)
+
+    def time_of(m, batch=1):
+        axes = {"m": np.array([m]), "n": np.array([512]), "k": np.array([8192]), "batch": np.array([batch])}
+        cases = CaseColumns(op="gemm", phase="forward", dtypes=FP32, axes=axes)
+        return FORM.rows(target_of("p4"), cases, values, USUAL).time_s[0]
+
+    assert time_of(1001) > 1.5 * time_of(1024)
+    assert time_of(1001, batch=2) < 1.05 * time_of(1024, batch=2)
+
+
+def test_the_bounded_correction_is_a_switch_and_its_share_is_seen(tmp_path):
+    on, off = nearpeak.predict(SKINNY, "h100_sxm"), nearpeak.predict(SKINNY, "h100_sxm", correction=False)
+    assert on.time_s - off.time_s == pytest.approx(on.waterfall_s["library"])
+    assert "library" not in off.waterfall_s
+    assert abs(np.log(on.time_s / off.time_s)) <= 0.25
+    words = [
+        "predict",
+        "gemm",
+        "m=16",
+        "n=4096",
+        "k=16384",
+        "dtype=bf16",
+        "-t",
+        "h100_sxm",
+        "--json",
+        "--no-correction",
+    ]
+    said = json.loads(CliRunner().invoke(application(), words).stdout)
+    assert said["predicted_s"] == off.time_s
