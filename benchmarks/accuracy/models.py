@@ -68,18 +68,25 @@ NETWORKS = {
     ),
 }  # fmt: skip
 """Models by the corpus' name; published sizes, checked against the operators that NeuSight lists for each."""
-METRICS = {"step_latency": "forward", "forward_latency": "forward", "backward_latency": "backward"}
+VTRAIN = {
+    "gpt_h1024_a16_l12": _gpt(1024, 12, 16, 1024), "gpt_h2048_a16_l24": _gpt(2048, 24, 16, 1024),
+}  # fmt: skip
+"""Networks of vTrain that are scored: the smallest and the largest of those measured on up to eight devices."""
+VTRAIN_MICRO = (1, 8)
+"""Sequences of a micro-batch: where the host is slower than the device, and where it is not."""
 
 
 def main() -> None:
     """Print one line per row and the mean errors; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.models", description=__doc__)
     parser.add_argument("corpus", type=Path)
+    parser.add_argument("--vtrain", action="store_true", help="data-parallel training of vTrain as well")
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_models.md")
     options = parser.parse_args()
     errors: dict[str, list[float]] = {}
     lines = []
-    for line, source, error in _rows(options.corpus / "e2e.parquet"):
+    path = options.corpus / "e2e.parquet"
+    for line, source, error in (*_rows(path), *(_iterations(path) if options.vtrain else ())):
         print(line, flush=True)
         lines.append(line)
         errors.setdefault(source, []).append(error)
@@ -121,7 +128,44 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
         yield f"| {' | '.join(cells)} |", source, error
 
 
-def captured(network: Network, batch: int, length: int, *, training: bool) -> Workload:
+def _iterations(path: Path) -> Iterator[tuple[str, str, float]]:
+    """Yield the rows of vTrain without tensor and pipeline parallelism, of the shallowest and the deepest networks.
+
+    An iteration is its micro-batches one after the other, an all-reduce of the gradients in fp16, and Adam.
+    """
+    import duckdb
+
+    query = (
+        "select device, model, batch, isl, value, "
+        "regexp_extract(parallel, 'mbs([0-9]+)_tp1_dp([0-9]+)_pp1', ['m', 'd']) as how "
+        "from read_parquet(?) where source = 'vtrain' and parallel like '%tp1_dp%_pp1' and "
+        f"model in ({', '.join(repr(name) for name in VTRAIN)}) order by all"
+    )
+    steps: dict[tuple[str, int], tuple[float, int]] = {}
+    for device, model, batch, length, value, how in duckdb.sql(query, params=[str(path)]).fetchall():
+        micro, ranks, target = int(how["m"]), int(how["d"]), target_name(device)
+        if micro not in VTRAIN_MICRO:
+            continue
+        if (model, micro) not in steps:
+            found, missing = predicted(captured(VTRAIN[model], micro, length, training=True, dtype="float16"), target)
+            steps[model, micro] = (sum(found.values()), missing)
+        step_s, missing = steps[model, micro]
+        size = VTRAIN[model].config
+        parameters = 12 * size["n_layer"] * size["n_embd"] ** 2 + 51200 * size["n_embd"]
+        other = (
+            nearpeak.case("collective", elements=parameters // ranks * ranks, ranks=ranks, dtype="fp16"),
+            nearpeak.case("adamw", parameters=parameters, dtype="fp32"),
+        )
+        time_s = batch // (micro * ranks) * step_s + sum(nearpeak.predict(one, target).time_s for one in other)
+        error = time_s / (value * 1e-3) - 1
+        cells = (
+            "vtrain", f"{ranks} x {target}", model, f"train iteration, micro-batch {micro}", str(batch),
+            f"{value:.0f} ms", f"{1e3 * time_s:.0f} ms", f"{100 * error:+.1f} %", str(missing),
+        )  # fmt: skip
+        yield f"| {' | '.join(cells)} |", f"vtrain, micro-batch {micro}", error
+
+
+def captured(network: Network, batch: int, length: int, *, training: bool, dtype: str = "float32") -> Workload:
     """Return the calls of a step, on tensors without memory."""
     import torch
     import transformers
@@ -130,9 +174,15 @@ def captured(network: Network, batch: int, length: int, *, training: bool) -> Wo
     config = transformers.AutoConfig.for_model(network.kind, **network.config)
     config._attn_implementation = "eager"
     config.use_cache = False
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        whole = getattr(transformers, network.head)(config).train(training)
-        tokens = torch.zeros(batch, length, dtype=torch.int64)
+    config.dtype = getattr(torch, dtype)
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            whole = getattr(transformers, network.head)(config).train(training)
+            tokens = torch.zeros(batch, length, dtype=torch.int64)
+    finally:
+        torch.set_default_dtype(usual)
     return nearpeak.capture(whole, inputs=(tokens,), step="train" if training else "forward")
 
 

@@ -2,6 +2,7 @@
 
 import time
 import tomllib
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import product
@@ -48,7 +49,7 @@ def _functions() -> Iterator[Case]:
         wide = len(function_of(name).operand_names)
         for dtype in ("fp32", "bf16"):
             for elements in _ELEMENTS if dtype == "fp32" else _ELEMENTS[1:2]:
-                operands = dict.fromkeys("bc"[: wide - 1], elements)
+                operands: dict[str, Any] = dict.fromkeys("bc"[: wide - 1], elements)
                 try:
                     yield case_of("elementwise", function=name, elements=elements, dtype=dtype, **operands)
                 except NearpeakError:
@@ -71,7 +72,9 @@ def thread_times(cases: Sequence[Case], sample_count: int = SAMPLE_COUNT) -> Ite
     torch.set_num_threads(1)
     try:
         for case in cases:
-            time_s = _time_of(torch, case, sample_count)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about numbers that a cast loses, which is what is timed
+                time_s = _time_of(torch, case, sample_count)
             if time_s is not None:
                 yield case, time_s
     finally:
