@@ -24,6 +24,10 @@ NeuSight ran PyTorch 2.1 eagerly; the shapes of GPT-3 XL (24 layers of 3072) and
 its own operator tables. Not modelled: gaps between kernels where the host is slower than the device, the allocator, and
 Switch Transformer (its routing is data). Rows with fusion are left out.
 
+vTrain beside it (`--vtrain`): Megatron in fp16 on up to eight A100, data parallelism alone, of its smallest and its
+largest such network. An iteration is its micro-batches one after the other, one all-reduce of the gradients and Adam.
+With one sequence per micro-batch the host is slower than the device, which is not modelled; with eight it is not.
+
 | source | device | model | phase | batch | measured | predicted | error | calls not predicted |
 |---|---|---|---|---|---|---|---|---|
 """
