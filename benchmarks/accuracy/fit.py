@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
-from nearpeak.predict._correction import corrected, fit_correction
+from nearpeak.predict._correction import KNOT_COUNT, corrected, fit_correction
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text
 from nearpeak.predict.fit import Fit, fit
@@ -152,17 +152,26 @@ def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
 
 
 def _correction(family: Family, group: Sequence[Block], values: Any) -> Any:
-    """Return the form's correction in thousandths, from all rows that may be fitted on; empty where there is none."""
-    axes_of = family.form.correction_axes
-    picked = [(block, np.flatnonzero(np.isin(folds(block), FITTED))) for block in group]
-    if axes_of is None or sum(len(rows) for _, rows in picked) < CORRECTED_ROWS:
+    """Return the form's corrections in thousandths, from all rows that may be fitted on; empty where there is none."""
+    form = family.form
+    rows_of = [np.flatnonzero(np.isin(folds(block), FITTED)) for block in group]
+    if form.correction_axes is None or sum(map(len, rows_of)) < CORRECTED_ROWS:
         return np.empty(0)
-    rest = [np.log(block.measured_s[rows] / times_of(family, block, rows)(values)) for block, rows in picked]
-    axes = zip(*(axes_of(block.columns(rows)) for block, rows in picked), strict=True)
-    columns, left = [np.concatenate(axis) for axis in axes], np.concatenate(rest)
-    found = fit_correction(columns, left)
-    found = found - np.log(np.mean(np.exp(corrected(columns, found) - left)))  # no bias on average
-    return np.round(1000 * found) + 0.0
+    found = np.zeros((form.correction_count, KNOT_COUNT))
+    for part in range(form.correction_count):
+        picked = [
+            (block, rows)
+            for block, rows in zip(group, rows_of, strict=True)
+            if form.correction_parts(block.columns(rows)) == (part,) and len(rows)
+        ]
+        if sum(len(rows) for _, rows in picked) < CORRECTED_ROWS / form.correction_count**2:
+            continue
+        rest = [np.log(block.measured_s[rows] / times_of(family, block, rows)(values)) for block, rows in picked]
+        axes = zip(*(form.correction_axes(block.columns(rows)) for block, rows in picked), strict=True)
+        columns, left = [np.concatenate(axis) for axis in axes], np.concatenate(rest)
+        found[part] = fit_correction(columns, left)
+        found[part] -= np.log(np.mean(np.exp(corrected(columns, found[part]) - left)))  # no bias on average
+    return np.round(1000 * found.ravel()) + 0.0
 
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:

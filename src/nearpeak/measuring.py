@@ -236,3 +236,28 @@ def _node_flop(path: Path) -> dict[str, int]:
 
     calls = [call for call in capture(path).calls if call.case is not None]
     return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}
+
+
+def probe_cpu() -> Path:
+    """Time a few sizes of many operators on one thread, keep them in the user's folder, and return the file.
+
+    Predictions for the target `cpu` follow from them.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        SpecError: the roofs of this machine are not measured yet.
+    """
+    from datetime import date
+
+    from nearpeak.measure.cpu_probes import probe_cases, thread_times
+    from nearpeak.predict._cpu_probes import path_of, save_text
+    from nearpeak.targets import CPU, target_of
+
+    title, pairs = target_of(CPU).title, list(thread_times(probe_cases()))
+    source = f"measured on this machine on {date.today().isoformat()}: {len(pairs)} probes through PyTorch"
+    path = path_of()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(save_text(pairs, title, source), encoding="utf-8")
+    part.replace(path)
+    return path

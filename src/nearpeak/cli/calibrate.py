@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from nearpeak.predict.samples import SetAside
 
 
-def roofs() -> None:
-    """Measure the roofs of this machine's CPU, in under a minute; the best ever reached make the target 'cpu'."""
+def roofs(
+    probes: bool = typer.Option(True, "--probes/--no-probes", help="Also time a few sizes of many operators."),
+) -> None:
+    """Measure the roofs of this machine's CPU, in under a minute; the best ever reached make the target 'cpu'.
+
+    With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
+    time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.
+    """
     from nearpeak.cli._shared import progress, write_whole
     from nearpeak.measure.roofs import cpu_roofs, cpu_target_text, kept_roofs
     from nearpeak.targets import CPU, user_folder
@@ -33,6 +39,20 @@ def roofs() -> None:
     for name, value in found.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
     write_whole(path, cpu_target_text(found))
+    if probes:
+        _probes()
+
+
+def _probes() -> None:
+    """Time the probes of the CPU; without PyTorch say that nothing will be predicted for it."""
+    from nearpeak.errors import MissingExtraError
+    from nearpeak.measuring import probe_cpu
+
+    try:
+        with shared.progress("timing operators on one thread"):
+            sys.stderr.write(f"wrote {probe_cpu()}\n")
+    except MissingExtraError as error:
+        sys.stderr.write(f"no probes of operators: {error}\n")
 
 
 def fit(

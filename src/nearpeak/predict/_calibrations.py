@@ -42,6 +42,8 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
         SpecError: a coefficient file is malformed or belongs to another version of the form.
         NotModelledError: no file has scalars for the format.
     """
+    if form.calibration is not None:
+        return form.calibration(target, cases)
     device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
     if file is not None:
         return _of_file(read_coefficients(file), file.stem, form, groups, 0)
@@ -204,8 +206,9 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
     if wrong:
         raise SpecError(f"calibration {name}: scalars differ from those of the form: {', '.join(wrong)}")
     knots = len(entry.get("correction_permille", ()))
-    if knots not in (0, KNOT_COUNT):
-        raise SpecError(f"calibration {name}: correction_permille has {knots} values; {KNOT_COUNT} are right")
+    right = KNOT_COUNT * form.correction_count
+    if knots not in (0, right):
+        raise SpecError(f"calibration {name}: correction_permille has {knots} values; {right} are right")
     for scalar in form.scalars:
         given, low, high = values[scalar.name], scalar.low_value, scalar.high_value
         if not low <= given <= high:

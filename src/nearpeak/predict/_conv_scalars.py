@@ -2,19 +2,30 @@
 
 from nearpeak.predict._form import scalars
 
+PASSES = {"fprop": "output", "dgrad": "gradient of the input", "wgrad": "gradient of the weight"}
+CLASSES = {
+    "one_tap": "1 x 1, stride 1", "one_tap_strided": "1 x 1, stride 2", "nine_tap": "3 x 3, stride 1",
+    "few_tap": "1 x 3 and the like", "many_tap": "5 x 5 and more, stride 1", "strided": "3 x 3 and more, stride 2",
+    "grouped": "groups of several channels", "depthwise": "one channel per group",
+}  # fmt: skip
+"""Kernels for which libraries have code of their own."""
+
 SCALARS = scalars(
     # name, least, largest, usual, what it stands for, which measurements pin it down
     ("launch_s", 0.5e-6, 40e-6, 5e-6, "start and end of the kernels of one pass", "smallest convolutions"),
     ("host_floor_s", 5e-6, 300e-6, 60e-6, "least time of one call seen from the host", "smallest calls"),
     ("host_gap_s", 1e-6, 200e-6, 25e-6, "what the host adds to a long kernel", "calls of two to ten times the floor"),
-    ("fprop_ratio", 0.02, 1.1, 0.7, "reached share of the product rate, output", "large forward passes"),
-    ("dgrad_ratio", 0.02, 1.1, 0.65, "the same, gradient of the input", "large gradients of inputs"),
-    ("wgrad_ratio", 0.02, 1.1, 0.6, "the same, gradient of the weight", "large gradients of weights"),
-    ("one_tap_ratio", 0.3, 3.0, 1.1, "rate of 1 x 1 kernels against others", "1 x 1"),
-    ("strided_ratio", 0.2, 1.5, 0.9, "rate with strides against without", "stride 2"),
-    ("winograd_ratio", 0.02, 1.1, 0.55, "reached share of the product rate in Winograd's algorithm", "3 x 3, stride 1"),
+    *(
+        (f"{part}_{kind}_ratio", 0.005, 1.2, 0.5, f"reached share of the product rate, {what}, {kernel}", kernel)
+        for part, what in PASSES.items()
+        for kind, kernel in CLASSES.items()
+    ),
+    *(
+        (f"{part}_winograd_ratio", 0.02, 1.1, 0.5, f"reached share of it in Winograd's algorithm, {what}", "3 x 3")
+        for part, what in PASSES.items()
+    ),
     ("winograd_edge_elements", 0.0, 120.0, 8.0, "the cost of small tiles in it", "3 x 3, few channels"),
-    ("direct_ratio", 0.005, 1.0, 0.15, "reached share of the vector rate without a product of matrices", "depthwise"),
+    ("direct_ratio", 0.005, 1.0, 0.1, "reached share of the vector rate without a product of matrices", "depthwise"),
     ("depth_elements", 0.0, 600.0, 40.0, "channels times taps that start and end of a tile cost", "few channels"),
     ("edge_elements", 0.0, 80.0, 8.0, "cost of small tiles, as a wider edge", "small images, one image"),
     ("tail_ratio", 0.0, 1.0, 0.5, "share of the last partial wave that nothing hides", "small images, small batches"),

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 
 
@@ -104,6 +105,8 @@ class Form:
     """Rule: target, cases, scalars and setting to times."""
     grid: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Extents by axis whose combinations are the candidates of `calibrate plan`; none: there is no plan."""
+    grids: Mapping[str, Mapping[str, tuple[int | str, ...]]] = field(default_factory=dict)
+    """The same by operator, where operators of a form have different axes and choices."""
     kin: Callable[[Target, Target], bool] | None = None
     """Whether scalars of one device serve another; none: those of its architecture and of about its size do."""
     phases: tuple[str, ...] = ("forward",)
@@ -118,6 +121,12 @@ class Form:
     """How much wider, in logarithms, the interval of an operator is that the measurements were not of."""
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
+    correction_parts: Callable[[CaseColumns], tuple[int, ...]] = lambda _: (0,)
+    """Which of several corrections the kernels of cases take, one after the other."""
+    correction_count: int = 1
+    """Corrections that a group of coefficients holds."""
+    calibration: Callable[[Target, CaseColumns], Calibration] | None = None
+    """Gives the grounds of cases where they are not scalars of a coefficient file."""
 
 
 USUAL = Setting()

@@ -59,15 +59,20 @@ def _candidates(
     form: Form, op: str, dtypes: Mapping[str, str], target: Target, values: Any, setting: Setting
 ) -> tuple[list[Case], Any]:
     """Return the form's candidates that fit the device's memory and patience, with their expected times."""
-    if not form.grid:
-        raise NotModelledError(f"calibrate plan: form {form.name} has no candidates to choose from")
-    grid: list[dict[str, Any]] = [dict(zip(form.grid, each, strict=True)) for each in product(*form.grid.values())]
+    stated: Mapping[str, Any] = form.grids.get(op) or form.grid
+    if not stated:
+        raise NotModelledError(f"calibrate plan: no candidates of {op} to choose from{_others(form)}")
+    grid: list[dict[str, Any]] = [dict(zip(stated, each, strict=True)) for each in product(*stated.values())]
     cases = [case_of(op, **axes, **dtypes) for axes in grid]
     times_s = times_of(cases, form, target, setting)(values)
     kept = np.flatnonzero(times_s <= LONGEST_S)
     if not len(kept):
         raise NotModelledError(f"calibrate plan: every candidate takes more than {LONGEST_S} s on {target.name}")
     return [cases[i] for i in kept], times_s[kept]
+
+
+def _others(form: Form) -> str:
+    return f"; its form has those of {', '.join(form.grids)}" if form.grids else ""
 
 
 def chosen(effects: Any, count: int) -> list[tuple[int, Any]]:

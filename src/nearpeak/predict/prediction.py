@@ -70,7 +70,7 @@ def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Predictio
 
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
-    form = form_of(case.op, case.phase)
+    form = form_of(case.op, case.phase, target)
     cases = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
@@ -124,7 +124,7 @@ def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
 ) -> tuple[Form, Calibration, Iterator[tuple[Any, CaseColumns, Rows]]]:
     """Return the form of one group, its scalars, and its times piece by piece with their places in the table."""
-    form, cases = form_of(group.op, group.phase), group_columns(group, count)
+    form, cases = form_of(group.op, group.phase, target), group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = calibration_for(target, form, cases, file)
     scalars = scalars_of(calibration, setting)
@@ -152,8 +152,10 @@ def group_columns(group: CaseGroup, count: int) -> CaseColumns:
     return CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes, attributes=group.attributes)
 
 
-def form_of(op: str, phase: str) -> Form:
-    """Return the form that answers for an operator."""
+def form_of(op: str, phase: str, target: Target | None = None) -> Form:
+    """Return the form that answers for an operator; on the CPU at hand one for all of them."""
+    if target is not None and target.kind == "cpu":
+        return FORMS["cpu"]
     found = _forms().get((op, phase))
     if found is None:
         known = ", ".join(sorted({name for name, its in _forms() if its == phase})) or "no operator"

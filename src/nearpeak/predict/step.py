@@ -91,18 +91,18 @@ def _beside_all(
                 known[row.case] = predict_case(row.case, target, setting, file)
             except NotModelledError as error:
                 known[row.case] = str(error)
-    each = [_beside(row, time, known[row.case]) for row, time in zip(rows, bounds, strict=True)]
+    each = [_beside(row, time, known[row.case], target) for row, time in zip(rows, bounds, strict=True)]
     times = tuple(time for time, _ in each)
     reasons = [(row, text) for row, (_, text) in zip(rows, each, strict=True) if text]
     distance = max((one.distance_count for one in known.values() if isinstance(one, Prediction)), default=0)
     return times, _sum(rows, times, reasons, distance)
 
 
-def _beside(row: CaseRow, time: CaseTime, found: Prediction | str) -> tuple[CaseTime, str]:
+def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Target) -> tuple[CaseTime, str]:
     """Return the time of a row with its prediction, and why there is none."""
     if isinstance(found, str):
         return time, found
-    form = form_of(row.case.op, row.case.phase)
+    form = form_of(row.case.op, row.case.phase, target)
     call = CallPrediction(
         time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s),
         energy=found.energy,

@@ -78,3 +78,40 @@ def test_what_cannot_be_predicted_is_refused_in_one_line():
         nearpeak.predict(bias, "h100_sxm")
     with pytest.raises(NotModelledError, match="GPUs that state a memory bandwidth only"):
         nearpeak.predict(nearpeak.case("conv", **shape), "gaudi3")
+
+
+def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
+    from nearpeak.predict._conv_scalars import CLASSES
+    from nearpeak.predict.forms.conv import _class_of
+
+    shapes = {
+        "one_tap": {"kw": 1, "kh": 1}, "one_tap_strided": {"kw": 1, "kh": 1, "sw": 2, "sh": 2},
+        "nine_tap": {"kw": 3, "kh": 3}, "few_tap": {"kw": 3, "kh": 1}, "many_tap": {"kw": 5, "kh": 5},
+        "strided": {"kw": 3, "kh": 3, "sw": 2, "sh": 2}, "grouped": {"kw": 3, "kh": 3, "groups": 4},
+        "depthwise": {"kw": 3, "kh": 3, "groups": 64},
+    }  # fmt: skip
+    assert list(shapes) == list(CLASSES)
+    for place, axes in enumerate(shapes.values()):
+        shape = shape_of({"batch": 1, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28} | axes)
+        assert _class_of(shape).tolist() == [place]
+
+
+def test_each_pass_takes_its_own_correction_and_none_exceeds_a_quarter():
+    from nearpeak.predict._correction import KNOT_COUNT
+    from nearpeak.predict._form import CaseColumns, Setting
+    from nearpeak.predict.forms.conv import FORM
+    from nearpeak.targets import target_of
+
+    axes = {"batch": 8, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28, "kw": 3, "kh": 3}
+    usual, target = [scalar.usual_value for scalar in FORM.scalars], target_of("mi100")
+    knots = np.zeros((3, KNOT_COUNT))
+    knots[0], knots[1], knots[2] = 0.1, -0.2, 9.0
+
+    def ratio(phase, **attributes):
+        cases = CaseColumns(op="conv", phase=phase, dtypes={"dtype": "fp32"}, axes=axes, attributes=attributes)
+        plain = FORM.rows(target, cases, np.array(usual), Setting()).time_s
+        return float((FORM.rows(target, cases, np.array([*usual, *knots.ravel()]), Setting()).time_s / plain)[0])
+
+    assert ratio("forward") == pytest.approx(np.exp(0.1))
+    assert ratio("backward", grad_weight=False) == pytest.approx(np.exp(-0.2))
+    assert ratio("backward", grad_input=False) == pytest.approx(np.exp(0.25))

@@ -140,4 +140,11 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    grids={
+        "collective": {
+            "kind": ("all_reduce", "all_gather", "reduce_scatter", "send"), "ranks": (2, 4, 8),
+            "elements": (2**9, 2**12, 2**15, 2**18, 2**21, 2**24, 2**28),
+        },
+        "transfer": {"direction": ("h2d", "d2h"), "elements": (2**12, 2**18, 2**24, 2**28)},
+    },
 )  # fmt: skip

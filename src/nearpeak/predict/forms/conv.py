@@ -8,16 +8,18 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._conv_scalars import SCALARS
+from nearpeak.predict._conv_scalars import CLASSES, PASSES, SCALARS
 from nearpeak.predict._conv_shapes import Shape, product_of, shape_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.theory.rates import vector_rate
 
-TERMS = ("launch", "products", "products_ceiling", "padding", "split_k", "memory", "host")
+TERMS = ("launch", "products", "products_ceiling", "padding", "split_k", "memory", "host", "library")
 """Parts of a predicted time."""
 _ALIKE = {"fp16": ("fp16", "bf16", "fp32"), "bf16": ("bf16", "fp16", "fp32"), "int8": ("fp16", "bf16", "fp32")}
 _POINTS = 16
 """Products per pair of channels that F(2 x 2, 3 x 3) keeps apart until the sum over positions is complete."""
+_LARGEST_CORRECTION = 0.25
+"""Largest correction, as a logarithm."""
 _SHARPNESS = 4.0
 _HOST_SHARPNESS = 12.0
 Costs = tuple[Any, Any, Any, Any]
@@ -36,10 +38,14 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: no prediction of conv; GPUs that state a memory bandwidth only")
-    scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
+    scalar = dict(zip((one.name for one in SCALARS), scalars[: len(SCALARS)], strict=True))
     shape = shape_of(cases.axes)
     passes = [_pass(target, cases, shape, part, scalar) for part in _asked(cases)]
-    parts = {name: sum(one[name] for one in passes) for name in TERMS if name != "host"}
+    if len(scalars) > len(SCALARS):
+        knots = np.asarray(scalars[len(SCALARS) :]).reshape(len(PASSES), -1)
+        for place, one in zip(_correction_parts(cases), passes, strict=True):
+            one["library"] = sum(one.values()) * np.expm1(_corrected(cases, knots[place]))
+    parts = {name: sum(one[name] for one in passes) for name in TERMS if name in passes[0]}
     kernel_s = sum(parts.values())
     if setting.host_timed:
         floor, gap_s = scalar["host_floor_s"] * len(passes), scalar["host_gap_s"]
@@ -47,6 +53,26 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         parts["host"] = seen_s - kernel_s
     columns = np.stack([parts.get(name, np.zeros_like(kernel_s)) for name in TERMS], 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
+
+
+def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
+    """Return output positions, filters, and channels times taps of all groups: what libraries choose kernels by."""
+    shape = shape_of(cases.axes)
+    depth = shape.groups * shape.channels * shape.taps
+    return np.maximum(shape.images * shape.outputs, 1.0), shape.groups * shape.filters, depth
+
+
+def _correction_parts(cases: CaseColumns) -> tuple[int, ...]:
+    """Return the positions in PASSES of the passes of a case: each has kernels, and a correction, of its own."""
+    return tuple(list(PASSES).index(part) for part in _asked(cases))
+
+
+def _corrected(cases: CaseColumns, knots: Any) -> Any:
+    """Return the correction of each row as a logarithm, bounded."""
+    from nearpeak.predict._interpolation import correction_at
+
+    axes = zip(*_correction_axes(cases), strict=True)
+    return np.clip([correction_at(knots, *row) for row in axes], -_LARGEST_CORRECTION, _LARGEST_CORRECTION)
 
 
 def _asked(cases: CaseColumns) -> tuple[str, ...]:
@@ -96,9 +122,16 @@ def _rate(target: Target, dtype: str) -> float:
 
 def _implicit(target: Target, shape: Shape, part: str, rate: float, scalar: Mapping[str, float]) -> Costs:
     """Return the costs as a product of matrices, by the best tile and split."""
-    ratio = scalar[f"{part}_ratio"] * np.where(shape.taps == 1, scalar["one_tap_ratio"], 1.0)
-    ratio = ratio * np.where(shape.strides > 1, scalar["strided_ratio"], 1.0)
-    return _tiled(target, (*product_of(shape, part), shape.groups), rate, ratio, scalar)
+    each = np.array([scalar[f"{part}_{kind}_ratio"] for kind in CLASSES])
+    return _tiled(target, (*product_of(shape, part), shape.groups), rate, each[_class_of(shape)], scalar)
+
+
+def _class_of(shape: Shape) -> Any:
+    """Return the position in CLASSES of each case."""
+    one, strided = shape.taps == 1, shape.strides > 1
+    plain = np.where(shape.taps < 9, 3, np.where(shape.taps == 9, 2, 4))
+    alone = np.where(one, np.where(strided, 1, 0), np.where(strided, 5, plain))
+    return np.where(shape.groups > 1, np.where(shape.channels == 1, 7, 6), alone)
 
 
 def _winograd(target: Target, shape: Shape, part: str, rate: float, scalar: dict[str, float]) -> Costs:
@@ -108,7 +141,7 @@ def _winograd(target: Target, shape: Shape, part: str, rate: float, scalar: dict
         "fprop": (points, shape.filters, shape.channels), "dgrad": (points, shape.channels, shape.filters),
         "wgrad": (_POINTS * shape.filters, shape.channels, points / _POINTS),
     }[part]  # fmt: skip
-    ratio = scalar["winograd_ratio"] * (scalar["wgrad_ratio"] / scalar["fprop_ratio"] if part == "wgrad" else 1.0)
+    ratio = scalar[f"{part}_winograd_ratio"]
     products, *others = _tiled(
         target,
         (m, n, k, shape.groups),
@@ -145,13 +178,22 @@ def _tiled(
 FORM = Form(
     name="conv",
     ops=("conv",),
-    version="conv-1",
+    version="conv-2",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
         "launch": "launch", "products": "products", "products_ceiling": "products", "padding": "padding",
-        "split_k": "padding", "memory": "memory", "host": "launch",
+        "split_k": "padding", "memory": "memory", "host": "launch", "library": "products",
     },
+    grids={
+        "conv": {
+            "batch": (1, 16, 64), "in_channels": (8, 64, 512), "out_channels": (64, 512), "h": (7, 28, 112), "w": (28,),
+            "kh": (1, 3), "kw": (1, 3), "sh": (1, 2), "sw": (1,),
+        },
+    },
+    correction_axes=_correction_axes,
+    correction_parts=_correction_parts,
+    correction_count=len(PASSES),
     groups=_groups,
     rows=_rows,
     phases=("forward", "backward"),

@@ -157,6 +157,19 @@ def _widening(op: str) -> float:
     return _COARSE_WIDENING if _KINDS[OPS[op].family][:1] == ("product",) else _UNSEEN_WIDENING
 
 
+_LENGTHS = (2**12, 2**16, 2**20, 2**23, 2**26)
+_ROWS: Mapping[str, tuple[int | str, ...]] = {"rows": (1, 64, 1024, 16384), "columns": (128, 1000, 4096, 32768)}
+_GRIDS: Mapping[str, Mapping[str, tuple[int | str, ...]]] = {
+    "elementwise": {"function": ("relu", "gelu", "tanh", "silu"), "elements": _LENGTHS},
+    "softmax": _ROWS,
+    "rms_norm": {"rows": _ROWS["rows"], "hidden": _ROWS["columns"]},
+    "layer_norm": {"rows": _ROWS["rows"], "hidden": _ROWS["columns"]},
+    "reduce": {"outputs": _ROWS["rows"], "reduced": _ROWS["columns"]},
+    "embedding": {"tokens": (1, 256, 8192), "dim": (64, 1024, 8192), "vocab": (1000, 32000, 128000)},
+    "copy": {"elements": _LENGTHS},
+}
+"""Candidates of `calibrate plan`."""
+
 FORM = Form(
     name="stream",
     ops=OPS.names(),
@@ -171,6 +184,7 @@ FORM = Form(
     groups=_groups,
     rows=_rows,
     phases=("forward", "backward"),
+    grids=_GRIDS,
     widening=_widening,
     is_fallback=True,
 )  # fmt: skip
