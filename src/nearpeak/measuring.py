@@ -49,7 +49,8 @@ def measure(
     device = _target_of(runner)
 
     def judged(found: Measurement) -> Measurement:
-        return dataclasses.replace(_beside_bound(found, device or known_target(found.target)), why=why.get(found.case, ()))
+        beside = _beside_bound(found, device or known_target(found.target))
+        return dataclasses.replace(beside, why=why.get(found.case, ()))
 
     yield from run_cases(
         wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count, telemetry_hz=telemetry_hz

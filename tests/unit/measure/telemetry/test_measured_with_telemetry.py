@@ -5,7 +5,6 @@ import json
 import math
 
 import pytest
-from nearpeak.exchange.measurement_lines import measurement_of, measurement_record
 from typer.testing import CliRunner
 
 import nearpeak
@@ -13,6 +12,7 @@ from nearpeak.cli import BARE, application
 from nearpeak.core.measurement import Measurement, Outcome
 from nearpeak.core.telemetry import Channel, Stream, Telemetry
 from nearpeak.errors import NearpeakError
+from nearpeak.exchange.measurement_lines import measurement_of, measurement_record
 from nearpeak.exchange.telemetry_lines import telemetry_of, telemetry_record
 from nearpeak.measure.export import write_parquet
 from nearpeak.measure.telemetry.beside import with_telemetry
