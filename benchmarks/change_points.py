@@ -90,16 +90,6 @@ def scored(detector: Detector, seeds: Sequence[int]) -> Score:
     )  # fmt: skip
 
 
-def by_family(detector: Detector, seeds: Sequence[int]) -> Iterator[tuple[str, list[float], float, float]]:
-    """Yield family, recall by size, precision, and false detections for each 1,000 commits without a change."""
-    for family in FAMILIES:
-        rows = {size: [_row(detector, *one_step(family, size, seed)) for seed in seeds] for size in SIZES}
-        hit, count = (sum(row[i] for part in rows.values() for row in part) for i in (0, 1))
-        false = sum(len(detector(one_step(family, 0.0, seed)[0])) for seed in seeds)
-        recall = [sum(row[0] for row in rows[size]) / len(seeds) for size in SIZES]
-        yield family, recall, hit / max(count, 1), 1000 * false / (len(seeds) * COMMITS)
-
-
 def _row(detector: Detector, values: Values, planted: tuple[int, ...]) -> tuple[int, int, int]:
     found = detector(values)
     return hits(found, planted), len(found), len(planted)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from nearpeak.analyze.changes import changes
-from nearpeak.analyze.clocks import at_equal_clocks, clock_share
+from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
 from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
@@ -86,10 +86,10 @@ def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, 
     plain = changes(values)
     clocks = [_middle(one.clocks_hz) for one in points if one.clocks_hz]
     whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
-    share = clock_share(values, clocks) if whole and min(clocks) > 0 else None
+    share = _share(points, values, clocks) if whole and min(clocks) > 0 else None
     if not share:
         return plain, [], share
-    found = changes(at_equal_clocks(values, clocks, share))
+    found = changes(at_usual_clock(values, clocks, share))
     near = [one.index for one in found.points]
     gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in near)]
     return found, gone, share
@@ -118,6 +118,17 @@ def _middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return (low + high) / 2
+
+
+def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
+    """Return the part of the clock that shows: out of launches of one commit, or else of steps between commits.
+
+    Where the clock hardly moved over the history, there is nothing to take out.
+    """
+    if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
+        return None
+    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
+    return clock_share_of_steps(values, clocks) if share is None else share
 
 
 def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:

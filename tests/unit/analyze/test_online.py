@@ -107,6 +107,7 @@ def test_changes_seen_commit_by_commit_are_kept_as_the_series_grows():
     assert min(one.first_seen_index - change for one in kept if abs(one.point.index - change) <= 2) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["quiet", "realgpu"])
 def test_a_step_is_told_within_three_commits_after_measuring_again_and_nothing_else_is(family):
     slower = replayed(family, 0.05, 3)
