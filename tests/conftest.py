@@ -5,7 +5,7 @@ import os
 import hypothesis
 import pytest
 
-WEB, SERVER = "tests/web/", "[postgresql"
+WEB, SERVER = "tests/web/", "postgresql"
 
 hypothesis.settings.register_profile("house", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("house")

@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, func, inspect, select, text, update
@@ -135,7 +136,8 @@ def _saved(place: str, version: str, engine: Engine) -> str:
     if not is_sqlite(engine):
         return f"none: save it first with pg_dump --format=custom {engine.url.database}"
     path = Path(str(store_url(place).database))
-    return str(backup(place, path.with_name(f"{path.name}.{version}.backup")))
+    names = (f"{path.name}.{version}{'' if number == 1 else f'-{number}'}.backup" for number in count(1))
+    return str(backup(place, next(free for name in names if not (free := path.with_name(name)).exists())))
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:
@@ -232,7 +234,7 @@ def _salvaged(work: Path, target: Path) -> tuple[int, list[str]]:
         with explained(str(work)), old.connect() as source, writing(new, str(target)) as connection:
             copier = Copier(source, connection, tolerant=True)
             copier.dimensions()
-            count = sum(_salvage_run(copier, connection, run, lost) for run in _run_ids(source))
+            saved = sum(_salvage_run(copier, connection, run, lost) for run in _run_ids(source))
             copier.superseded()
             try:
                 with connection.begin_nested(), explained("findings"):
@@ -243,7 +245,7 @@ def _salvaged(work: Path, target: Path) -> tuple[int, list[str]]:
     finally:
         old.dispose()
         new.dispose()
-    return count, lost
+    return saved, lost
 
 
 def _salvage_run(copier: Copier, connection: Connection, run: int, lost: list[str]) -> bool:

@@ -3,8 +3,9 @@
 import pytest
 from tests.unit.store.records import random_run
 
-from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.errors import NotFoundError, SpecError, StoreError
 from nearpeak.store import ChangePoint, Detector, StoredComparison
+from nearpeak.store.dialect import writing
 
 R1 = Detector(name="r1", parameters={"penalty": 4})
 
@@ -75,6 +76,15 @@ def test_every_step_of_an_alert_is_logged_and_illegal_ones_are_refused(filled):
     assert len(steps) == 7
     assert filled.findings.alerts(is_open=True) == ()
     assert filled.findings.alerts(status="fixed")[0].members == ((one.id, "primary"),)
+
+
+@pytest.mark.parametrize("words", ["UPDATE alert_event SET note = ''", "DELETE FROM alert_event"])
+def test_the_log_of_an_alert_only_grows(filled, words):
+    alert = filled.findings.open_alert("slower", {}, note="seen")
+    refused = pytest.raises(StoreError, match="events of alerts are never changed")
+    with refused, writing(filled.engine, filled.name) as connection:
+        connection.exec_driver_sql(words)
+    assert [event.note for event in filled.findings.events(alert)] == ["seen"]
 
 
 def test_assigning_an_alert_is_logged_and_members_keep_their_role(filled):

@@ -173,7 +173,7 @@ def test_extreme_texts_and_counts_are_kept(store):
         store.ingest(run(1, [samples("a\x00b")]))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.lists(st.lists(st.floats(2**-30, 1000, width=32), min_size=1, max_size=9), min_size=1, max_size=6))
 def test_any_run_comes_back_as_it_was_given(tmp_path_factory, data):
     with open_store(tmp_path_factory.mktemp("s") / "a.db", create=True) as store:

@@ -152,7 +152,7 @@ def test_a_rewritten_history_orders_all_runs_again(store):
     assert store.latest_against_previous()[0].value == 1.0
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(split=st.lists(st.sampled_from("ab+"), min_size=1, max_size=6))
 def test_any_two_parts_of_a_history_merge_into_the_whole(tmp_path_factory, split):
     folder = tmp_path_factory.mktemp("m")

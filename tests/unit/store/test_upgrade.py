@@ -1,6 +1,8 @@
 """Stores of every earlier schema, made anew here, come to the present one with all of their rows."""
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 from sqlalchemy import inspect
@@ -76,16 +78,26 @@ def test_an_upgrade_that_would_lose_rows_is_undone(place, monkeypatch):
 
     def losing(connection, *_):
         migrate(connection)
-        connection.execute(TABLES["alert_event"].delete())
+        connection.execute(TABLES["sample_blob"].delete())
 
     monkeypatch.setattr(keeping, "migrate", losing)
-    with pytest.raises(StoreError, match="would lose rows of alert_event; nothing was changed"):
+    with pytest.raises(StoreError, match="would lose rows of sample_blob; nothing was changed"):
         keeping.upgrade(place)
     monkeypatch.undo()
-    (place_after,) = [place]
-    for name in __import__("pathlib").Path(place).parent.glob("*.backup") if "://" not in place else ():
-        name.unlink()
-    assert keeping.upgrade(place_after)[0] == "0002"
+    assert keeping.upgrade(place)[0] == "0002"
+
+
+def test_an_upgrade_that_is_killed_leaves_the_store_as_it_was(place):
+    old_store(place, "0001")
+    code = (
+        "import os, sys; from nearpeak.store import keeping\n"
+        "keeping._check_upgraded = lambda *_: os.kill(os.getpid(), 9)\n"
+        "keeping.upgrade(sys.argv[1])"
+    )
+    assert subprocess.run([sys.executable, "-c", code, place], check=False).returncode == -9
+    assert keeping.upgrade(place)[0] == "0001"
+    with open_store(place) as store:
+        assert store.info()["run"] == 3
 
 
 def test_a_newer_store_is_not_upgraded_downwards(store, place):

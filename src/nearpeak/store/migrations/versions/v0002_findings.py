@@ -10,6 +10,22 @@ from nearpeak.store.migrations.versions import v0001_measurements as before
 revision, down_revision = "0002", "0001"
 
 
+_APPEND_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER alert_event_no_{what} BEFORE {what} ON alert_event"
+        " BEGIN SELECT RAISE(ABORT, 'events of alerts are never changed'); END"
+        for what in ("update", "delete")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION alert_event_kept() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'events of alerts are never changed'; END $$",
+        "CREATE TRIGGER alert_event_kept BEFORE UPDATE OR DELETE ON alert_event"
+        " FOR EACH ROW EXECUTE FUNCTION alert_event_kept()",
+    ],
+}
+"""What sees to it, on each engine, that the log of an alert only grows."""
+
+
 def declare(metadata: MetaData) -> None:
     """Add the tables to `metadata`, which holds those of the versions before."""
     _declare_changes(metadata)
@@ -25,6 +41,8 @@ def upgrade() -> None:
     declare(metadata)
     new = [table for name, table in metadata.tables.items() if name not in known]
     metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
+    for statement in _APPEND_ONLY[op.get_bind().dialect.name]:
+        op.execute(statement)
 
 
 def _declare_changes(metadata: MetaData) -> None:
