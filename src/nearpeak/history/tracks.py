@@ -20,18 +20,18 @@ NEAREST = 8
 """Commits on each side of a change whose clocks are compared."""
 
 
-def series_named(store: Store, words: Sequence[str], **where: str) -> tuple[Series, ...]:
+def series_named(
+    store: Store, words: Sequence[str], *, device: str = "", branch: str = "", metric: str = ""
+) -> tuple[Series, ...]:
     """Return the series that `words` name: a number, the start of a fingerprint or case digest, or parts of labels.
-
-    Args:
-        where: further conditions, as `Store.series` takes them; empty ones are ignored.
 
     Raises:
         NotFoundError: the store holds no such series.
     """
-    held = store.series(**{name: value for name, value in where.items() if value})
+    held = store.series(device=device or None, branch=branch or None, metric=metric or None)
     if not held:
-        raise NotFoundError(f"{store.name}: holds no series{_said(where)}; 'nearpeak history' lists what there is")
+        asked = _said({"device": device, "branch": branch, "metric": metric})
+        raise NotFoundError(f"{store.name}: holds no series{asked}; 'nearpeak history' lists what there is")
     if not words:
         return held
     if len(words) == 1 and words[0].isdigit() and (by_number := [one for one in held if one.id == int(words[0])]):
