@@ -22,8 +22,9 @@ _MEDIAN_SHARE = 0.37
 
 
 def judged_against(
-    candidate: Sequence[float], baseline: Sequence[float], before: Sequence[float], tolerance_ratio: float
-) -> Judgement | None:
+    candidate: Sequence[float], baseline: Sequence[float], before: Sequence[float], tolerance_ratio: float, *,
+    commit_count: int | None = None,
+) -> Judgement | None:  # fmt: skip
     """Return the verdict on `candidate` against `baseline`; none where nothing tells how much values scatter.
 
     The effect is the difference of the median logarithms: a spike among earlier values moves it little. Its noise is
@@ -34,6 +35,7 @@ def judged_against(
     Args:
         candidate: launches of the newest commit.
         baseline: one value for each commit that it is compared with, or launches of the only one.
+        commit_count: commits that `baseline` is of, where its values are launches; launches share what commits do not.
         before: one value for each commit up to the candidate, which is left out, in order.
 
     Raises:
@@ -47,7 +49,7 @@ def judged_against(
     if not logs[0] or not logs[1]:
         raise SpecError("judge: candidate and baseline need a value each")
     effect = statistics.median(logs[0]) - statistics.median(logs[1])
-    found = _by_history(logs[2], len(logs[1])) or _by_launches(logs[0], logs[1])
+    found = _by_history(logs[2], commit_count or len(logs[1])) or _by_launches(logs[0], logs[1])
     if found is None:
         return None
     error, freedom = found

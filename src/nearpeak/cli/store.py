@@ -49,11 +49,8 @@ def import_(
     from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
     from nearpeak.store.opening import place_of
 
-    revision, stack, tracked = (
-        revision_of(repository, commit),
-        _pairs(component, "--component"),
-        _pairs(track, "--track"),
-    )
+    revision = revision_of(repository, commit)
+    stack, tracked = _pairs(component, "--component"), _pairs(track, "--track")
     place, read = place_of(store), []
     whose = None if device is None else Device(name=device, host=host)
     for file in files:

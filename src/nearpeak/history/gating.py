@@ -201,9 +201,9 @@ def _judged(rule: GateRule, own: History, base: Sequence[TrackPoint], sha: str, 
     }[rule.baseline]  # fmt: skip
     if not chosen:
         return None
-    baseline = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
-    values = [one.value for one in before[-HISTORY_VALUES:]]
-    sides: list[Sequence[float]] = [mine.values, baseline, values]
-    if own.series.metric.direction == "higher":  # what takes longer is worse: its inverse is
-        sides = [[1 / value for value in side] for side in sides]
-    return judged_against(*sides, rule.tolerance_ratio)
+    baseline: Sequence[float] = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
+    values: Sequence[float] = [one.value for one in before[-HISTORY_VALUES:]]
+    taken: Sequence[float] = mine.values
+    if own.series.metric.direction == "higher":  # less is worse: the inverse is a time
+        taken, baseline, values = ([1 / value for value in side] for side in (taken, baseline, values))
+    return judged_against(taken, baseline, values, rule.tolerance_ratio, commit_count=len(chosen))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from nearpeak.analyze.changes import changes
-from nearpeak.analyze.clocks import at_equal_clocks, clock_share
+from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
 from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
@@ -20,18 +20,18 @@ NEAREST = 8
 """Commits on each side of a change whose clocks are compared."""
 
 
-def series_named(store: Store, words: Sequence[str], **where: str) -> tuple[Series, ...]:
+def series_named(
+    store: Store, words: Sequence[str], *, device: str = "", branch: str = "", metric: str = ""
+) -> tuple[Series, ...]:
     """Return the series that `words` name: a number, the start of a fingerprint or case digest, or parts of labels.
-
-    Args:
-        where: further conditions, as `Store.series` takes them; empty ones are ignored.
 
     Raises:
         NotFoundError: the store holds no such series.
     """
-    held = store.series(**{name: value for name, value in where.items() if value})
+    held = store.series(device=device or None, branch=branch or None, metric=metric or None)
     if not held:
-        raise NotFoundError(f"{store.name}: holds no series{_said(where)}; 'nearpeak history' lists what there is")
+        asked = _said({"device": device, "branch": branch, "metric": metric})
+        raise NotFoundError(f"{store.name}: holds no series{asked}; 'nearpeak history' lists what there is")
     if not words:
         return held
     if len(words) == 1 and words[0].isdigit() and (by_number := [one for one in held if one.id == int(words[0])]):
@@ -86,10 +86,10 @@ def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, 
     plain = changes(values)
     clocks = [_middle(one.clocks_hz) for one in points if one.clocks_hz]
     whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
-    share = clock_share(values, clocks) if whole and min(clocks) > 0 else None
+    share = _share(points, values, clocks) if whole and min(clocks) > 0 else None
     if not share:
         return plain, [], share
-    found = changes(at_equal_clocks(values, clocks, share))
+    found = changes(at_usual_clock(values, clocks, share))
     near = [one.index for one in found.points]
     gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in near)]
     return found, gone, share
@@ -118,6 +118,17 @@ def _middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     return (low + high) / 2
+
+
+def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
+    """Return the part of the clock that shows: out of launches of one commit, or else of steps between commits.
+
+    Where the clock hardly moved over the history, there is nothing to take out.
+    """
+    if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
+        return None
+    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
+    return clock_share_of_steps(values, clocks) if share is None else share
 
 
 def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:

@@ -23,6 +23,18 @@ def test_nothing_changed_is_almost_never_called_a_change(window):
     assert found.count("regression") + found.count("improvement") <= 4  # 1 % of 400
 
 
+def test_launches_of_one_commit_count_as_one_commit():
+    rng, found = np.random.default_rng(11), []
+    for _ in range(400):
+        values = np.exp(0.008 * rng.standard_normal(41))
+        launches = values[-2] * np.exp(0.0005 * rng.standard_normal(10))
+        found.append(judged_against([values[-1]], list(launches), list(values[:-1]), 0.02, commit_count=1).verdict)
+    assert found.count("regression") + found.count("improvement") <= 8
+    without = judged_against([1.01], [1.0] * 10, [1.0, 1.003, 0.999, 1.002, 1.0, 1.004], 0.02)
+    with_count = judged_against([1.01], [1.0] * 10, [1.0, 1.003, 0.999, 1.002, 1.0, 1.004], 0.02, commit_count=1)
+    assert with_count.high_ratio > without.high_ratio
+
+
 def test_five_percent_are_found_and_mirrored():
     assert verdicts(1.05, window=10).count("regression") >= 392
     assert verdicts(1 / 1.05, window=10).count("improvement") >= 392

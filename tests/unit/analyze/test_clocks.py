@@ -1,37 +1,48 @@
-"""Values at equal clocks: the share that was planted comes back, and a change of the code stays in."""
+"""Histories at one clock: the share is that of the work, and changes that the clock hid come out."""
 
 import numpy as np
 import pytest
+from benchmarks._series import one_step
 
 from nearpeak.analyze.changes import changes
-from nearpeak.analyze.clocks import at_equal_clocks, clock_share
+from nearpeak.analyze.clocks import at_usual_clock, clock_share
+from nearpeak.errors import SpecError
+
+RNG = np.random.default_rng(0)
 
 
-def history(share, *, step=1.0, seed=0, count=120):
-    """Times and clocks: the clock is 3 % lower for a while, times follow by `share`; the code gets slower once."""
-    rng = np.random.default_rng(seed)
-    low = (np.arange(count) >= 60) & (np.arange(count) < 75)
-    clocks = np.where(low, 0.97, 1.0) * (1 + 0.0007 * rng.standard_normal(count))
-    code = np.where(np.arange(count) >= 90, step, 1.0)
-    times = code * clocks**-share * np.exp(0.003 * rng.standard_normal(count))
-    return times.tolist(), (2e9 * clocks).tolist()
+def launches(share, commits=30):
+    clocks = 1.5e9 * np.exp(RNG.choice([0.0, -0.02], (commits, 4)))
+    levels = np.where(np.arange(commits) < 15, 1.0, 1.1)[:, None]
+    times = levels * (1.5e9 / clocks) ** share * np.exp(RNG.normal(0, 0.001, clocks.shape))
+    return [list(zip(t.tolist(), f.tolist(), strict=True)) for t, f in zip(times, clocks, strict=True)]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_planted_share_comes_back(share):
-    found = [clock_share(*history(share, seed=seed)) for seed in range(20)]
-    assert np.median(found) == pytest.approx(share, abs=0.1)
+def test_the_share_of_the_clock_is_found_in_spite_of_a_change(share):
+    assert clock_share(launches(share)) == pytest.approx(share, abs=0.05)
 
 
-def test_an_episode_of_the_clock_is_gone_at_equal_clocks_and_a_change_of_the_code_is_not():
-    hits = []
+def test_clocks_that_do_not_differ_say_nothing():
+    assert clock_share([[(1.0, 1.5e9), (1.1, 1.5e9)]]) is None
+    assert clock_share([[(1.0, 1.5e9)], []]) is None
+
+
+def test_a_step_as_large_as_the_gap_between_clocks_is_found_at_one_clock():
+    found = 0
     for seed in range(20):
-        values, clocks = history(1.0, step=1.05, seed=seed)
-        points = changes(at_equal_clocks(values, clocks, clock_share(values, clocks))).confirmed
-        hits.append([one.index for one in points])
-    assert sum(len(one) == 1 and abs(one[0] - 90) <= 2 for one in hits) >= 19
+        states = np.random.default_rng(seed).random(200) < 0.35
+        values, (change,) = one_step("quiet", 0.02, seed)
+        clocks = np.where(states, 1.5e9 / 1.02, 1.5e9)
+        seen = at_usual_clock((values * 1.5e9 / clocks).tolist(), clocks.tolist(), 1.0)
+        found += any(abs(one.index - change) <= 1 for one in changes(seen).confirmed)
+    assert found == 20
 
 
-def test_a_steady_clock_and_a_single_step_decide_nothing():
-    assert clock_share([1.0, 1.1, 1.2], [2e9, 2e9, 2e9]) is None
-    assert clock_share([1.0, 1.1, 1.1], [2e9, 1.9e9, 1.9e9]) is None
+@pytest.mark.parametrize(
+    ("values", "clocks", "share", "word"),
+    [([1.0], [], 1.0, "each value"), ([1.0], [1.0], 2.0, "share"), ([0.0], [1.0], 1.0, "positive")],
+)
+def test_bad_input_is_refused_by_name(values, clocks, share, word):
+    with pytest.raises(SpecError, match=word):
+        at_usual_clock(values, clocks, share)

@@ -15,7 +15,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
     >>> sparkline([1.0, 1.0, 1.0, 1.1, 1.1, 1.2], 6)
     '▁▁▁▅▅█'
     >>> sparkline([1.0, 1.001], 6)
-    '▅▅'
+    '▄▅'
     """
     if not values:
         return ""

@@ -50,7 +50,7 @@ def test_trtexec_profile_of_26_layers():
 @pytest.mark.parametrize(
     ("start", "run_s", "init_s", "batch"), [("AMD", 1695.611, 72.514, 8), ("Dell", 220.035, 178.768, 55296)]
 )
-def test_mlperf_training(start, run_s, init_s, batch):
+def test_mlperf_training_scores_the_run_alone(start, run_s, init_s, batch):
     (path,) = (SAMPLES / "mlperf").glob(f"{start}*")
     (run,) = runs_of(path)
     assert timed(run)[0].values == (pytest.approx(run_s),)
@@ -58,7 +58,7 @@ def test_mlperf_training(start, run_s, init_s, batch):
     assert timed(run)[0].parameters["global_batch_size"] == batch
 
 
-def test_mlperf_inference_summary():
+def test_mlperf_inference_keeps_percentile_and_rate():
     (run,) = runs_of(SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_summary.txt")
     found = {s.metric.name: s.values[0] for s in run.samples}
     assert found["latency_p90"] == pytest.approx(3_070_554e-9)
