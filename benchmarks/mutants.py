@@ -35,7 +35,7 @@ LARGER = {
     "scaled_gemm": {"m": 3, "n": 5, "k": 128},
     "kfac_factor": {"tokens": 128, "dim": 5},
     "kfac_precondition": {"rows": 6, "columns": 128},
-    "trilinear": {"batch": 3, "out": 4, "left": 5, "right": 96},
+    "trilinear": {"batch": 3, "out": 4, "left": 5, "right": 768},
     # Few elements leave room for luck: no edge is crossed, no other row is drawn.
     "histogram": {"elements": 400, "bins": 8},
     "isin": {"elements": 60, "tests": 40},
