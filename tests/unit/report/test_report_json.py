@@ -10,6 +10,7 @@ from tests.unit.report import factory
 from nearpeak.core import analysis as values
 from nearpeak.core.bound import Interval, Policy
 from nearpeak.core.case import Case
+from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof, ProvedTerm, Quantity
 from nearpeak.errors import SpecError
@@ -23,6 +24,7 @@ RECORDS = (
     values.Analysis,
     values.CallPrediction,
     values.StepPrediction,
+    ExpectedEnergy,
     values.CaseRow,
     values.TargetAnalysis,
     values.CaseTime,
