@@ -89,6 +89,6 @@ def _observed(root: str) -> Figure:
 def _cpu_s(root: str, *, sampled: bool) -> float:
     """Return the shortest CPU time of the case in a new process, beside a sampler or not."""
     if not sampled:
-        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_best_s
+        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_low_s
     with Sampler(100, FAST, root):
-        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_best_s
+        return measure_fresh(CASE, "torch_cpu", TIMING).cpu_low_s

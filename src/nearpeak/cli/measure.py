@@ -202,7 +202,7 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     text = f"{label}: {show(found.centre_s, 's')} ± {found.half_width_ratio:.1%}"
     text += f" ({one.outcome.value}, {found.sample_count} samples)"
     if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
-        text += f", CPU {show(one.cpu_best_s, 's')}"
+        text += f", CPU {show(one.cpu_low_s, 's')}"
     least_s = bound_s(one.case, device or known_target(one.target))
     if least_s is not None:
         text += f", bound {show(least_s, 's')} ({least_s / found.centre_s:.0%} attained)"
