@@ -63,7 +63,7 @@ def _nearpeak(
     """How near to the hardware's peak is this work, and what is worth doing next?
 
     Errors are one line. Exit codes: 0 fine; 1 it cannot be captured or is not modelled; 2 wrong use, name or file;
-    3 a package or device is missing.
+    3 a package or device is missing; 10 slower; 11 not told, or no baseline; 12 numerically wrong.
     """
 
 
