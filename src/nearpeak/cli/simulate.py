@@ -1,6 +1,7 @@
 """`nearpeak simulate`: a case or a step on a simulated device, real or edited, kernel by kernel."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,9 @@ def simulate(
     Thread blocks are placed on multiprocessors, share units, caches and memory, and end; durations come from their
     phases and the device's resources. A file of streams shows how sensors with rates and deadlines share a device.
     """
+    _refuse_unused(
+        words, {"--sweep": sweep, "--sensitivity": sensitivity}, {"--trace": trace}, {"--html": html}, policy
+    )
     devices = shared.targets_of(target, edits)
     shared.check_writable(trace)
     shared.check_writable(html)
@@ -57,8 +61,8 @@ def simulate(
     if "=" in " ".join(words[1:]):
         _simulate_case(words, devices, (trace, html), json=json)
         return
-    if len(words) > 1 or trace is not None:
-        raise SpecError("simulate: give one case (OP AXIS=EXTENT…), which --trace goes with, or one model")
+    if len(words) > 1:
+        raise SpecError("simulate: give one case (OP AXIS=EXTENT…), one model, or one file of streams")
     workload = workload_of(
         words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
         fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
@@ -68,6 +72,23 @@ def simulate(
             _what_if(workload, name, edits, sweep, json=json)
         else:
             _simulate_step(workload, device, json=json)
+
+
+def _refuse_unused(
+    words: list[str], models: Mapping[str, object], cases: Mapping[str, object], drawn: Mapping[str, object],
+    policies: list[str],
+) -> None:  # fmt: skip
+    """Refuse options that what is simulated has no use for."""
+    streams = len(words) == 1 and words[0].endswith(".toml")
+    case = not streams and "=" in " ".join(words[1:])
+    kind = "streams" if streams else "a case" if case else "a model"
+    unused = {} if kind == "a model" else dict(models)
+    unused |= {} if case else dict(cases)
+    unused |= dict(drawn) if kind == "a model" else {}
+    unused |= {} if streams else {"--policy": policies}
+    for name, value in unused.items():
+        if value:
+            raise SpecError(f"simulate: {name} has no meaning for {kind}; see 'nearpeak simulate --help'")
 
 
 def register(app: typer.Typer) -> None:

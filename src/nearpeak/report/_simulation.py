@@ -23,7 +23,8 @@ def to_terminal(label: str, title: str, run: Run, bound_s: float | None, slots: 
     lines.append(f"  kernels    {len(run.spans)}, thread blocks {run.cta_count:,}, events {run.event_count:,}")
     lines += [f"  {line}" for line in _kernels(run)]
     if run.batches:
-        lines.append(f"  busy       {wave(run, slots)}  0 to {show(time_s, 's')}, all {slots} multiprocessors = █")
+        lines.append(f"  busy       {wave(run, slots)}")
+        lines.append(f"             0 to {show(time_s, 's')}; █ is all {slots} multiprocessors")
     return "\n".join(lines)
 
 

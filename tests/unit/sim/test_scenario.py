@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from nearpeak.cli import application
 from nearpeak.cli._words import case_of
 from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.core.workload import Call, Workload
@@ -150,3 +152,13 @@ def test_a_format_of_ones_own_is_a_row():
     ones = {"a": np.full((1, 4, 16), 1.03), "b": np.ones((1, 16, 4))}
     found = emulated(product, formats={"bf16": own})(ones)["y"]
     assert set(np.unique(found)) == {16.0 if 16 * 1.03 < 16.5 else 17.0}
+
+
+@pytest.mark.parametrize("words", [
+    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--sweep", "sm_count=66"), ("resnet-50", "--html", "x.html"),
+    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--policy", "turns"), ("s.toml", "--trace", "t.json"),
+])  # fmt: skip
+def test_options_without_a_meaning_are_refused(words):
+    found = CliRunner().invoke(application(), ["simulate", *words, "--target", "h100_sxm"])
+    assert isinstance(found.exception, SpecError)
+    assert "has no meaning" in str(found.exception)
