@@ -27,6 +27,7 @@ def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[str]:
     followed = f"; alert {group.alert_id}, {clean(group.status)}" if group.alert_id else ""
     said = "worse" if group.changes[0][1].worse else "better"
     over = "; taken back since" if all(one.over for _, one in group.changes) else ""
+    over += "; gone at equal clocks" if all(one.by_clock for _, one in group.changes) else ""
     yield f"  {count} series {said} since {sha_text(group.good_sha)}{over}{followed}"
     for axis, what in group.suspects:
         yield f"  {clean(axis)}: {clean(what)}"

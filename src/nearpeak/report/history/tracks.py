@@ -106,7 +106,8 @@ def change_lines(one: TrackChange) -> Iterator[str]:
     """Yield a change in a few lines: size and interval, commits, what else changed."""
     sign = ("▲" if one.tier == "confirmed" else "△") + (" worse" if one.worse else " better")
     interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
-    yield f"{sign} {percent(one.value_ratio)} ({interval}), {one.tier}{', taken back since' if one.over else ''}"
+    tier = "through the clock" if one.by_clock else one.tier
+    yield f"{sign} {percent(one.value_ratio)} ({interval}), {tier}{', taken back since' if one.over else ''}"
     span = "" if one.span_count <= 1 else f" ({one.span_count} commits)"
     said = f": {clean(one.subject)}" if one.subject else ""
     yield f"  {sha_text(one.good_sha)} → {sha_text(one.bad_sha)}{span}{said}"
