@@ -50,6 +50,8 @@ class IncorrectError(MeasureError):
 class StoreError(NearpeakError):
     """A store that cannot be opened, read or written; nothing of what was to be written is in it."""
 
+    exit_code = 2
+
 
 class SchemaVersionError(StoreError):
     """A store of another version than this nearpeak writes; the message names the command that it needs."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SHOWN_KINDS = ("op", "target", "runner")
 """Kinds that `nearpeak show` lists."""
+_ROOM = 100
+"""Characters that a list of names may take within a message."""
 
 
 class Registry(Generic[T]):
@@ -80,8 +82,16 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
 
 
 def _some(known: tuple[str, ...]) -> str:
-    """Return the names in one line, cut after twenty."""
-    return ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    """Return as many of the names as a line has room for.
+
+    >>> _some(("adam", "sgd")), _some(("abcdefgh",) * 50)[-21:]
+    ('adam, sgd', ' abcdefgh and 40 more')
+    """
+    shown = list(known)
+    while len(shown) > 1 and len(", ".join(shown)) > _ROOM:
+        shown.pop()
+    left = len(known) - len(shown)
+    return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
 def _entry_points(group: str) -> "EntryPoints":

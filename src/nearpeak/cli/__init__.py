@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from nearpeak.cli._shared import Listing
 from nearpeak.errors import NearpeakError
 
 COMMANDS = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
@@ -21,6 +22,7 @@ def application() -> typer.Typer:
     """Return the command line with every command of this folder."""
     app = typer.Typer(
         name="nearpeak",
+        cls=Listing,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
@@ -62,8 +64,9 @@ def _nearpeak(
 ) -> None:
     """How near to the hardware's peak is this work, and what is worth doing next?
 
-    Errors are one line. Exit codes: 0 fine; 1 it cannot be captured or is not modelled; 2 wrong use, name or file;
-    3 a package or device is missing; 10 slower; 11 not told, or no baseline; 12 numerically wrong.
+    Errors are one line. Exit codes: 0 fine, or a list with whatever is in it; 1 it cannot be captured or is not
+    modelled; 2 wrong use, name, file or store; 3 a package or device is missing; compare, gate and bisect: 10 slower,
+    11 not told, or no baseline; 12 numerically wrong.
     """
 
 

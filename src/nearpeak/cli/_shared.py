@@ -5,8 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from nearpeak.core.bound import Policy
 from nearpeak.core.target import Target
@@ -35,6 +37,22 @@ SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x
 AXES = typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable.")
 TIMEOUT = typer.Option(600.0, "--timeout", min=0.1, help="Seconds that capturing may take.")
 MEMORY = typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")
+
+
+class Listing(TyperGroup):
+    """A command of commands whose help shows what each does whole, in as many lines as that takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with the first sentence of each."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(limit=400)) for name, one in found if one is not None and not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def group_of(text: str) -> typer.Typer:
+    """Return an empty command of commands that `text` describes."""
+    return typer.Typer(cls=Listing, help=text, no_args_is_help=True, rich_markup_mode=None)
 
 
 def targets_of(names: list[str], edits: list[str]) -> list[Target]:

@@ -18,6 +18,8 @@ def case_of(words: list[str], command: str) -> "Case":
     """
     from nearpeak.ops import OPS
 
+    if "=" in words[0]:
+        raise SpecError(f"{command}: {words[0]!r} is no operator; name it first, its axes apart: gemm m=256 n=256 …")
     arguments: dict[str, Any] = {}
     for word in words[1:]:
         name, sign, value = word.partition("=")

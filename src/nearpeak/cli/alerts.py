@@ -169,9 +169,7 @@ def _change(text: str, option: str) -> float:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(
-        help="Alerts: what people were told of, and what became of it.", no_args_is_help=True, rich_markup_mode=None
-    )
+    group = shared.group_of("Alerts: what people were told of, and what became of it.")
     group.command("list")(list_)
     for command in (show, move, assign, suppress, expect):
         group.command()(command)

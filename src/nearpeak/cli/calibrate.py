@@ -118,7 +118,7 @@ def plan(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(help="Measure or fit what a device can do.", no_args_is_help=True, rich_markup_mode=None)
+    group = shared.group_of("Measure or fit what a device can do.")
     group.callback()(_calibrate)
     for command in (roofs, fit, plan):
         group.command()(command)

@@ -44,6 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _words(found: "Conversion") -> str:
+    from nearpeak.report._words import hung
     from nearpeak.units import show
 
     share = "" if found.flop_ratio is None else f", {found.flop_ratio:.1%} of the arithmetic"
@@ -64,4 +65,4 @@ def _words(found: "Conversion") -> str:
         shares = ((row.flop_ratio, "of the arithmetic"), (row.time_ratio, "of the time"))
         weight = ", ".join(f"{share:.1%} {what}" for share, what in shares if share)
         lines.append(f"  {row.node} → {row.ran_on}{f' ({weight})' if weight else ''}: {row.reason}")
-    return "\n".join(lines)
+    return "\n".join(hung(lines))

@@ -74,7 +74,7 @@ def measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz
     ):
         found.append(one)
-        sys.stdout.write(f"{_json_line(one) if plain else _row(one, device)}\n")
+        sys.stdout.write(f"{_json_line(one) if plain else _hung(_row(one, device))}\n")
         sys.stdout.flush()
     keep(found)
     if out is not None:
@@ -211,6 +211,12 @@ def _row(one: "Measurement", device: "Target | None") -> str:
 
         text += f", {in_brief(one.telemetry)}"
     return text + (f"; {one.note}" if one.note else "")
+
+
+def _hung(row: str) -> str:
+    from nearpeak.report._words import hung
+
+    return "\n".join(hung([row]))
 
 
 def _export(path: Path, found: "list[Measurement]") -> None:

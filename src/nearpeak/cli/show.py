@@ -95,9 +95,7 @@ def _runner_record(name: str, made: Any) -> dict[str, Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        help="Show the operators, devices, models and runners.", no_args_is_help=True, rich_markup_mode=None
-    )
+    group = shared.group_of("Show the operators, devices, models and runners.")
     group.command()(ops)
     group.command()(targets)
     group.command()(models)

@@ -204,11 +204,7 @@ def retain(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(
-        help="The history of measurements: import, export, check, upgrade, back up.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
+    group = shared.group_of("The history of measurements: import, export, check, upgrade, back up.")
     group.command("import")(import_)
     for command in (info, export, check, upgrade, backup, salvage, merge, retain):
         group.command()(command)

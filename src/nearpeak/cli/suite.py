@@ -155,11 +155,7 @@ def diff(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        help="Build suites of test cases, show what they cover, compare them.",
-    )
+    group = shared.group_of("Build suites of test cases, show what they cover, compare them.")
     for command in (build, show, diff):
         group.command()(command)
     app.add_typer(group, name="suite")

@@ -11,7 +11,6 @@ from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.errors import NotFoundError
-from nearpeak.registry import unknown_name
 from nearpeak.store import History, Store
 
 SAME_COMMITS = 3
@@ -38,8 +37,8 @@ def series_named(
         return tuple(by_number)
     found = [one for one in held if all(_fits(one, word) for word in words)]
     if not found:
-        near = unknown_name("series", " ".join(words), tuple(sorted({one.label for one in held})))
-        raise NotFoundError(f"{store.name}: {near}")
+        asked = " ".join(words)
+        raise NotFoundError(f"{store.name}: no series {asked!r}; 'nearpeak history' lists all {len(held)} with numbers")
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ import json
 
 from nearpeak.core.audit import KINDS, Audit, AuditFinding
 from nearpeak.core.target import Target
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 SHOWN = 5
@@ -37,7 +38,7 @@ def to_terminal(target: Target, found: Audit) -> str:
             f"  {floor.pair_count} cases with several {floor.what}: times differ by {100 * floor.median_ratio:.1f} % "
             f"(median), {100 * floor.p90_ratio:.1f} % (90th percentile)",
         ]
-    return "\n".join(lines)
+    return "\n".join(hung(lines))
 
 
 def _row(one: AuditFinding) -> str:

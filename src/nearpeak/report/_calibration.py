@@ -6,6 +6,7 @@ from typing import Any
 
 from nearpeak.core.calibration import Design, GroupFit
 from nearpeak.core.target import Target
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 
@@ -43,7 +44,7 @@ def _fit_text(target: Target, one: GroupFit) -> str:
     ]
     for entry in one.held:
         lines += [f"    {entry.name:24} kept: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
-    return "\n".join(lines)
+    return "\n".join(hung(lines))
 
 
 def plan_to_json(target: Target, found: Design) -> str:
@@ -76,7 +77,7 @@ def plan_to_terminal(target: Target, found: Design) -> str:
         lines.append(
             f"  {axes:24} {show(point.predicted_s, 's'):>9}  then {_percent(point.error_ratio):>6}  pins {point.pins}"
         )
-    return "\n".join(lines)
+    return "\n".join(hung(lines))
 
 
 def _free_axes(axes: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

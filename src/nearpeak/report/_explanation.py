@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 LEAST_SHARE = 0.005
@@ -68,7 +69,7 @@ def to_terminal(labels: tuple[str, str], targets: tuple[Target, Target], found: 
         lines += [f"  {n:20}{show(a, u):>14}{show(b, u):>14}{b / a:>8.3g}" for n, (a, b, u) in facts.items()]
     if first.calibration.name != second.calibration.name:
         lines += ["", f"  scalars of A: {first.calibration.name}; of B: {second.calibration.name}"]
-    return "\n".join(lines)
+    return "\n".join(hung(lines))
 
 
 def _part_lines(parts: Mapping[str, tuple[float, float]], difference: float) -> list[str]:

@@ -7,6 +7,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
 from nearpeak.report._expected import DISTANCE, energy_line
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 
@@ -47,4 +48,4 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
     loose = [one.name for one in used.coefficients if not one.identified]
     if loose:
         lines.append(f"  not pinned down by them: {', '.join(loose)}")
-    return "\n".join(lines)
+    return "\n".join(hung(lines))

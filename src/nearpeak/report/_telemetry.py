@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from nearpeak.core.energy import Energy, energies_of, preferred
 from nearpeak.core.telemetry import Series, Telemetry
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 _UNITS = {"celsius": ("°C", 1.0), "ratio": ("%", 100.0), "count": ("", 1.0)}
@@ -28,7 +29,7 @@ def _energy(one: Energy) -> str:
 
 def to_terminal(telemetry: Telemetry) -> str:
     """Return the whole of it as lines."""
-    return "\n".join(_lines(telemetry))
+    return "\n".join(hung(_lines(telemetry)))
 
 
 def _lines(telemetry: Telemetry) -> Iterator[str]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 
 from nearpeak.core.validation import CheckResult, Validation
+from nearpeak.report._words import hung
 
 
 def to_json(found: Validation) -> str:
@@ -29,7 +30,7 @@ def to_terminal(label: str, found: Validation) -> str:
     again: nearpeak validate gemm
     """
     lines = [f"{label} by {found.implementation}: {found.status}", *map(_line, found.results)]
-    return "\n".join((*lines, f"again: {found.command}"))
+    return "\n".join((*hung(lines), f"again: {found.command}"))  # whole, so that it can be copied
 
 
 def score_to_json(killed: tuple[str, ...], survived: tuple[str, ...], equivalent: tuple[tuple[str, str], ...]) -> str:

@@ -69,7 +69,7 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("info", "--store", "none.db"), 1, "there is no store"),
+        (("info", "--store", "none.db"), 2, "there is no store"),
         (("import", "nothing.jsonl", "--store", "a.db"), 2, "cannot be read"),
         (("import", "results.jsonl", "--store", "a.db", "--commit", "abc"), 2, "needs --repository"),
         (("import", "results.jsonl", "--store", "a.db", "--repository", "."), 2, "git rev-parse"),
@@ -77,7 +77,7 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
         (("import", "results.jsonl", *ON, "--store", "a.db", "--trigger", "fun"), 2, "trigger 'fun' is not known"),
         (("import", "results.jsonl", "--store", "postgresql://me:secret@h/x"), 2, "holds a password"),
         (("import", "results.jsonl", "--store", "a.db"), 2, "does not say on which device"),
-        (("export", "results.jsonl", "--store", "none.db"), 1, "there is no store"),
+        (("export", "results.jsonl", "--store", "none.db"), 2, "there is no store"),
         (("backup", "b.db", "--store", "postgresql://h/x"), 2, "pg_dump"),
     ],
 )
