@@ -15,7 +15,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
 from nearpeak.predict._correction import KNOT_COUNT, corrected, fit_correction
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.coefficient_file import group_entry, group_text
+from nearpeak.predict.coefficient_file import group_entry, group_text, groups_of, rounded
 from nearpeak.predict.fit import Fit, fit
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.targets import target_of
@@ -50,8 +50,12 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
     parser.add_argument("--out", type=Path, default=FOLDER)
+    parser.add_argument("--intervals", action="store_true", help="keep scalars, set the intervals of devices anew")
     options = parser.parse_args()
     for family in families(options.family):
+        if options.intervals:
+            _set_intervals(family, options.corpus, options.out / family.name)
+            continue
         for stem, groups in _files(family, options.corpus).items():
             (options.out / family.name).mkdir(exist_ok=True, parents=True)
             (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
@@ -69,6 +73,21 @@ def _files(family: Family, corpus: Path) -> dict[str, list[str]]:
         files.setdefault(f"_prior_{maker}", []).append(_prior(family, kind, blocks))
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
     return files
+
+
+def _set_intervals(family: Family, corpus: Path, folder: Path) -> None:
+    """Write the intervals of each measured device's groups anew, for the scalars that its file holds."""
+    allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
+    for (stem, kind), blocks in _grouped(allowed, lambda b: (b.device, family.group(b))):
+        path, name = folder / f"{stem}.toml", f"{family.name}.{kind}"
+        groups = groups_of(path)
+        if name not in groups:
+            continue
+        scalars = [groups[name]["scalars"][one.name] for one in family.form.scalars]
+        values = np.array([*scalars, *(0.001 * one for one in groups[name].get("correction_permille", ()))])
+        groups[name]["interval"] = rounded(interval(family, [(block, values) for block in blocks]))
+        path.write_text("\n".join(group_text(*one) for one in groups.items()), encoding="utf-8")
+        print(f"intervals of {name} of {stem}", flush=True)
 
 
 def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], list[Block]]]:
@@ -131,7 +150,7 @@ def unseen_values(family: Family, block: Block, others: Sequence[Block], share: 
 
 def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
-    form, ratios, regimes, sites = family.form, [], [], []
+    form, ratios, regimes, sites, times, kinds = family.form, [], [], [], [], []
     names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
@@ -139,8 +158,10 @@ def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tu
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
         sites.append(block.sites[rows])
-    joined = (np.concatenate(each) for each in (ratios, regimes, sites))
-    return interval_ends(*joined, names=form.regimes.values())
+        times.append(found.time_s)
+        kinds.append(np.full(len(rows), form.kind(block.attributes), dtype=object))
+    joined = [np.concatenate(each) for each in (ratios, regimes, sites, times, kinds)]
+    return interval_ends(*joined[:3], form.regimes.values(), *joined[3:])
 
 
 def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:

@@ -24,6 +24,9 @@ lists. None of them gives an interval. *Re-run*: their public code or committed 
 ## By family
 
 *Half width over error*: half width of the 90 % interval over the mean absolute error, averaged over rows of a block.
+*At best*: the same of the shortest interval that holds 90 % of the block's scored rows, were it known beforehand. Of
+normal errors it is 2.06, of errors with longer tails more: an interval is narrower only where it tells sure rows from
+unsure ones.
 *Beats bound*: rows measured faster than their bound although that is more than the last cache could have fed: layers
 of experts with skewed load, where fewer experts were drawn than the rule of their collector says, and convolutions by
 algorithms with less arithmetic than the direct one. Rows that fit the cache and beat their bound lay in it: on the L40S,

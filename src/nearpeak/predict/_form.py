@@ -117,6 +117,8 @@ class Form:
     """Scalars of measured devices as another would have them: `(target, dtypes, measured, is_kin=…)`; none: as is."""
     correction_axes: Callable[[CaseColumns], tuple[Any, Any, Any]] | None = None
     """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
+    kind: Callable[[Mapping[str, str | bool]], str] = lambda _: ""
+    """By which choice cases that share scalars have intervals of their own, such as an element-wise function."""
     widening: Callable[[str], float] = lambda _: 1.0
     """How much wider, in logarithms, the interval of an operator is that the measurements were not of."""
     is_fallback: bool = False

@@ -236,7 +236,7 @@ def _ends(
     for rows, columns in _columns(cases):
         parts = form.rows(target, columns, found.values, setting).parts_s
         regimes[rows] = [names[i] for i in np.argmax(parts, axis=1)]
-    return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names)
+    return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names, unseen)
 
 
 def _columns(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:

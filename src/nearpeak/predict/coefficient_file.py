@@ -23,8 +23,17 @@ def group_entry(
         "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
         **corrected,
         "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
-        "interval": {name: [round(low, 4), round(high, 4)] for name, (low, high) in ends.items()},
+        "interval": rounded(ends),
     }  # fmt: skip
+
+
+def rounded(ends: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    """Return ends of intervals as coefficient files hold them.
+
+    >>> rounded({"dram": (0.91234, 1.1)})
+    {'dram': [0.9123, 1.1]}
+    """
+    return {name: [round(low, 4), round(high, 4)] for name, (low, high) in ends.items()}
 
 
 def group_text(name: str, entry: Mapping[str, Any]) -> str:

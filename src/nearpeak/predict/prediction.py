@@ -19,6 +19,7 @@ from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
 from nearpeak.predict._same import Same
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
+from nearpeak.predict.intervals import band_of, end_of, ends_by_band
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bound_table
 
@@ -84,7 +85,12 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     time_s = max(form_s, bound_s)
     largest = max(parts, key=lambda part: part[1])[0]
     regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
-    low_s, high_s = max(bound_s, time_s * calibration.low_ratio[regime]), time_s * calibration.high_ratio[regime]
+    band = int(band_of(form_s))
+    low, high = (
+        end_of(one, regime, band, form.kind(cases.attributes))
+        for one in (calibration.low_ratio, calibration.high_ratio)
+    )
+    low_s, high_s = max(bound_s, time_s * low), time_s * high
     return Prediction(
         time_s=time_s, low_s=low_s, high_s=high_s,
         energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
@@ -104,13 +110,15 @@ def predict_table(
     for group in table.groups:
         form, calibration, pieces = _group_rows(group, target, setting, file, count)
         names = np.array(form.terms, dtype=object)
-        low = np.array([calibration.low_ratio[form.regimes[one]] for one in form.terms])
-        high = np.array([calibration.high_ratio[form.regimes[one]] for one in form.terms])
+        regimes = [form.regimes[one] for one in form.terms]
+        kind = form.kind(group.attributes)
+        low, high = (ends_by_band(one, regimes, kind) for one in (calibration.low_ratio, calibration.high_ratio))
         for where, part, rows in pieces:
             largest = np.argmax(rows.parts_s, axis=1)
             slower_s = slowed_s(target, part, form, rows.time_s, rows.parts_s)
             time_s[where], limiter[where] = slower_s, names[largest]
-            low_s[where], high_s[where] = low[largest], high[largest]
+            band = band_of(slower_s)
+            low_s[where], high_s[where] = low[largest, band], high[largest, band]
             distance[where] = calibration.distance_count
     decides = bound_s > time_s
     time_s = np.maximum(time_s, bound_s)

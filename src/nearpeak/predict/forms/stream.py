@@ -150,6 +150,11 @@ def _exposed(memory_s: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     return {name: excess * power / whole for name, power in powers.items()}
 
 
+def _kind(attributes: Mapping[str, str | bool]) -> str:
+    """Return the function: kernels of functions share what they read and write, not what they compute."""
+    return str(attributes.get("function", ""))
+
+
 def _widening(op: str) -> float:
     """Return how much less is known of an operator than of those measured: assumptions, as no tables have them."""
     if op in _MEASURED:
@@ -185,6 +190,7 @@ FORM = Form(
     rows=_rows,
     phases=("forward", "backward"),
     grids=_GRIDS,
+    kind=_kind,
     widening=_widening,
     is_fallback=True,
 )  # fmt: skip
