@@ -22,7 +22,8 @@ from benchmarks.accuracy.family import (
 SCALARS_OF_DECODE = (
     "decode_launch_s", "decode_dram_ratio", "decode_l2_bytes_per_clock", "decode_residency_ratio",
     "decode_hidden_tail_ratio", "decode_start_s", "decode_row_s", "decode_step_s", "decode_lone_ratio", "combine_s",
-    "split_s", "sequence_s", "decode_window_s", "decode_generic_ratio",
+    "split_s", "sequence_s", "decode_window_s", "decode_generic_ratio", "alone_s", "alone_key_s",
+    "windowed_head_s",
 )  # fmt: skip
 _LATENT = {"dim": 576, "v_dim": 512, "kv_heads": 1}
 """DeepSeek-V3's latent attention in its absorbed form (arXiv:2405.04434, section 2.1): 512 latent, 64 rotary."""

@@ -54,27 +54,37 @@ def _traffic(shape: Any, keys: float, residency: float, hw: Any) -> tuple[float,
 
 
 @compiled
-def _decode(shape: Any, keys: float, windowed: float, generic: float, hw: Any, p: Any, best: Any) -> None:
-    """Write into `best` the parts of a decode kernel with the best split of the keys."""
+def _decode(shape: Any, keys: float, windowed: float, generic: float, apart: float, hw: Any, p: Any, best: Any) -> None:
+    """Write into `best` the parts of a decode kernel with the best split of the keys.
+
+    Where heads run `apart` (1), each query head is a thread block of its own, which reads the keys of its group again;
+    of a simple kernel (2), which does not split them.
+    """
     b, hq, hk, q, _kv, d, dv, stored = shape
-    rows = q * hq / hk
+    sets = hq if apart > 0.0 else hk
+    rows = q * hq / sets
     lanes = 8.0
     while lanes < min(rows, _LANES):
         lanes *= 2.0
-    units, blocks = b * hk * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
+    units, blocks = b * sets * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
     moved, miss = _traffic(shape, keys, p[3], hw)
+    again = b * (sets - hk) * keys * stored * hw[6]
     l2 = p[2] * hw[4]
     slow = p[13] if generic > 0.0 else 1.0
     start = (p[5] * (p[8] if rows == 1.0 else 1.0) + p[6] * lanes * (d + dv) / (2.0 * _WIDTH)) * slow
     block = (p[7] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
+    if apart == 1.0:
+        start = p[36]
+    elif apart > 1.0:
+        start, block = p[34] * (d + dv) / _WIDTH, p[35] * _BLOCK * (d + dv) / _WIDTH
     fastest = 1e300
     for split in SPLITS:
-        if split > blocks:
+        if split > blocks or (apart > 1.0 and split > 1.0):
             break
         load, deep = units * split / hw[1], math.ceil(blocks / split)
         tiles = _waves(load, p[4]) * (start + deep * block)
         few = 1.0 / min(1.0, load / _SATURATION)
-        memory = moved * (miss * few / (p[1] * hw[2]) + 1.0 / (l2 * hw[1]))
+        memory = moved * miss * few / (p[1] * hw[2]) + (moved + again) / (l2 * hw[1])
         body = (tiles**5.0 + memory**5.0) ** 0.2
         combine = p[9] + p[10] * split + (split + 1.0) * b * hq * q * dv * 4.0 / (l2 * hw[1]) if split > 1.0 else 0.0
         if body + combine < fastest:
@@ -179,7 +189,7 @@ def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
         part[:] = 0.0
         keys = c[4] if window == 0.0 else min(c[4], window + c[3] - 1.0)
         if decodes > 0.0:
-            _decode(shape, keys, 1.0 if window > 0.0 else 0.0, generic, hw, p, best)
+            _decode(shape, keys, 1.0 if window > 0.0 else 0.0, generic, c[14], hw, p, best)
             tiles, memory = _shares(best)
             part[0], part[1], part[2] = best[10], best[9], best[3]
             part[3], part[4] = tiles * best[4], tiles * best[5]

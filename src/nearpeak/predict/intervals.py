@@ -24,8 +24,8 @@ def interval_ends(
     """Return the ends that 90 % of `ratios` lie between, around 1: by regime, and finer where enough rows show it.
 
     Finer is by kind of case and by length of the time: what takes a few microseconds is predicted less surely than what
-    takes a hundred times as long. Rows of a site are alike: ten sites of a thousand rows show less of what other sites do than their rows promise, so
-    that ends are wider for few sites.
+    takes a hundred times as long. Rows of a site are alike: ten sites of a thousand rows show less of what other sites
+    do than their rows promise, so that ends are wider for few sites.
 
     Args:
         ratios: measured over predicted times.

@@ -106,3 +106,12 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(axes, message):
     with pytest.raises(NotModelledError, match=message) as caught:
         attention(q=64, kv=64, **axes)
     assert "\n" not in str(caught.value)
+
+
+def test_query_heads_that_no_kernel_takes_together_take_a_time_each():
+    decoded = {"batch": 1024, "q": 1, "kv": 128}
+    few_keys, more_keys = times(heads=128, kv_heads=[1, 4], dim=64, **decoded)
+    assert few_keys > 3 * more_keys
+    for device, least, most in (("l40s", 6, 9), ("h100_sxm", 1, 2)):
+        few_heads, many_heads = times(device, heads=[8, 64], kv_heads=1, left=128, **decoded)
+        assert least * few_heads < many_heads < most * few_heads

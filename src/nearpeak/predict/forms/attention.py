@@ -8,156 +8,10 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import CaseColumns, Form, Rows, Scalar, Setting
+from nearpeak.predict._attention_scalars import SCALARS
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import multiplies_in_pairs, runs_kernels_of
 
-_DECODE = (
-    Scalar(
-        name="decode_launch_s", low_value=0.5e-6, high_value=60e-6, usual_value=7e-6,
-        text="start and end of the kernels of a decode step", pinned_by="few sequences with few keys",
-    ),
-    Scalar(
-        name="decode_dram_ratio", low_value=0.3, high_value=1.0, usual_value=0.9,
-        text="reached share of the memory rate", pinned_by="keys and values beyond the cache",
-    ),
-    Scalar(
-        name="decode_l2_bytes_per_clock", low_value=6, high_value=300, usual_value=80,
-        text="cache bandwidth per multiprocessor", pinned_by="keys and values inside the cache",
-    ),
-    Scalar(
-        name="decode_residency_ratio", low_value=0.05, high_value=3.0, usual_value=0.6,
-        text="share of the cache that stays resident", pinned_by="keys and values around the size of the cache",
-    ),
-    Scalar(
-        name="decode_hidden_tail_ratio", low_value=0.0, high_value=0.97, usual_value=0.3,
-        text="share of the last partial wave that is hidden", pinned_by="thread blocks just above whole waves",
-    ),
-    Scalar(
-        name="decode_start_s", low_value=0.0, high_value=10e-6, usual_value=1.2e-6,
-        text="time that a thread block takes whatever its keys", pinned_by="many sequences with few keys",
-    ),
-    Scalar(
-        name="decode_row_s", low_value=0.0, high_value=0.3e-6, usual_value=0.01e-6,
-        text="more of it per query row of width 128", pinned_by="many query heads per key head, few keys",
-    ),
-    Scalar(
-        name="decode_step_s", low_value=0.0, high_value=2e-6, usual_value=0.1e-6,
-        text="latency of one block of 64 keys", pinned_by="few sequences with many keys",
-    ),
-    Scalar(
-        name="decode_lone_ratio", low_value=0.1, high_value=1.2, usual_value=0.9,
-        text="start of a lone query row, which needs no matrix units", pinned_by="as many key heads as query heads",
-    ),
-    Scalar(
-        name="combine_s", low_value=0.0, high_value=10e-6, usual_value=2e-6,
-        text="start and end of adding up split keys", pinned_by="few sequences, keys just enough to split",
-    ),
-    Scalar(
-        name="split_s", low_value=0.0, high_value=0.3e-6, usual_value=0.02e-6,
-        text="adding up one more part", pinned_by="one sequence with many keys",
-    ),
-    Scalar(
-        name="sequence_s", low_value=0.0, high_value=60e-9, usual_value=1e-9,
-        text="looking up the pages and the length of one sequence", pinned_by="one key head, 1024 sequences and more",
-    ),
-    Scalar(
-        name="decode_window_s", low_value=0.0, high_value=8e-6, usual_value=0.2e-6,
-        text="more to start where a window limits the keys", pinned_by="few sequences with a window",
-    ),
-    Scalar(
-        name="decode_generic_ratio", low_value=1.0, high_value=6.0, usual_value=1.3,
-        text="cost of widths without a kernel of their own", pinned_by="heads of such widths",
-    ),
-)  # fmt: skip
-_PREFILL = (
-    Scalar(
-        name="launch_s", low_value=0.5e-6, high_value=60e-6, usual_value=8e-6,
-        text="start and end of the kernels of a prefill", pinned_by="few short sequences",
-    ),
-    Scalar(
-        name="dram_ratio", low_value=0.3, high_value=1.0, usual_value=0.9,
-        text="reached share of the memory rate", pinned_by="many short sequences",
-    ),
-    Scalar(
-        name="l2_bytes_per_clock", low_value=6, high_value=300, usual_value=50,
-        text="cache bandwidth per multiprocessor", pinned_by="short windows, keys in the cache",
-    ),
-    Scalar(
-        name="residency_ratio", low_value=0.05, high_value=3.0, usual_value=0.4,
-        text="share of the cache that stays resident", pinned_by="operands around the size of the cache",
-    ),
-    Scalar(
-        name="hidden_tail_ratio", low_value=0.0, high_value=0.97, usual_value=0.5,
-        text="share of the last partial wave that is hidden", pinned_by="tiles just above whole waves",
-    ),
-    Scalar(
-        name="start_s", low_value=0.0, high_value=12e-6, usual_value=2e-6,
-        text="filling and draining one tile of queries", pinned_by="many sequences of 16 to 64 tokens",
-    ),
-    Scalar(
-        name="tensor_ratio", low_value=0.2, high_value=1.1, usual_value=0.75,
-        text="reached share of the product rate", pinned_by="long sequences with heads of width 256",
-    ),
-    Scalar(
-        name="special_ratio", low_value=0.05, high_value=2.0, usual_value=0.7,
-        text="reached share of the rate of the special-function units, above 1 where polynomials help",
-        pinned_by="long sequences with heads of width 64",
-    ),
-    Scalar(
-        name="narrow_start_ratio", low_value=0.4, high_value=3.0, usual_value=1.0,
-        text="start of a tile of width 64 against width 128", pinned_by="many short sequences of width 64",
-    ),
-    Scalar(
-        name="wide_ratio", low_value=0.4, high_value=2.5, usual_value=1.0,
-        text="cost of a key at width 256 against what its work says", pinned_by="long sequences of width 256",
-    ),
-    Scalar(
-        name="masked_ratio", low_value=0.0, high_value=6.0, usual_value=0.5,
-        text="more blocks per tile at the far end of a window, masked element by element", pinned_by="windows of 128",
-    ),
-    Scalar(
-        name="window_s", low_value=0.0, high_value=8e-6, usual_value=0.2e-6,
-        text="more to start where a window limits the keys", pinned_by="few short sequences with a window",
-    ),
-    Scalar(
-        name="append_ratio", low_value=0.0, high_value=6.0, usual_value=1.0,
-        text="share of reading new keys and values and appending them to the cache that nothing hides",
-        pinned_by="as many key heads as query heads, short windows",
-    ),
-    Scalar(
-        name="clock_ratio", low_value=0.0, high_value=1.0, usual_value=0.05,
-        text="loss of clock under sustained products", pinned_by="one shape from 50 us to 20 ms",
-    ),
-    Scalar(
-        name="generic_ratio", low_value=1.0, high_value=6.0, usual_value=1.3,
-        text="cost of widths without a kernel of their own", pinned_by="heads of such widths",
-    ),
-    Scalar(
-        name="uneven_ratio", low_value=0.4, high_value=4.0, usual_value=1.0,
-        text="cost of a key where values are narrower than keys, against what its work says",
-        pinned_by="long sequences of latent attention",
-    ),
-    Scalar(
-        name="uneven_start_ratio", low_value=0.4, high_value=4.0, usual_value=1.0,
-        text="start of a tile where values are narrower than keys",
-        pinned_by="many short sequences of latent attention",
-    ),
-    Scalar(
-        name="uneven_launch_s", low_value=0.0, high_value=20e-6, usual_value=1e-6,
-        text="more to start where values are narrower than keys", pinned_by="few short sequences of latent attention",
-    ),
-    Scalar(
-        name="generic_reach_ratio", low_value=0.0, high_value=1.0, usual_value=0.3,
-        text="share of the keys outside a window that generic kernels visit all the same",
-        pinned_by="windows with heads of such widths",
-    ),
-    Scalar(
-        name="append_row_count", low_value=0.0, high_value=800.0, usual_value=100.0,
-        text="elements that finding the place of a new key and value costs as much as",
-        pinned_by="as many key heads as query heads, widths of 64 against 256",
-    ),
-)  # fmt: skip
-SCALARS = _DECODE + _PREFILL
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
     "launch", "tile_start", "tensor", "masked_pairs", "ceiling", "wave_tail", "traffic", "append", "clock",
@@ -165,6 +19,10 @@ TERMS = (
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
 """Widths that libraries build kernels for, with paired multiprocessors and without; others run on a generic kernel."""
+_MOST_TOGETHER = 48
+"""Query heads of a key head up to which kernels take them together, where they do not take all that there are."""
+_SHORT_WINDOW = 4096
+"""Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
 _ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
 _MOST_DECODED = 16
 """Queries of a sequence up to which decode kernels run: one new token, or a few speculated ones."""
@@ -205,9 +63,53 @@ def _columns(target: Target, cases: CaseColumns) -> list[Any]:
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
+    known = known & ~_uncommon(target, cases, heads / groups, decodes)
     rows = 256.0 if paired else 128.0
     packs = float(not paired)
-    return [batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, 1.0 - known, decodes * 1.0, rows]
+    apart = _apart(target, cases, heads, heads / groups)
+    return [
+        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, 1.0 - known, decodes * 1.0, rows, apart,
+    ]  # fmt: skip
+
+
+def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> Any:
+    """Return where Hopper has no kernel for keys of 8 bits that is made for the case.
+
+    In the measurements of AIConfigurator (ai-dynamo 095f58a) queries of 16 bits take 1.4 to 2.1 times as long to decode
+    with narrow heads in groups that are no power of two, and with heads of 128 and a short window; prefills with heads
+    of 256 take as long with a window as without.
+    """
+    bits = [DTYPES[cases.dtypes.get(name) or cases.dtypes["dtype"]].bits_count for name in ("dtype", "kv_dtype")]
+    if target.architecture != "hopper" or bits[1] != 8:
+        return np.zeros_like(group, dtype=bool)
+    width, left = _axis(cases, "dim"), _axis(cases, "left")
+    odd = (width <= 64) & (np.log2(group) % 1 != 0)
+    odd = odd | ((width > 64) & (width <= 128) & (left > 0) & (left <= _SHORT_WINDOW))
+    return np.where(decodes, odd & (bits[0] == 16), (width >= 256) & (left > 0))
+
+
+def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
+    """Return where no decode kernel takes the query heads of a key head together: 1 by the usual kernel, 2 by another.
+
+    In the measurements of AIConfigurator (ai-dynamo 095f58a) the time of such cases grows with the query heads: before
+    Hopper over keys of 16 bits with a short window, except in groups of powers of two of narrow heads, and with wide
+    heads in large groups; by a kernel that does not split the keys for more than 64 narrow heads in large groups.
+    Nothing is known of other makers' libraries. A short window that holds all keys still chooses the kernel.
+    """
+    if target.vendor != "NVIDIA":
+        return np.zeros_like(group)
+    paired, width = multiplies_in_pairs(target), _axis(cases, "dim")
+    large = group > (_MOST_TOGETHER if paired else _MOST_TOGETHER - 1)
+    alone = (width <= 64) & (heads > 64) & large
+    if paired or target.architecture == "hopper":
+        return alone * 2.0
+    bits = DTYPES[cases.dtypes.get("kv_dtype") or cases.dtypes["dtype"]].bits_count
+    left, narrow = _axis(cases, "left"), width <= 64
+    windowed = (left > 0) & (left <= _SHORT_WINDOW) & (bits >= 16) & (width <= 128) & (heads <= 64)
+    built = narrow & (np.log2(group) % 1 == 0)
+    wide = (width >= 256) & (group > _MOST_TOGETHER) & (bits >= 16)
+    alone = alone | (windowed & narrow & (group > 32))
+    return np.where(alone, 2.0, ((windowed & ~built) | wide) * 1.0)
 
 
 def _axis(cases: CaseColumns, name: str, default: Any = 0) -> Any:
@@ -272,7 +174,7 @@ def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
 FORM = Form(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
-    version="attention-1",
+    version="attention-2",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
