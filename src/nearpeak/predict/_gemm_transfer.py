@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._gemm_scalars import SCALARS
-from nearpeak.predict._gemm_units import unit_of
+from nearpeak.predict._units import unit_of
 
 _LAUNCH, _TENSOR, _CLOCK, _BALANCED = (
     [one.name for one in SCALARS].index(name)

@@ -11,6 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.predict._attention_scalars import SCALARS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import multiplies_in_pairs, runs_kernels_of
+from nearpeak.predict._units import fastest, figures_of
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
@@ -157,18 +158,8 @@ _SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention"
 def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
     """Return the figures of the device that the kernel reads, in its order."""
     dtype, stored = DTYPES[dtypes["dtype"]], DTYPES[dtypes.get("kv_dtype") or dtypes["dtype"]]
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if target.kind != "gpu" or not units:
-        raise NotModelledError(
-            f"{target.name}: no prediction of attention in {dtype.name}; GPUs that state its rate only"
-        )
-    if None in (target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes):
-        raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
-    peak = max((target.peaks[unit] for unit in units), key=lambda peak: peak.flop_per_s)
-    return np.array([
-        peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
-        target.special_per_clock or 16.0, stored.bits_count / 8, dtype.bits_count / 8,
-    ])  # fmt: skip
+    figures = figures_of(target, fastest(target, dtype, "attention"))
+    return np.array([*figures, target.special_per_clock or 16.0, stored.bits_count / 8, dtype.bits_count / 8])
 
 
 FORM = Form(

@@ -8,68 +8,11 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import CaseColumns, Form, Rows, Scalar, Setting
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._grouped_gemm_scalars import SCALARS
 from nearpeak.predict._kernel_kin import runs_kernels_of
+from nearpeak.predict._units import fastest, figures_of
 
-SCALARS = (
-    Scalar(
-        name="launch_s", low_value=0.5e-6, high_value=100e-6, usual_value=5e-6,
-        text="start and end of the kernels", pinned_by="one token, small experts",
-    ),
-    Scalar(
-        name="tensor_ratio", low_value=0.15, high_value=1.15, usual_value=0.7,
-        text="reached share of the product rate", pinned_by="thousands of rows per expert",
-    ),
-    Scalar(
-        name="dram_ratio", low_value=0.3, high_value=1.0, usual_value=0.8,
-        text="reached share of the memory rate", pinned_by="few rows for each of many experts",
-    ),
-    Scalar(
-        name="l2_bytes_per_clock", low_value=6, high_value=300, usual_value=64,
-        text="cache bandwidth per multiprocessor", pinned_by="small tiles, short depths",
-    ),
-    Scalar(
-        name="tile_start_s", low_value=0.0, high_value=10e-6, usual_value=1e-6,
-        text="filling and draining one tile", pinned_by="many experts with small matrices",
-    ),
-    Scalar(
-        name="step_s", low_value=0.0, high_value=600e-9, usual_value=100e-9,
-        text="latency of one step along k, 128 bytes deep", pinned_by="one token",
-    ),
-    Scalar(
-        name="saturation_ratio", low_value=0.02, high_value=1.0, usual_value=0.3,
-        text="share of the multiprocessors that saturates memory", pinned_by="one or two experts with a few rows",
-    ),
-    Scalar(
-        name="residency_ratio", low_value=0.05, high_value=3.0, usual_value=0.5,
-        text="share of the cache that stays resident", pinned_by="weights around the size of the cache",
-    ),
-    Scalar(
-        name="hidden_tail_ratio", low_value=0.0, high_value=0.97, usual_value=0.5,
-        text="share of the last partial wave that is hidden", pinned_by="tiles just above whole waves",
-    ),
-    Scalar(
-        name="routing_s", low_value=0.0, high_value=100e-6, usual_value=10e-6,
-        text="choosing experts, sorting and gathering tokens in a layer", pinned_by="one token, small experts",
-    ),
-    Scalar(
-        name="group_s", low_value=0.0, high_value=0.5e-6, usual_value=10e-9,
-        text="scheduling one group", pinned_by="few tokens, hundreds of experts",
-    ),
-    Scalar(
-        name="token_s", low_value=0.0, high_value=40e-9, usual_value=0.5e-9,
-        text="routing one token", pinned_by="thousands of tokens, small experts",
-    ),
-    Scalar(
-        name="pass_count", low_value=0.0, high_value=8.0, usual_value=1.0,
-        text="times that gathering, activation and scattering move the rows of a layer",
-        pinned_by="thousands of tokens, small experts",
-    ),
-    Scalar(
-        name="clock_ratio", low_value=0.0, high_value=3.0, usual_value=0.1,
-        text="loss of clock under sustained products", pinned_by="one layer from 50 us to 20 ms",
-    ),
-)  # fmt: skip
 TERMS = (
     "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
     "dram_ceiling", "few_tiles", "latency", "clock",
@@ -135,18 +78,10 @@ def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
     """Return the figures of the device that the kernel reads, in its order."""
     a, b = _formats(dtypes["dtype"])
     wide = a if a.bits_count >= b.bits_count else b
-    units = [unit for unit in wide.matrix_units if unit in target.peaks]
-    if target.kind != "gpu" or not units:
-        raise NotModelledError(
-            f"{target.name}: no prediction of grouped products of {wide.name}; GPUs that state a rate for it only"
-        )
-    if None in (target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes):
-        raise NotModelledError(f"{target.name}: predict needs the memory bandwidth and the capacity of its last cache")
-    peak = max((target.peaks[unit] for unit in units), key=lambda peak: peak.flop_per_s)
-    return np.array([
-        peak.flop_per_s, target.sm_count, target.dram.bandwidth_bytes_per_s, target.l2.capacity_bytes, peak.clock_hz,
-        a.bits_count / 8, b.bits_count / 8 + _SCALE_BYTES.get(dtypes["dtype"], 0.0), 128 // max(a.bits_count / 8, 0.5),
-    ])  # fmt: skip
+    scales = _SCALE_BYTES.get(dtypes["dtype"], 0.0)
+    figures = figures_of(target, fastest(target, wide, "grouped products"))
+    depth = 128 // max(a.bits_count / 8, 0.5)
+    return np.array([*figures, a.bits_count / 8, b.bits_count / 8 + scales, depth])
 
 
 _SCALE_BYTES = {"nvfp4": 1 / 16, "mxfp4": 1 / 32, "mxfp8": 1 / 32, "mxfp4_weight_only": 1 / 32}

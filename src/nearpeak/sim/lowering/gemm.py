@@ -10,9 +10,9 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._form import Setting
-from nearpeak.predict._gemm_units import formats_of, unit_of
 from nearpeak.predict._interpolation import correction_at
 from nearpeak.predict._product_formats import stored_bytes, tile_sets
+from nearpeak.predict._units import formats_of, unit_of
 from nearpeak.sim.device import L2_PORT_BYTES
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
