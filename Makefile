@@ -5,6 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := src tests benchmarks docs examples
+# Two processes, each with whole files of tests; `make test WORKERS=8` for more.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+SPREAD := -n $(WORKERS) --dist loadfile
 
 # Every pip call, also those that pip itself makes for build environments, keeps to the tested versions.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -38,13 +42,13 @@ lint: $(VENV)/.developed
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -m 'not device' --durations=10
+	$(PYTEST) $(SPREAD) -m 'not device' --durations=10
 
 check: lint
-	$(BIN)/python -m pytest -m 'not device and not slow' tests/conventions tests/golden tests/unit
+	$(PYTEST) $(SPREAD) -m 'not device and not slow' tests/conventions tests/golden tests/unit
 
 test-device: $(VENV)/.developed
-	$(BIN)/python -m pytest -m device tests/device
+	$(PYTEST) -m device tests/device
 
 bench: $(VENV)/.developed
 	$(BIN)/python -m benchmarks.run
