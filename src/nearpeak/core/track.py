@@ -27,6 +27,8 @@ class TrackPoint:
     """Median of each launch, all runs of the commit together."""
     clocks_hz: tuple[float, ...] = ()
     """Mean clock of the device in each launch; empty where one is unknown."""
+    run_ids: tuple[int, ...] = ()
+    """Run of each launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

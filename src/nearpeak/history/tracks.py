@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from statistics import median
 
 from nearpeak.analyze.changes import changes
 from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
@@ -84,7 +85,7 @@ def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, 
     """
     values = [one.value for one in points]
     plain = changes(values)
-    clocks = [_middle(one.clocks_hz) for one in points if one.clocks_hz]
+    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
     whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
     share = _share(points, values, clocks) if whole and min(clocks) > 0 else None
     if not share:
@@ -109,15 +110,18 @@ def _point(history: History, rows: list[int]) -> TrackPoint:
     return TrackPoint(
         sha=history.shas[last], position=int(history.positions[last]), order_key=int(history.order_keys[last]),
         run_id=int(history.run_ids[last]), stack_id=int(history.stack_ids[last]),
-        device_id=int(history.device_ids[last]), value=_middle(values), values=values,
+        device_id=int(history.device_ids[last]), value=median(values), values=values,
         clocks_hz=() if any(map(math.isnan, clocks)) else clocks,
+        run_ids=tuple(int(history.run_ids[row]) for row in rows),
     )  # fmt: skip
 
 
-def _middle(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return (low + high) / 2
+def clock_share_between(points: Sequence[TrackPoint]) -> float | None:
+    """Return the part of the clock that shows in the values; none where a clock is unknown, or it hardly moved."""
+    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
+    if len(clocks) < len(points) or not clocks or min(clocks) <= 0:
+        return None
+    return _share(points, [one.value for one in points], clocks)
 
 
 def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
@@ -173,4 +177,4 @@ def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None
     sides = [[clock for point in side for clock in point.clocks_hz] for side in (before, after)]
     if not all(sides) or not all(point.clocks_hz for point in (*before, *after)):
         return None
-    return _middle(sides[1]) / _middle(sides[0])
+    return median(sides[1]) / median(sides[0])
