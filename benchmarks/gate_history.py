@@ -5,12 +5,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 from benchmarks._figures import Figure
 from benchmarks._series import FAMILIES, noise
-from nearpeak.core.gate import GatePolicy, GateRule
+from nearpeak.core.gate import GatePolicy, GateResult, GateRule
 from nearpeak.core.history import TIME, RunRecord
 from nearpeak.core.track import TrackPoint
 from nearpeak.history.baselines import Line, judged_in_history
@@ -74,7 +75,7 @@ def _episodes(seed: int) -> tuple[Planted, ...]:
     return tuple(found)
 
 
-def _gates(plants: tuple[Planted, ...], seed: int, places: Sequence[int]):  # type: ignore[no-untyped-def]
+def _gates(plants: tuple[Planted, ...], seed: int, places: Sequence[int]) -> Iterator[GateResult]:
     """Yield what the gate says of the newest commit, as the history grows."""
     runs = demo_runs(SUBJECTS, bound_on, commits=COMMITS, seed=seed, plants=plants)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "a.db", create=True) as store:
@@ -111,13 +112,14 @@ def _family(family: str, size: float) -> float:
     for seed in FAMILY_SEEDS:
         rng = np.random.default_rng((seed, FAMILIES.index(family), round(100 * size)))
         values = noise(family, FAMILY_COMMITS + 1, rng) / 100
+        known = [_point(i, [math.exp(one)]) for i, one in enumerate(values)]
         for place in range(40, FAMILY_COMMITS, 4 if size else 1):
             runs = [math.exp(values[place])]
             if size:
                 other = noise(family, 60, rng)[-1] / 100
                 runs = [one * (1 + size) for one in (*runs, math.exp(other))]
-            points = [_point(i, [math.exp(one)]) for i, one in enumerate(values[:place])] + [_point(place, runs)]
-            line = Line(own=tuple(points), base=tuple(points), sha=f"{place}", metric=TIME)
+            points = (*known[:place], _point(place, runs))
+            line = Line(own=points, base=points, sha=f"{place}", metric=TIME)
             found = judged_in_history(RULES[0], line, "")
             failed, lines = failed + (found is not None and found.fails), lines + 1
     return failed / lines
@@ -126,5 +128,5 @@ def _family(family: str, size: float) -> float:
 def _point(place: int, runs: Sequence[float]) -> TrackPoint:
     return TrackPoint(
         sha=f"{place}", position=place, order_key=place << 20, run_id=place, stack_id=1, device_id=1,
-        value=float(np.median(runs)), values=tuple(runs), run_ids=tuple(range(place * 10, place * 10 + len(runs))),
+        value=median(runs), values=tuple(runs), run_ids=tuple(range(place * 10, place * 10 + len(runs))),
     )  # fmt: skip
