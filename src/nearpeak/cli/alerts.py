@@ -111,9 +111,9 @@ def suppress(
     store: str | None = STORE,
 ) -> None:
     """Tell nobody of some series for a while; a reason and an end are needed."""
+    from nearpeak.core.alert_group import Suppression
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
-    from nearpeak.store.policies import Suppression
 
     selector = _selector(select)
     if not selector:
@@ -134,9 +134,9 @@ def expect(
     store: str | None = STORE,
 ) -> None:
     """Declare a change: alerts of this commit whose changes all lie within the range become `expected`."""
+    from nearpeak.core.alert_group import Expectation
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
-    from nearpeak.store.policies import Expectation
 
     if len(commit) < 40:
         raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")

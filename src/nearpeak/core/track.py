@@ -68,7 +68,7 @@ class TrackChange:
     by_clock: bool = False
     """Whether it is gone at equal clocks: power or temperature, not the code."""
     over: bool = False
-    """Whether later changes took it back."""
+    """Whether the old level, or the old clock, is back."""
     span_count: int = 1
     """Commits among which the first bad one is: 1 where good and bad are neighbours in the repository."""
 
@@ -109,3 +109,13 @@ class Regressed:
     """Alert that it is followed by; 0 where it has none."""
     status: str = ""
     """Where the alert stands."""
+
+    @property
+    def by_clock(self) -> bool:
+        """Say whether it is an episode of the clock: all of it is gone at equal clocks."""
+        return all(one.by_clock for _, one in self.changes)
+
+    @property
+    def over(self) -> bool:
+        """Say whether the old level is back in every series."""
+        return all(one.over for _, one in self.changes)

@@ -1,12 +1,9 @@
 """A gate over a store: series of the judged revision, their baselines in history, bounds and predictions."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from nearpeak.analyze.gate import Judged, decided, selects
-from nearpeak.canon import digest
 from nearpeak.core.gate import GatePolicy, GateResult, GateRule, GateSubject
 from nearpeak.core.history import Series
 from nearpeak.core.track import TrackPoint
@@ -16,7 +13,6 @@ from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.history.tracks import points_of
 from nearpeak.store import History, Store
 from nearpeak.store.policies import Baseline
-from nearpeak.store.policies import GateResult as StoredGate
 
 MANY_LAUNCHES = 5
 """Launches from which their medians are the sample; of fewer, all their samples are."""
@@ -73,14 +69,7 @@ def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
     Args:
         mark: name that `tag` of later policies can use.
     """
-    counts = Counter(one.verdict for one in result.lines)
-    policy = asdict(result.policy)
-    store.policies.record_gate(
-        StoredGate(
-            run_group=result.revision, policy_hash=digest([policy["name"], policy["rules"]]), verdict=result.verdict,
-            exit_code=result.exit_code, counts=counts, result={"lines": [asdict(one) for one in result.lines]},
-        )
-    )  # fmt: skip
+    store.policies.record_gate(result)
     if mark:
         store.policies.set_baseline(Baseline(name=mark, kind="commit", selector=result.revision))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import median
 
-from nearpeak.analyze.changes import changes
+from nearpeak.analyze.changes import FLOOR_RATIO, changes
 from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
 from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
@@ -18,7 +18,9 @@ from nearpeak.store import History, Store
 SAME_COMMITS = 3
 """Changes of a series this near to each other, with the clock and without, are the same."""
 NEAREST = 8
-"""Commits on each side of a change whose clocks are compared."""
+"""Commits on each side of a change whose clocks, or levels, are compared."""
+STEP_COMMITS = 3
+"""Commits on each side between which a step of the clock is looked for."""
 
 
 def series_named(
@@ -63,37 +65,79 @@ def track_of(store: Store, series: int) -> Track:
     """
     history = store.history(series)
     points = points_of(history)
-    found, by_clock, share = _searched(points, history.series.metric)
-    both = sorted((*found.points, *by_clock), key=lambda one: one.index)
+    found, episodes, share = _searched(points, history.series.metric)
+    clocks = {one.index: over for one, over in episodes}
+    both = sorted((*found.points, *(one for one, _ in episodes)), key=lambda one: one.index)
     revisions = {one.sha: one for one in _revisions(store, points, both)}
-    told = tuple(
-        replace(
-            _change(store, history.series, points, one, both[place + 1 :], revisions), by_clock=one in by_clock
-        )
-        for place, one in enumerate(both)
-    )  # fmt: skip
+    level = _equal(points, share) if share else [one.value for one in points]
+    told = [_change(store, history.series, points, one, revisions) for one in both]
+    later = {one.index: found.points[place + 1 :] for place, one in enumerate(found.points)}
+    changes = tuple(
+        replace(new, by_clock=True, over=clocks[one.index])
+        if one.index in clocks
+        else replace(new, over=_over(one, later[one.index], level))
+        for one, new in zip(both, told, strict=True)
+    )
     return Track(
-        series=history.series, points=points, changes=told, outcome=found.outcome, clock_share_ratio=share,
+        series=history.series, points=points, changes=changes, outcome=found.outcome, clock_share_ratio=share,
         failed_count=sum(math.isnan(value) for value in history.median.tolist()),
     )  # fmt: skip
 
 
-def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, list[ChangePoint], float | None]:
-    """Return the changes at equal clocks, those that are there in the values alone, and the share of the clock.
+def _searched(
+    points: Sequence[TrackPoint], metric: Metric
+) -> tuple[Detection, list[tuple[ChangePoint, bool]], float | None]:
+    """Return the changes at equal clocks, episodes of the clock with whether they are over, and the clock's share.
 
     Where no clock moved, or one is unknown, the values themselves are searched.
     """
     values = [one.value for one in points]
     plain = changes(values)
-    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
-    whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
-    share = _share(points, values, clocks) if whole and min(clocks) > 0 else None
+    searched = metric.kind == "time" and plain.outcome == SEARCHED
+    share = clock_share_between(points) if searched else None
     if not share:
         return plain, [], share
-    found = changes(at_usual_clock(values, clocks, share))
-    near = [one.index for one in found.points]
-    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in near)]
-    return found, gone, share
+    found = changes(_equal(points, share))
+    known = [one.index for one in found.points]
+    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in known)]
+    clocks = [median(one.clocks_hz) for one in points]
+    episodes = {one[0].index: one for point in gone if (one := _episode(point, clocks, share)) is not None}
+    return found, [one for index, one in sorted(episodes.items()) if index not in known], share
+
+
+def _equal(points: Sequence[TrackPoint], share: float) -> tuple[float, ...]:
+    return at_usual_clock([one.value for one in points], [median(one.clocks_hz) for one in points], share)
+
+
+def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple[ChangePoint, bool] | None:
+    """Return a change that is gone at equal clocks as the clock has it: where, how large, and whether it is over.
+
+    None where the clock moved too little to tell of.
+    """
+    places = range(max(STEP_COMMITS, point.index - SAME_COMMITS), min(len(clocks) - 1, point.index + SAME_COMMITS) + 1)
+    sign = 1 if point.time_ratio > 1 else -1
+    steps = {place: _clock_step(clocks, place) for place in places}
+    place = min(steps, key=lambda one: (sign * steps[one], abs(one - point.index)), default=0)
+    if not steps or abs(share * steps[place]) < math.log1p(FLOOR_RATIO) or sign * steps[place] > 0:
+        return None
+    old = median(clocks[max(0, place - NEAREST) : place])
+    moved = [abs(math.log(one / old)) for one in clocks[place:]]
+    size = abs(steps[place])
+    stop = next((at for at in range(len(moved) - 1) if max(moved[at : at + 2]) < size / 3), None)
+    during = clocks[place : place + (stop or len(moved))]
+    effect = -share * math.log(median(during) / old)
+    scatter = median(abs(math.log(one / median(during))) for one in during)
+    reach = share * 2.6 * 1.4826 * max(scatter, 1e-4) * math.sqrt(1 / len(during) + 1 / min(place, NEAREST))
+    return replace(
+        point, index=place, low_index=place, high_index=place, time_ratio=math.exp(effect),
+        low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
+    ), stop is not None  # fmt: skip
+
+
+def _clock_step(clocks: Sequence[float], place: int) -> float:
+    """Return the logarithm of the clock from a commit on over that before it."""
+    before, after = clocks[place - STEP_COMMITS : place], clocks[place : place + STEP_COMMITS]
+    return math.log(median(after) / median(before))
 
 
 def points_of(history: History) -> tuple[TrackPoint, ...]:
@@ -142,8 +186,7 @@ def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[Chang
 
 
 def _change(
-    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, later: Sequence[ChangePoint],
-    revisions: dict[str, Revision],
+    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, revisions: dict[str, Revision]
 ) -> TrackChange:  # fmt: skip
     old, new = points[one.index - 1], points[one.index]
     up = one.time_ratio > 1
@@ -159,15 +202,21 @@ def _change(
         safe_bad_sha=points[min(len(points) - 1, max(one.high_index, one.index))].sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
-        clock_ratio=_clock_ratio(points, one), over=_over(one, later),
+        clock_ratio=_clock_ratio(points, one),
         span_count=new.position - old.position if known else 1,
     )  # fmt: skip
 
 
-def _over(one: ChangePoint, later: Sequence[ChangePoint]) -> bool:
-    """Say whether later changes took back two thirds of this one."""
+def _over(one: ChangePoint, later: Sequence[ChangePoint], values: Sequence[float]) -> bool:
+    """Say whether two thirds of a change are gone: later changes took them back, or the newest values show it."""
     change = math.log(one.time_ratio)
-    return bool(later) and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3
+    if later and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3:
+        return True
+    newest, old = values[max(one.index, len(values) - NEAREST) :], values[max(0, one.index - NEAREST) : one.index]
+    if len(newest) < NEAREST or min((*newest, *old)) <= 0:
+        return False
+    halves = newest[: NEAREST // 2], newest[NEAREST // 2 :]
+    return all(abs(math.log(median(half) / median(old))) < abs(change) / 3 for half in halves)
 
 
 def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None:

@@ -32,7 +32,7 @@ class Detector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePoint:
+class StoredChange:
     """Where a series changes its level."""
 
     series: int
@@ -160,7 +160,9 @@ class Findings:
         """Keep where to write; `name` is what messages call the store."""
         self._engine, self._name = engine, name
 
-    def record_changes(self, series: int, detector: Detector, found: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
+    def record_changes(
+        self, series: int, detector: Detector, found: Sequence[StoredChange]
+    ) -> tuple[StoredChange, ...]:
         """Store what `detector` finds in a series now, and return it with identities.
 
         A change point that is stored already is brought up to date, and stays confirmed if it is; one of this detector
@@ -190,7 +192,7 @@ class Findings:
 
     def changes(
         self, *, series: int | None = None, tier: str | None = None, retracted: bool = False
-    ) -> tuple[ChangePoint, ...]:
+    ) -> tuple[StoredChange, ...]:
         """Return change points by series and place: of one series or all, of one tier or both.
 
         Args:
@@ -372,7 +374,7 @@ def _detector_id(connection: Connection, detector: Detector) -> int:
     return id_of(connection, _T["detector"], row, ["hash"])
 
 
-def _change_row(one: ChangePoint) -> dict[str, Any]:
+def _change_row(one: StoredChange) -> dict[str, Any]:
     row = {column: getattr(one, name) for name, column in _CHANGE.items() if name not in ("id", "retracted_ns")}
     return row | {"evidence": canonical_json(dict(one.evidence))}
 
@@ -383,12 +385,12 @@ def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return row | {"tier": "confirmed" if old["tier"] == "confirmed" else row["tier"], "evidence": evidence}
 
 
-def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[ChangePoint, ...]:
+def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:
     table = _T["change_point"]
     asked = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
     if not retracted:
         asked = asked.where(table.c.retracted_ns.is_(None))
     return tuple(
-        ChangePoint(**{name: row[column] for name, column in _CHANGE.items()}, evidence=json.loads(row["evidence"]))
+        StoredChange(**{name: row[column] for name, column in _CHANGE.items()}, evidence=json.loads(row["evidence"]))
         for row in connection.execute(asked).mappings()
     )

@@ -141,7 +141,7 @@ def test_a_marked_commit_is_a_tag_of_later_policies_and_the_gate_is_kept(place, 
     assert run(capsys, *words)[1] in (0, 11)
     with open_store(place) as store:
         (kept,) = store.policies.gates()
-    assert (kept.run_group, kept.exit_code) == (marked["revision"], marked["exit_code"])
+    assert (kept.revision, kept.exit_code) == (marked["revision"], marked["exit_code"])
 
 
 def test_a_gate_writes_its_reports_whole_and_leaves_with_the_documented_code(place, tmp_path, capsys):

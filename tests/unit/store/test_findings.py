@@ -4,14 +4,14 @@ import pytest
 from tests.unit.store.records import random_run
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.store import ChangePoint, Detector, StoredComparison
+from nearpeak.store import Detector, StoredChange, StoredComparison
 from nearpeak.store.dialect import writing
 
 R1 = Detector(name="r1", parameters={"penalty": 4})
 
 
 def change(order_key, **fields):
-    return ChangePoint(series=1, order_key=order_key, rev_lo="a", rev_hi="b", effect_ratio=0.05, **fields)
+    return StoredChange(series=1, order_key=order_key, rev_lo="a", rev_hi="b", effect_ratio=0.05, **fields)
 
 
 @pytest.fixture
