@@ -48,9 +48,9 @@ def measure() -> Iterator[Figure]:
     yield _figure("gate_false_lines", false, "%", f"<= 0.1 % of {lines} lines without a change", false <= 0.1)
     yield _figure("gate_false_gates", share, "%", f"<= 1 % of {gates} gates over 33 series", share <= 1)
     yield _figure("gate_suspect_lines", 100 * suspects / lines, "%", "", True)
-    for name, size in (("gate_found", 0.05), ("gate_found_size", 0.03)):
+    for name, size, least in (("gate_found", 0.05, 99), ("gate_found_size", 0.03, 90)):
         found = _found(size)
-        yield _figure(name, found, "%", f">= 99 % of {size:.0%} at the second commit or before", found >= 99)
+        yield _figure(name, found, "%", f">= {least} % of {size:.0%} at the second commit or before", found >= least)
     false = max(100 * _family(family, 0.0) for family in FAMILIES)
     yield _figure("gate_false_families", false, "%", "<= 0.5 % of lines in the worst of seven families", false <= 0.5)
     found = min(100 * _family(family, 0.10) for family in FAMILIES)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nearpeak.core.bridge import Bridge
 from nearpeak.core.history import Series
 
 
@@ -87,6 +88,8 @@ class Track:
     """In the order of history."""
     outcome: str = ""
     """What became of the search for changes: `searched`, or why there was none."""
+    bridges: tuple[tuple[int, Bridge], ...] = ()
+    """Changes of the key: first point under the new key, and what it did; values before are as under the newest key."""
     clock_share_ratio: float | None = None
     """Part of a change of the clock that shows in the values; none where no clock moved, or it is unknown."""
 

@@ -13,7 +13,7 @@ from nearpeak.core.gate import GateRule
 from nearpeak.core.history import Metric
 from nearpeak.core.paired import REGRESSION, Judgement
 from nearpeak.core.track import TrackPoint
-from nearpeak.history.tracks import clock_share_between
+from nearpeak.history.points import clock_share_between
 
 HISTORY_VALUES = 60
 """Newest commits before the judged one from which the noise is taken."""

@@ -9,8 +9,8 @@ from nearpeak.core.history import Series
 from nearpeak.core.track import TrackPoint
 from nearpeak.errors import NearpeakError, NotFoundError, SpecError
 from nearpeak.history.baselines import Line, far_of, judged_in_history
+from nearpeak.history.bridging import linked_points
 from nearpeak.history.devices import case_of_series, target_of_device
-from nearpeak.history.tracks import points_of
 from nearpeak.store import History, Store
 from nearpeak.store.policies import Baseline
 
@@ -48,7 +48,10 @@ def gated(
         rule.name: named.get(rule.tag) or _tagged(rule, bases.values(), repository)
         for rule in policy.rules if rule.baseline == "tag"
     }  # fmt: skip
-    lines = [Line(own=points_of(histories[one.id]), base=bases[one.id], sha=sha, metric=one.metric) for one in here]
+    lines = [
+        Line(own=linked_points(store, histories[one.id])[0], base=bases[one.id], sha=sha, metric=one.metric)
+        for one in here
+    ]
     return decided(policy, subjects, _judged(policy, list(zip(subjects, lines, strict=True)), tags), sha)
 
 
@@ -156,9 +159,11 @@ def _bases(
 ) -> dict[int, tuple[TrackPoint, ...]]:
     """Return, for each series, the points of its baseline branch."""
     if not against:
-        return {one.id: points_of(histories[one.id]) for one in here}
+        return {one.id: linked_points(store, histories[one.id])[0] for one in here}
     others = {_key(one): one.id for one in store.series(metric=metric, branch=against)}
-    return {one.id: points_of(store.history(others[_key(one)])) if _key(one) in others else () for one in here}
+    return {
+        one.id: linked_points(store, store.history(others[_key(one)]))[0] if _key(one) in others else () for one in here
+    }
 
 
 def _key(one: Series) -> tuple[object, ...]:

@@ -3,17 +3,18 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from statistics import median
 
 from nearpeak.analyze.changes import FLOOR_RATIO, changes
-from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
+from nearpeak.analyze.clocks import at_usual_clock
 from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.errors import NotFoundError
+from nearpeak.history.bridging import linked_points
+from nearpeak.history.points import clock_share_between
 from nearpeak.registry import unknown_name
-from nearpeak.store import History, Store
+from nearpeak.store import Store
 
 SAME_COMMITS = 3
 """Changes of a series this near to each other, with the clock and without, are the same."""
@@ -46,6 +47,18 @@ def series_named(
     return tuple(found)
 
 
+def series_numbered(store: Store, number: int) -> Series:
+    """Return the series of a number.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    found = store.series(id=number)
+    if not found:
+        raise NotFoundError(f"{store.name}: holds no series {number}; 'nearpeak history' lists what there is")
+    return found[0]
+
+
 def _said(where: dict[str, str]) -> str:
     return "".join(f" of {name} {value!r}" for name, value in where.items() if value)
 
@@ -64,7 +77,7 @@ def track_of(store: Store, series: int) -> Track:
         NotFoundError: there is no such series.
     """
     history = store.history(series)
-    points = points_of(history)
+    points, bridges = linked_points(store, history)
     found, episodes, share = _searched(points, history.series.metric)
     clocks = {one.index: over for one, over in episodes}
     both = sorted((*found.points, *(one for one, _ in episodes)), key=lambda one: one.index)
@@ -77,10 +90,11 @@ def track_of(store: Store, series: int) -> Track:
         if one.index in clocks
         else replace(new, over=_over(one, later[one.index], level))
         for one, new in zip(both, told, strict=True)
+        if one.index >= (bridges[-1][0] if bridges else 0)  # those before belong to the series of the old key
     )
     return Track(
         series=history.series, points=points, changes=changes, outcome=found.outcome, clock_share_ratio=share,
-        failed_count=sum(math.isnan(value) for value in history.median.tolist()),
+        failed_count=sum(math.isnan(value) for value in history.median.tolist()), bridges=bridges,
     )  # fmt: skip
 
 
@@ -138,45 +152,6 @@ def _clock_step(clocks: Sequence[float], place: int) -> float:
     """Return the logarithm of the clock from a commit on over that before it."""
     before, after = clocks[place - STEP_COMMITS : place], clocks[place : place + STEP_COMMITS]
     return math.log(median(after) / median(before))
-
-
-def points_of(history: History) -> tuple[TrackPoint, ...]:
-    """Return a point for each commit, in order: its launches of all runs; a run of no commit is a point of its own."""
-    rows = [row for row in range(len(history)) if not math.isnan(history.median[row])]
-    keys = {row: history.shas[row] or f"run {history.run_ids[row]}" for row in rows}
-    return tuple(_point(history, list(part)) for _, part in groupby(rows, key=keys.__getitem__))
-
-
-def _point(history: History, rows: list[int]) -> TrackPoint:
-    last = rows[-1]
-    values = tuple(float(history.median[row]) for row in rows)
-    clocks = tuple(float(history.clock_hz[row]) for row in rows)
-    return TrackPoint(
-        sha=history.shas[last], position=int(history.positions[last]), order_key=int(history.order_keys[last]),
-        run_id=int(history.run_ids[last]), stack_id=int(history.stack_ids[last]),
-        device_id=int(history.device_ids[last]), value=median(values), values=values,
-        clocks_hz=() if any(map(math.isnan, clocks)) else clocks,
-        run_ids=tuple(int(history.run_ids[row]) for row in rows),
-    )  # fmt: skip
-
-
-def clock_share_between(points: Sequence[TrackPoint]) -> float | None:
-    """Return the part of the clock that shows in the values; none where a clock is unknown, or it hardly moved."""
-    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
-    if len(clocks) < len(points) or not clocks or min(clocks) <= 0:
-        return None
-    return _share(points, [one.value for one in points], clocks)
-
-
-def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
-    """Return the part of the clock that shows: out of launches of one commit, or else of steps between commits.
-
-    Where the clock hardly moved over the history, there is nothing to take out.
-    """
-    if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
-        return None
-    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
-    return clock_share_of_steps(values, clocks) if share is None else share
 
 
 def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:

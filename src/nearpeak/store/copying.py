@@ -24,10 +24,11 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
 FINDINGS: dict[str, tuple[str, ...]] = {
     "change_point": ("series_id", "detector_id", "order_key"), "comparison": ("uid",), "alert": ("uid",),
     "suppression": ("uid",), "expectation": ("uid",), "baseline": ("name",), "gate": ("uid",),
-    "notification": ("target", "external_id"), "bisect": ("uid",),
+    "notification": ("target", "external_id"), "bisect": ("uid",), "bridge": ("uid",),
 }  # fmt: skip
 """Tables of findings, likewise."""
 _MEMBERS = {"alert_member": ("alert_id", "change_point_id"), "bisect_step": ("bisect_id", "step")}
+"""Tables of parts of findings, likewise."""
 _CHUNK = 500
 
 
@@ -91,10 +92,7 @@ class Copier:
         """Copy what was found in series; alerts with their events."""
         for table, unique in FINDINGS.items():
             self._copy(table, unique)
-        for table, unique in (
-            ("alert_member", ("alert_id", "change_point_id")),
-            ("bisect_step", ("bisect_id", "step")),
-        ):
+        for table, unique in _MEMBERS.items():
             rows = [self._mapped(table, dict(row)) for row in self._rows(table)]
             insert_new(self.target, _T[table], rows, unique)
         for table in ("alert_event", "attribution", "artifact"):

@@ -87,6 +87,10 @@ class Alert:
     """When it was opened."""
     due_ns: int | None
     """When it should be done."""
+    snoozed_until_ns: int | None
+    """Until when nobody is reminded of it; none where it is not put off."""
+    first_triaged_ns: int | None
+    """When somebody, or a measurement, first took it further; none while it is new."""
     tracker_url: str
     """Issue that it is followed in."""
     members: tuple[tuple[int, str], ...]
@@ -309,6 +313,14 @@ class Findings:
                 note=canonical_json(values),
             ))  # fmt: skip
 
+    def note_alert(self, alert: int, note: str, *, actor: str) -> None:
+        """Add a note to the life of an alert; its state stays."""
+        with writing(self._engine, self._name) as connection:
+            status = _alert_row(connection, alert)["status"]
+            _add_event(connection, alert, AlertEvent(
+                at_ns=time.time_ns(), actor=actor, from_status=status, to_status=status, note=note
+            ))  # fmt: skip
+
     def alerts(self, *, status: str | None = None, is_open: bool = False) -> tuple[Alert, ...]:
         """Return alerts, most urgent first: those of one state, or all that are open."""
         c = _T["alert"].c
@@ -327,17 +339,9 @@ class Findings:
             ):
                 members.setdefault(alert, []).append((one, role))
         names = (
-            "id",
-            "title",
-            "status",
-            "rev_lo",
-            "rev_hi",
-            "assignee",
-            "priority",
-            "created_ns",
-            "due_ns",
-            "tracker_url",
-        )
+            "id", "title", "status", "rev_lo", "rev_hi", "assignee", "priority", "created_ns", "due_ns",
+            "snoozed_until_ns", "first_triaged_ns", "tracker_url",
+        )  # fmt: skip
         return tuple(
             Alert(**{name: row[name] for name in names}, members=tuple(members.get(row["id"], ()))) for row in rows
         )

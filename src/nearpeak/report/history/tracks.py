@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nearpeak.core.bridge import Bridge
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.report._words import clean, hung, shortened
 from nearpeak.report.history.spark import marks, sparkline
@@ -100,6 +101,18 @@ def _changes(track: Track) -> Iterator[str]:
         yield "no change of the level"
     for one in track.changes:
         yield from change_lines(one)
+    for _, bridge in track.bridges:
+        yield from bridge_lines(bridge)
+
+
+def bridge_lines(one: Bridge) -> Iterator[str]:
+    """Yield a change of the key in a few lines: what it did, where that was measured, what differs."""
+    interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
+    joined = "" if one.joins else "; joins nothing"
+    yield f"= new key {percent(one.time_ratio)} ({interval}), {one.verdict}{joined}"
+    yield f"  series {one.old_series} → {one.new_series} at {sha_text(one.sha)}, {one.launch_count} launches"
+    for name, before, after in one.differences:
+        yield f"  {clean(name)}: {clean(before) or 'none'} → {clean(after) or 'none'}"
 
 
 def sign_of(one: TrackChange) -> str:
