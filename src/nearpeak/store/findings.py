@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, insert, select, update
@@ -310,7 +311,7 @@ class Findings:
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
-                note=canonical_json(values),
+                note=_in_words(values),
             ))  # fmt: skip
 
     def note_alert(self, alert: int, note: str, *, actor: str) -> None:
@@ -353,6 +354,17 @@ class Findings:
         with reading(self._engine, self._name) as connection:
             _alert_row(connection, alert)
             return tuple(AlertEvent(**row) for row in connection.execute(asked).mappings())
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    """Return what was said of an alert, days as days."""
+    words = {
+        name.removesuffix("_ns").replace("_", " "): datetime.fromtimestamp(value / 1e9, tz=UTC).date().isoformat()
+        if name.endswith("_ns")
+        else value
+        for name, value in values.items()
+    }
+    return ", ".join(f"{name} {value}" for name, value in words.items())
 
 
 def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import typer
 from tests.unit.store.importers import documents
 
 from nearpeak.cli import _shared, application
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.history.demonstration import filled
 from nearpeak.store import open_store
 
@@ -89,6 +89,34 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
         "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +12.2 %",
         "      N  softmax rows=8192 colum…  AMD Instinct…  ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁███  +11.9 %",
     ]
+
+
+def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
+    run(capsys, "regressions", "--save", "--store", place)
+    for words in (
+        ("assign", "1", "ada", "--due", "2099-12-24", "--priority", "2"), ("note", "1", "the room was warm"),
+        ("snooze", "1", "--until", "2099-01-31"),
+    ):  # fmt: skip
+        run(capsys, "alerts", *words, "--by", "me", "--store", place)
+    listed = [json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", place)[0].splitlines()]
+    assert (1 in listed, 2 in listed) == (False, True)
+    on_terminal(monkeypatch)
+    shown = run(capsys, "alerts", "show", "1", "--store", place)[0]
+    for words in (
+        "due: 2099-12-24",
+        "put off until: 2099-01-31",
+        "me: new: the room was warm",
+        "due 2099-12-24, prior",
+    ):
+        assert words in shown
+    assert "due 2099-12-24: 2 series worse" in run(capsys, "alerts", "list", "--all", "--store", place)[0]
+    for words in (
+        ("snooze", "1", "--until", "2001-01-01"),
+        ("assign", "1", "ada", "--due", "soon"),
+        ("note", "1", " "),
+    ):
+        with pytest.raises(SpecError, match=r"over already|is no day|is empty"):
+            run(capsys, "alerts", *words, "--by", "me", "--store", place)
 
 
 def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monkeypatch):

@@ -95,6 +95,6 @@ def test_assigning_an_alert_is_logged_and_members_keep_their_role(filled):
     (one,) = filled.findings.alerts(is_open=True)
     assert (one.assignee, one.priority) == ("you", 1)
     assert one.members == ((found[0].id, "primary"), (found[1].id, "downstream"))
-    assert '"assignee":"you"' in filled.findings.events(alert)[-1].note
+    assert filled.findings.events(alert)[-1].note == "assignee you, priority 1"
     with pytest.raises(NotFoundError, match="alert 9"):
         filled.findings.move_alert(9, "active", actor="me")
