@@ -131,7 +131,9 @@ def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple
     places = range(max(STEP_COMMITS, point.index - SAME_COMMITS), min(len(clocks) - 1, point.index + SAME_COMMITS) + 1)
     sign = 1 if point.time_ratio > 1 else -1
     steps = {place: _clock_step(clocks, place) for place in places}
-    place = min(steps, key=lambda one: (sign * steps[one], abs(one - point.index)), default=0)
+    # The step between neighbours tells apart places whose three commits on each side show it alike.
+    edges = {one: steps[one] + math.log(clocks[one] / clocks[one - 1]) for one in steps}
+    place = min(edges, key=lambda one: (sign * edges[one], abs(one - point.index)), default=0)
     if not steps or abs(share * steps[place]) < math.log1p(FLOOR_RATIO) or sign * steps[place] > 0:
         return None
     old = median(clocks[max(0, place - NEAREST) : place])

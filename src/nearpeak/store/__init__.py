@@ -1,6 +1,7 @@
 """History: measurements kept in a database, from which everything else is derived."""
 
-from nearpeak.store.findings import Alert, AlertEvent, Detector, Findings, StoredChange, StoredComparison
+from nearpeak.store.findings import Findings
+from nearpeak.store.found import Alert, AlertEvent, Detector, StoredChange, StoredComparison
 from nearpeak.store.ingest import Ingested
 from nearpeak.store.queries import History
 from nearpeak.store.store import Store, open_store
