@@ -139,10 +139,10 @@ class Copier:
         return row
 
     def _copy_sets(self, run: int, new: int) -> None:
-        m, b, c = _T["measurement"], _T["sample_blob"], _T["channel_blob"]
+        m, b, c, r = (_T[name] for name in ("measurement", "sample_blob", "channel_blob", "record_blob"))
         shift = (new - run) << PLACE_BITS
         series = self.maps["series"]
-        for table in (m, c):
+        for table in (m, c, r):
             rows = [
                 dict(row) | {"run_id": new, "series_id": series[row["series_id"]]}
                 for row in self.source.execute(select(table).where(table.c.run_id == run)).mappings()
