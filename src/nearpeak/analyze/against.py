@@ -1,42 +1,45 @@
-"""The verdict on a newest value against earlier ones of its series, with the steps from commit to commit as noise."""
+"""The verdict on a newest value against earlier ones of its series, whose own contrasts tell how far one strays."""
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
 
 from nearpeak.analyze.paired import POWER_RATIO, SAME_RATIO, student_quantile, verdict_of
-from nearpeak.core.paired import Judgement
+from nearpeak.core.paired import INCONCLUSIVE, INVARIANT, REGRESSION, Judgement
 from nearpeak.errors import SpecError
 
 ALPHA_RATIO = 0.01
 """Chance that the interval misses the true ratio."""
-LEAST_STEPS = 4
-"""Steps from commit to commit that the noise is taken from; with fewer, that of launches has to do."""
+LEAST_CONTRASTS = 4
+"""Contrasts of earlier commits that the noise is taken from; with fewer, that of launches has to do."""
 LEAST_SPREAD_RATIO = 5e-4
 """No history is quieter: equal values are a clock's resolution."""
-_ROBUST = 1.4826 / math.sqrt(2)
-"""From the median absolute step to the standard deviation of one value, for normal noise."""
+MOST_LAG = 10
+"""A baseline that lies further back is as uncertain as one this far."""
+_ROBUST = 1.4826
+"""From the median absolute deviation to the standard deviation, for normal noise."""
 _MEDIAN_SHARE = 0.37
 """Part of the information that a median absolute deviation uses; it scales the degrees of freedom."""
 
 
 def judged_against(
     candidate: Sequence[float], baseline: Sequence[float], before: Sequence[float], tolerance_ratio: float, *,
-    commit_count: int | None = None,
+    lag: int = 1,
 ) -> Judgement | None:  # fmt: skip
     """Return the verdict on `candidate` against `baseline`; none where nothing tells how much values scatter.
 
     The effect is the difference of the median logarithms: a spike among earlier values moves it little. Its noise is
-    that of the steps between neighbouring values of `before`, whose median a single change does not move; where there
-    are too few of them, launches of one commit stand in, which share more than commits do. Regression: the interval
-    lies above 0, the effect is at least the tolerance.
+    what the same difference was at earlier commits: each against the median of as many commits, as far before it. So
+    memory of the noise, drift, and runs that differ more than their launches are in the interval, however few commits
+    the baseline is of. Where there are too few of them, launches of one commit stand in, which share more than commits
+    do. Regression: the interval lies above 0, the effect is at least the tolerance.
 
     Args:
-        candidate: launches of the newest commit.
-        baseline: one value for each commit that it is compared with, or launches of the only one.
-        commit_count: commits that `baseline` is of, where its values are launches; launches share what commits do not.
+        candidate: launches of the judged commit.
+        baseline: one value for each commit that it is compared with, or launches of the only one where `before` is
+            short.
         before: one value for each commit up to the candidate, which is left out, in order.
+        lag: how many commits before the candidate the newest one of the baseline lies.
 
     Raises:
         SpecError: there is no value, or one is not positive and finite.
@@ -49,7 +52,7 @@ def judged_against(
     if not logs[0] or not logs[1]:
         raise SpecError("judge: candidate and baseline need a value each")
     effect = statistics.median(logs[0]) - statistics.median(logs[1])
-    found = _by_history(logs[2], commit_count or len(logs[1])) or _by_launches(logs[0], logs[1])
+    found = _by_history(logs[2], len(logs[1]), lag) or _by_launches(logs[0], logs[1])
     if found is None:
         return None
     error, freedom = found
@@ -64,14 +67,40 @@ def judged_against(
     )  # fmt: skip
 
 
-def _by_history(before: Sequence[float], baseline_count: int) -> tuple[float, int] | None:
-    """Return standard error and degrees of freedom out of the steps between commits."""
-    steps = [abs(new - old) for old, new in itertools.pairwise(before)]
-    if len(steps) < LEAST_STEPS:
+def at_both(one: Judgement, other: Judgement) -> Judgement:
+    """Return what holds whichever of two judgements is right: a regression only where both say so.
+
+    >>> before = [100.0, 100.2, 99.9, 100.1, 100.0, 99.8, 100.1]
+    >>> slow, same = (judged_against([one], before[-3:], before, 0.02) for one in (105.0, 100.1))
+    >>> at_both(slow, same).verdict, at_both(slow, slow).verdict
+    ('inconclusive', 'regression')
+    """
+    verdicts = {one.verdict, other.verdict}
+    open_ = verdicts & {REGRESSION, INCONCLUSIVE}
+    verdict = one.verdict if len(verdicts) == 1 else INCONCLUSIVE if open_ else INVARIANT
+    return Judgement(
+        verdict=verdict, time_ratio=math.sqrt(one.time_ratio * other.time_ratio),
+        low_ratio=min(one.low_ratio, other.low_ratio), high_ratio=max(one.high_ratio, other.high_ratio),
+        tolerance_ratio=one.tolerance_ratio, detectable_ratio=max(one.detectable_ratio, other.detectable_ratio),
+        round_count=one.round_count,
+    )  # fmt: skip
+
+
+def _by_history(before: Sequence[float], span: int, lag: int) -> tuple[float, int] | None:
+    """Return standard error and degrees of freedom out of the same contrast at earlier commits."""
+    lag = min(lag, MOST_LAG)
+    first = lag + min(span, 3) - 1
+    contrasts = [
+        before[place] - statistics.median(before[max(0, place - lag - span + 1) : place - lag + 1])
+        for place in range(first, len(before))
+    ]
+    if len(contrasts) < LEAST_CONTRASTS:
         return None
-    spread = max(_ROBUST * statistics.median(steps), LEAST_SPREAD_RATIO)
-    of_median = 1.0 if baseline_count < 3 else math.pi / 2
-    return spread * math.sqrt(1 + of_median / baseline_count), max(2, round(_MEDIAN_SHARE * len(steps)))
+    # Times stray further upwards than downwards: the wider half counts, for both directions alike.
+    sides = ([abs(one) for one in contrasts if one > 0], [abs(one) for one in contrasts if one <= 0])
+    middles = [statistics.median(side) for side in sides if len(side) >= LEAST_CONTRASTS]
+    widest = max(middles, default=statistics.median(map(abs, contrasts)))
+    return max(_ROBUST * widest, LEAST_SPREAD_RATIO), max(2, round(_MEDIAN_SHARE * len(contrasts)))
 
 
 def _by_launches(candidate: Sequence[float], baseline: Sequence[float]) -> tuple[float, int] | None:

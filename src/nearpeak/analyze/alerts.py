@@ -2,9 +2,9 @@
 
 import fnmatch
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
-from nearpeak.core.alert import CLOSED, check_step
+from nearpeak.core.alert import check_step
 from nearpeak.core.alert_group import (
     DOWNSTREAM,
     PRIMARY,
@@ -12,10 +12,11 @@ from nearpeak.core.alert_group import (
     Candidate,
     Expectation,
     Group,
-    Suppression,
 )
 from nearpeak.core.paired import IMPROVEMENT, INVARIANT, REGRESSION
 
+NEAR_COMMITS = 2
+"""Ranges of commits that lie at most so far apart may have one cause: where a change lies is not known exactly."""
 Step = tuple[str, str]
 """State that an alert goes to, and the note of the event."""
 
@@ -23,8 +24,8 @@ Step = tuple[str, str]
 def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
     """Return the changes in groups, the earliest first; their order on the way in does not matter.
 
-    Two changes are one's where their ranges of commits overlap, they go the same way, and they share the value of an
-    axis. The primary has the largest gap; what is built on a member is downstream, the rest is related.
+    Two changes are one's where their ranges of commits overlap or nearly do, they go the same way, and they share the
+    value of an axis. The primary has the largest gap; what is built on a member is downstream, the rest is related.
 
     >>> grouped(())
     ()
@@ -39,7 +40,7 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
 
     for i, left in enumerate(ordered):
         for j in range(i + 1, len(ordered)):
-            if ordered[j].point.low_index > left.point.high_index:
+            if ordered[j].point.low_index > left.point.high_index + NEAR_COMMITS:
                 break
             if _alike(left, ordered[j]):
                 parent[root(j)] = root(i)
@@ -67,26 +68,26 @@ def _group(part: list[Candidate]) -> Group:
     return Group(low_index=low, high_index=high, members=tuple(members))
 
 
-def expected(candidate: Candidate, expectations: Sequence[Expectation]) -> Step | None:
-    """Return the step to `expected` where somebody declared the change, by commit, selector and range of ratios."""
-    point = candidate.point
-    for one in expectations:
-        inside = one.low_ratio <= point.time_ratio <= one.high_ratio
-        if inside and point.low_index <= one.index <= point.high_index and _matches(one.select, candidate):
-            return "expected", f"declared by {one.actor}: {one.low_ratio:g} to {one.high_ratio:g} times"
-    return None
+def declared(axes: Mapping[str, str], sha: str, time_ratio: float, expectations: Sequence[Expectation]) -> bool:
+    """Say whether somebody declared the change of a series at a commit, by selector and range.
 
-
-def suppressed(candidate: Candidate, suppressions: Sequence[Suppression], now_ns: int) -> Suppression | None:
-    """Return the suppression that holds for a change now; none where there is none or all have ended."""
-    return next((one for one in suppressions if now_ns < one.until_ns and _matches(one.select, candidate)), None)
-
-
-def _matches(select: object, candidate: Candidate) -> bool:
-    values = {**candidate.axes, "series": candidate.series}
-    return isinstance(select, dict) and all(
-        axis in values and fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in select.items()
+    Args:
+        axes: what the series belongs to, by name.
+        time_ratio: new over old.
+    """
+    return any(
+        one.sha == sha and one.low_ratio <= time_ratio - 1 <= one.high_ratio and matches(one.selector, axes)
+        for one in expectations
     )
+
+
+def matches(selector: Mapping[str, object], axes: Mapping[str, str]) -> bool:
+    """Say whether a series has all that a selector asks for.
+
+    >>> matches({"operator": "ge*"}, {"operator": "gemm"}), matches({"owner": "a"}, {"operator": "gemm"})
+    (True, False)
+    """
+    return all(name in axes and fnmatch.fnmatchcase(axes[name], str(pattern)) for name, pattern in selector.items())
 
 
 def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
@@ -113,15 +114,3 @@ def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
         return None
     check_step(status, after)
     return after, said
-
-
-def orphaned(status: str, series: str, known_series: Collection[str], *, has_policy: bool) -> Step | None:
-    """Return the step that closes an open alert whose series or policy is gone; none where both are there.
-
-    >>> orphaned("active", "gemm on h100", (), has_policy=True)
-    ('invalid-noise', 'the series gemm on h100 is gone')
-    """
-    if status in CLOSED or (series in known_series and has_policy):
-        return None
-    gone = f"the series {series} is gone" if series not in known_series else f"the policy of {series} is gone"
-    return "invalid-noise", gone

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from nearpeak.core.against import HistoryJudgement
 from nearpeak.core.estimate import estimate_of
 from nearpeak.core.gate import (
     FAIL,
@@ -24,8 +25,10 @@ from nearpeak.units import show
 
 _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
 """Exit codes, the one that wins first."""
-Judged = Mapping[tuple[str, str], Judgement]
+Judged = Mapping[tuple[str, str], HistoryJudgement]
 """Judgements by name of rule and of series."""
+TOLD_CLOCK_RATIO = 0.005
+"""Clocks that differ less than this are not told."""
 
 
 def decided(policy: GatePolicy, subjects: Sequence[GateSubject], judged: Judged, revision: str) -> GateResult:
@@ -59,7 +62,7 @@ def _lines(rule: GateRule, subjects: Sequence[GateSubject], judged: Judged) -> l
     return [_line(rule, one, judged.get((rule.name, one.series))) for one in chosen]
 
 
-def _line(rule: GateRule, subject: GateSubject, judgement: Judgement | None) -> GateLine:
+def _line(rule: GateRule, subject: GateSubject, found: HistoryJudgement | None) -> GateLine:
     if subject.outcome in ("incorrect", "infra"):
         code = INCORRECT_CODE if subject.outcome == "incorrect" else INFRA_CODE
         said = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
@@ -70,19 +73,34 @@ def _line(rule: GateRule, subject: GateSubject, judgement: Judgement | None) -> 
         return _against_bound(rule, subject)
     if rule.baseline == "prediction":
         return _against_prediction(rule, subject)
-    return _against_history(rule, subject, judgement)
+    return _against_history(rule, subject, found)
 
 
-def _against_history(rule: GateRule, subject: GateSubject, judgement: Judgement | None) -> GateLine:
-    if judgement is None:
+def _against_history(rule: GateRule, subject: GateSubject, found: HistoryJudgement | None) -> GateLine:
+    """Fail where a regression is borne out; one that a single run shows is a suspect, and decides nothing."""
+    if found is None:
         return _undecided(rule, subject, f"there is no baseline: {baseline_of(rule)} holds no time of it")
+    judgement = found.judgement
     low, centre, high = (
         f"{ratio - 1:+.1%}" for ratio in (judgement.low_ratio, judgement.time_ratio, judgement.high_ratio)
     )
     text = f"{centre} time against {baseline_of(rule)} ({low} to {high}; detectable {judgement.detectable_ratio:.1%})"
-    if judgement.verdict == UNDECIDED:
+    text += _clock(found)
+    if found.confirmation is not None:
+        text += f"; {found.confirmation.text}"
+    if judgement.verdict == UNDECIDED or (judgement.verdict == REGRESSION and not found.fails):
         return _undecided(rule, subject, text, judgement)
-    return _said(rule, subject, FAIL if judgement.verdict == REGRESSION else PASS, text, judgement)
+    return _said(rule, subject, FAIL if found.fails else PASS, text, judgement)
+
+
+def _clock(found: HistoryJudgement) -> str:
+    """Return what is to be said of the clock."""
+    if found.clock_ratio is None or abs(found.clock_ratio - 1) < TOLD_CLOCK_RATIO:
+        return ""
+    moved = f"clock {found.clock_ratio - 1:+.1%}, {found.plain.time_ratio - 1:+.1%} time with it"
+    if found.share_known:
+        return f"; at equal clocks: {moved}"
+    return f"; {moved}, and how much of the clock shows in the time is not known: measure again at the usual clock"
 
 
 def _against_bound(rule: GateRule, subject: GateSubject) -> GateLine:

@@ -22,7 +22,7 @@ NOTE = typer.Option("", "--note", help="Why, in one line.")
 
 def list_(
     store: str | None = STORE,
-    all_: bool = typer.Option(False, "--all", help="Also those that are closed."),
+    all_: bool = typer.Option(False, "--all", help="Also those that are closed, or put off until a day to come."),
     json: bool = shared.JSON,
 ) -> None:
     """List alerts, the most urgent first."""
@@ -32,11 +32,13 @@ def list_(
 
     with open_store(place_of(store)) as opened:
         found = opened.findings.alerts(is_open=not all_)
+    now_ns = time.time_ns()
+    found = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
     if json or not shared.on_terminal():
         for one in found:
             sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
         return
-    rows = [(one.id, one.status, one.assignee, one.title) for one in found]
+    rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in found]
     sys.stdout.write(alerts_text(rows))
 
 
@@ -63,6 +65,11 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
         f"alert {found.id}: {found.title}",
         f"{found.rev_lo[:10]} → {found.rev_hi[:10]}, {len(found.members)} changes",
     ]
+    told = {
+        "who": found.assignee, "due": _day(found.due_ns), "put off until": _day(found.snoozed_until_ns),
+        "tracker": found.tracker_url,
+    }  # fmt: skip
+    head += [f"  {name}: {value}" for name, value in told.items() if value]
     head += [f"  {one.axis}: {one.what}" for one in blamed]
     rows = [(_time(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
     sys.stdout.write(events_text(head, rows))
@@ -87,15 +94,54 @@ def assign(
     alert: int = ALERT,
     to: str = typer.Argument(metavar="WHO", help="Who looks after it."),
     tracker: str = typer.Option("", "--tracker", help="Address of the issue in which it is followed."),
+    due: str = typer.Option("", "--due", help="Day by which it should be done, as 2026-12-24."),
+    priority: int | None = typer.Option(None, "--priority", min=1, max=9, help="1, the most urgent, to 9; 3 at first."),
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Say who looks after an alert."""
+    """Say who looks after an alert, until when, how urgent it is, and where it is followed."""
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
 
+    due_ns = _day_ns(due, "--due") if due else None
     with open_store(place_of(store)) as opened:
-        opened.findings.assign_alert(alert, actor=_actor(actor), assignee=_one_line(to), tracker_url=tracker or None)
+        opened.findings.assign_alert(
+            alert, actor=_actor(actor), assignee=_one_line(to), tracker_url=_one_line(tracker) or None, due_ns=due_ns,
+            priority=priority,
+        )  # fmt: skip
+
+
+def snooze(
+    alert: int = ALERT,
+    until: str = typer.Option(..., "--until", help="Day from which it is listed again, as 2026-12-24."),
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Put an alert off: until that day it is not listed; its state stays."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    until_ns = _day_ns(until, "--until")
+    if until_ns <= time.time_ns():
+        raise SpecError(f"--until {until!r}: is over already; name a day to come")
+    with open_store(place_of(store)) as opened:
+        opened.findings.assign_alert(alert, actor=_actor(actor), snoozed_until_ns=until_ns)
+
+
+def note(
+    alert: int = ALERT,
+    text: str = typer.Argument(metavar="TEXT", help="What is to be remembered, in one line."),
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Add a note to an alert; its state stays."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    if not text.strip():
+        raise SpecError("note: is empty; write one line")
+    with open_store(place_of(store)) as opened:
+        opened.findings.note_alert(alert, _one_line(text), actor=_actor(actor))
 
 
 SELECT = typer.Option(
@@ -111,9 +157,9 @@ def suppress(
     store: str | None = STORE,
 ) -> None:
     """Tell nobody of some series for a while; a reason and an end are needed."""
+    from nearpeak.core.alert_group import Suppression
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
-    from nearpeak.store.policies import Suppression
 
     selector = _selector(select)
     if not selector:
@@ -134,9 +180,9 @@ def expect(
     store: str | None = STORE,
 ) -> None:
     """Declare a change: alerts of this commit whose changes all lie within the range become `expected`."""
+    from nearpeak.core.alert_group import Expectation
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
-    from nearpeak.store.policies import Expectation
 
     if len(commit) < 40:
         raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")
@@ -171,7 +217,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     group = shared.group_of("Alerts: what people were told of, and what became of it.")
     group.command("list")(list_)
-    for command in (show, move, assign, suppress, expect):
+    for command in (show, move, assign, snooze, note, suppress, expect):
         group.command()(command)
     app.add_typer(group, name="alerts")
 
@@ -193,3 +239,23 @@ def _one_line(text: str) -> str:
 
 def _time(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _day_ns(text: str, option: str) -> int:
+    """Return the beginning of a day, UTC, since 1970.
+
+    >>> _day_ns("1970-01-02", "--due") // 10**9
+    86400
+    """
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
+    except (ValueError, OverflowError):
+        raise SpecError(f"{option} {text!r}: is no day, as 2026-12-24") from None
+
+
+def _day(at_ns: int | None) -> str:
+    return "" if at_ns is None else _time(at_ns)[:10]
+
+
+def _due(due_ns: int | None, now_ns: int) -> str:
+    return "" if due_ns is None else f"{'overdue' if due_ns < now_ns else 'due'} {_day(due_ns)}: "

@@ -37,12 +37,14 @@ def import_(
     ),
     trigger: str = typer.Option("import", "--trigger", help="Why it ran: nightly, pr, manual, rerun, …."),
     again: bool = typer.Option(False, "--again", help="Import a file that is in the store already once more."),
+    details: bool = typer.Option(False, "--details", help="List every field of a file that the store does not keep."),
     json: bool = shared.JSON,
 ) -> None:
     """Bring result files into the store, which is made where there is none.
 
-    All runs of a file are written, or none of them. A file that is in the store already changes nothing, whatever its
-    name; what a format states that the store has no place for is named.
+    All files are read before any is written: where one is refused, nothing of any is. Then all runs of a file are
+    written, or none of them. A file that is in the store already changes nothing, whatever its name. What a format
+    states that the store has no place for is counted, and listed with --details.
     """
     from nearpeak.core.history import Device
     from nearpeak.store import open_store
@@ -70,7 +72,17 @@ def import_(
                 )
                 sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
                 if done.new and record.source.lost:
-                    sys.stderr.write(f"{file}: not kept: {', '.join(record.source.lost)}\n")
+                    sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
+
+
+def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
+    """Return what is said of fields that have no place in the store."""
+    if details:
+        return "".join([f"{file}: not kept:\n", *(f"  {one}\n" for one in lost)])
+    from nearpeak.report._words import shortened
+
+    fields = "1 field is" if len(lost) == 1 else f"{len(lost)} fields are"
+    return f"{file}: {fields} not kept, such as {shortened(lost[0], 30)}; --details lists them\n"
 
 
 def info(store: str | None = STORE, json: bool = shared.JSON) -> None:

@@ -39,39 +39,43 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A change that its author declared."""
+    """A change that is meant: a commit, series, and how much."""
 
-    index: int
+    sha: str
     """Commit that makes it."""
-    select: Mapping[str, str]
-    """Patterns with `*` and `?` by axis, `series` among them; all must match."""
+    selector: Mapping[str, object]
+    """Series, by patterns with `*` and `?` of what they belong to; all must match, and none is asked of all."""
     low_ratio: float
-    """Least new over old time that was declared."""
+    """Least change that is as expected: new over old, less one."""
     high_ratio: float
     """Largest."""
-    actor: str
-    """Who declared it."""
+    author: str
+    """Who said so."""
 
     def __post_init__(self) -> None:
         """Refuse a range that nothing can lie in."""
-        if not 0 < self.low_ratio <= self.high_ratio:
-            raise SpecError(f"expectation at {self.index}: {self.low_ratio} to {self.high_ratio} is no range of ratios")
+        if not -1 < self.low_ratio <= self.high_ratio:
+            raise SpecError(f"expectation of {self.sha}: {self.low_ratio} to {self.high_ratio} is the wrong way round")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """What is not told until a day, and why."""
+    """Changes that nobody is to be told of, why, and until when."""
 
-    select: Mapping[str, str]
-    """Patterns by axis, `series` among them; all must match."""
+    selector: Mapping[str, object]
+    """Series, as in `Expectation`."""
     until_ns: int
-    """End, since 1970 UTC."""
+    """End, since 1970 UTC; there is none without."""
     reason: str
-    """Why; it must be given."""
-    actor: str
-    """Who asked for it."""
+    """Why."""
+    author: str
+    """Who said so."""
+    rev_lo: str = ""
+    """First commit that it holds for; empty for all."""
+    rev_hi: str = ""
+    """Last one."""
 
     def __post_init__(self) -> None:
-        """Refuse a suppression without a reason, or of everything."""
-        if not self.reason or not self.select:
-            raise SpecError("suppression: a reason and at least one pattern are needed")
+        """Refuse a suppression without a reason."""
+        if not self.reason.strip():
+            raise SpecError("suppression: needs a reason and an end that lies ahead")

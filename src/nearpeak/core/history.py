@@ -151,6 +151,8 @@ class SampleSet:
     """Mean clock of the device meanwhile; none where unknown."""
     channels: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """What was recorded beside the samples, in base units: `warmup_s`, `host_s`, `sm_clock_hz`, `power_w`, …."""
+    records: Mapping[str, str] = field(default_factory=dict)
+    """What else belongs to them, as JSON by kind: `validation`, `telemetry`, `ledger`, …."""
 
     def __post_init__(self) -> None:
         """Refuse a set without identity, or one without samples whose outcome says that it has some."""

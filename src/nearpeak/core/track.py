@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nearpeak.core.bridge import Bridge
 from nearpeak.core.history import Series
 
 
@@ -27,6 +28,8 @@ class TrackPoint:
     """Median of each launch, all runs of the commit together."""
     clocks_hz: tuple[float, ...] = ()
     """Mean clock of the device in each launch; empty where one is unknown."""
+    run_ids: tuple[int, ...] = ()
+    """Run of each launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ class TrackChange:
     by_clock: bool = False
     """Whether it is gone at equal clocks: power or temperature, not the code."""
     over: bool = False
-    """Whether later changes took it back."""
+    """Whether the old level, or the old clock, is back."""
     span_count: int = 1
     """Commits among which the first bad one is: 1 where good and bad are neighbours in the repository."""
 
@@ -85,6 +88,8 @@ class Track:
     """In the order of history."""
     outcome: str = ""
     """What became of the search for changes: `searched`, or why there was none."""
+    bridges: tuple[tuple[int, Bridge], ...] = ()
+    """Changes of the key: first point under the new key, and what it did; values before are as under the newest key."""
     clock_share_ratio: float | None = None
     """Part of a change of the clock that shows in the values; none where no clock moved, or it is unknown."""
 
@@ -107,3 +112,13 @@ class Regressed:
     """Alert that it is followed by; 0 where it has none."""
     status: str = ""
     """Where the alert stands."""
+
+    @property
+    def by_clock(self) -> bool:
+        """Say whether it is an episode of the clock: all of it is gone at equal clocks."""
+        return all(one.by_clock for _, one in self.changes)
+
+    @property
+    def over(self) -> bool:
+        """Say whether the old level is back in every series."""
+        return all(one.over for _, one in self.changes)

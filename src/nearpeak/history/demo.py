@@ -90,19 +90,22 @@ def planted(commits: int) -> tuple[Planted, ...]:
 
 
 def demo_runs(
-    subjects: tuple[Subject, ...], bounds: Bounds, *, commits: int = 120, seed: int = 0
-) -> Iterator[RunRecord]:
+    subjects: tuple[Subject, ...], bounds: Bounds, *, commits: int = 120, seed: int = 0,
+    plants: tuple[Planted, ...] | None = None,
+) -> Iterator[RunRecord]:  # fmt: skip
     """Yield a run for each commit and device, oldest first; the same seed gives the same history.
 
     Args:
         bounds: seconds that a case takes at least on the device of a name.
+        plants: changes that the history holds; those of `planted` by default.
 
     Raises:
         SpecError: too few or too many commits.
     """
     if not LEAST_COMMITS <= commits <= MOST_COMMITS:
         raise SpecError(f"demo-history: {commits} commits; choose {LEAST_COMMITS} to {MOST_COMMITS}")
-    plants, revisions = planted(commits), demo_revisions(commits, seed)
+    plants = planted(commits) if plants is None else plants
+    revisions = demo_revisions(commits, seed)
     levels = {
         (number, place, runner): _level_noise(commits, np.random.default_rng([seed, 1, number, place, index]))
         for number, _ in enumerate(_DEVICES) for place, one in enumerate(subjects)
@@ -123,7 +126,8 @@ def demo_runs(
                 )
             ]  # fmt: skip
             yield RunRecord(
-                device=device, samples=tuple(samples), revision=revision, stack=_stack(device, position, plants),
+                device=device, samples=tuple(samples), revision=revision,
+                stack=_stack(device, position, commits, plants),
                 started_ns=int(revision.committed_ns or 0) + number, trigger="nightly",
                 source=Source(digest=digest(["demo-history", seed, commits, position, number]), importer="demo-history",
                               name="demo-history"),
@@ -184,11 +188,11 @@ def _launches(
         )  # fmt: skip
 
 
-def _stack(device: Device, position: int, plants: tuple[Planted, ...]) -> Pairs:
+def _stack(device: Device, position: int, commits: int, plants: tuple[Planted, ...]) -> Pairs:
     """Return the software of a device at a commit: a harmless upgrade on all, and that of the driver on one."""
-    driver = next(one for one in plants if one.cause == "driver")
-    newer = position >= driver.commit and device.name in driver.devices
-    triton = "3.5.0" if position >= plants[1].commit + 4 else "3.4.0"
+    drivers = [one for one in plants if one.cause == "driver" and device.name in one.devices]
+    newer = any(position >= one.commit for one in drivers)
+    triton = "3.5.0" if position >= round(commits * 0.45) + 4 else "3.4.0"
     if device.vendor == "AMD":
         return (("driver", "6.12.12"), ("rocm", "6.4.3"), ("torch", "2.9.0"), ("triton", triton))
     return (("cuda", "12.8"), ("driver", "580.65" if newer else "570.86"), ("torch", "2.9.0"), ("triton", triton))

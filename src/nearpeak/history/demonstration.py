@@ -46,7 +46,7 @@ SUBJECTS = (
 
 def filled(store: Store, *, commits: int = 120, seed: int = 0) -> Made:
     """Put the history into `store`, all of it or nothing; what is there already stays as it is."""
-    done = store.ingest_all(tuple(demo_runs(SUBJECTS, _bound_s, commits=commits, seed=seed)))
+    done = store.ingest_all(tuple(demo_runs(SUBJECTS, bound_on, commits=commits, seed=seed)))
     owners = {one.case.digest: one.owner for one in SUBJECTS}
     for owner in sorted(set(owners.values())):
         mine = [one.id for one in store.series() if owners.get(one.case) == owner and not one.owner]
@@ -55,7 +55,8 @@ def filled(store: Store, *, commits: int = 120, seed: int = 0) -> Made:
 
 
 @cache
-def _bound_s(one: Case, device: str) -> float:
+def bound_on(one: Case, device: str) -> float:
+    """Return the bound of a case on a device that goes by its driver's name, in seconds."""
     from nearpeak.theory.case_bound import case_bound
 
     target = target_of_device(device)

@@ -1,31 +1,25 @@
 """A gate over a store: series of the judged revision, their baselines in history, bounds and predictions."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from nearpeak.analyze.against import judged_against
-from nearpeak.analyze.gate import decided, selects
-from nearpeak.canon import digest
+from nearpeak.analyze.gate import Judged, decided, selects
 from nearpeak.core.gate import GatePolicy, GateResult, GateRule, GateSubject
 from nearpeak.core.history import Series
-from nearpeak.core.paired import Judgement
 from nearpeak.core.track import TrackPoint
 from nearpeak.errors import NearpeakError, NotFoundError, SpecError
+from nearpeak.history.baselines import Line, far_of, judged_in_history
+from nearpeak.history.bridging import linked_points
 from nearpeak.history.devices import case_of_series, target_of_device
-from nearpeak.history.tracks import points_of
 from nearpeak.store import History, Store
 from nearpeak.store.policies import Baseline
-from nearpeak.store.policies import GateResult as StoredGate
 
 MANY_LAUNCHES = 5
 """Launches from which their medians are the sample; of fewer, all their samples are."""
+HISTORIC = ("previous", "tag", "rolling")
+"""Baselines that are revisions."""
 LEAST_LETTERS = 7
 """Letters of a commit that name it."""
-HISTORY_VALUES = 60
-"""Newest commits before the judged one from which the noise is taken."""
-Judged = dict[tuple[str, str], Judgement]
 
 
 def gated(
@@ -54,14 +48,22 @@ def gated(
         rule.name: named.get(rule.tag) or _tagged(rule, bases.values(), repository)
         for rule in policy.rules if rule.baseline == "tag"
     }  # fmt: skip
-    judged: Judged = {}
-    for series, subject in zip(here, subjects, strict=True):
-        for rule in policy.rules:
-            if rule.baseline in ("previous", "tag", "rolling") and selects(rule, subject):
-                found = _judged(rule, histories[series.id], bases[series.id], sha, tags.get(rule.name, ""))
-                if found is not None:
-                    judged[rule.name, subject.series] = found
-    return decided(policy, subjects, judged, sha)
+    lines = [
+        Line(own=linked_points(store, histories[one.id])[0], base=bases[one.id], sha=sha, metric=one.metric)
+        for one in here
+    ]
+    return decided(policy, subjects, _judged(policy, list(zip(subjects, lines, strict=True)), tags), sha)
+
+
+def _judged(policy: GatePolicy, pairs: Sequence[tuple[GateSubject, Line]], tags: Mapping[str, str]) -> Judged:
+    """Return the verdicts of rules that compare revisions, by rule and series; none where a baseline has no value."""
+    far = far_of([line for _, line in pairs])
+    found = {
+        (rule.name, subject.series): judged_in_history(rule, line, tags.get(rule.name, ""), far)
+        for rule in policy.rules if rule.baseline in HISTORIC
+        for subject, line in pairs if selects(rule, subject)
+    }  # fmt: skip
+    return {key: one for key, one in found.items() if one is not None}
 
 
 def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
@@ -70,14 +72,7 @@ def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
     Args:
         mark: name that `tag` of later policies can use.
     """
-    counts = Counter(one.verdict for one in result.lines)
-    policy = asdict(result.policy)
-    store.policies.record_gate(
-        StoredGate(
-            run_group=result.revision, policy_hash=digest([policy["name"], policy["rules"]]), verdict=result.verdict,
-            exit_code=result.exit_code, counts=counts, result={"lines": [asdict(one) for one in result.lines]},
-        )
-    )  # fmt: skip
+    store.policies.record_gate(result)
     if mark:
         store.policies.set_baseline(Baseline(name=mark, kind="commit", selector=result.revision))
 
@@ -164,9 +159,11 @@ def _bases(
 ) -> dict[int, tuple[TrackPoint, ...]]:
     """Return, for each series, the points of its baseline branch."""
     if not against:
-        return {one.id: points_of(histories[one.id]) for one in here}
+        return {one.id: linked_points(store, histories[one.id])[0] for one in here}
     others = {_key(one): one.id for one in store.series(metric=metric, branch=against)}
-    return {one.id: points_of(store.history(others[_key(one)])) if _key(one) in others else () for one in here}
+    return {
+        one.id: linked_points(store, store.history(others[_key(one)]))[0] if _key(one) in others else () for one in here
+    }
 
 
 def _key(one: Series) -> tuple[object, ...]:
@@ -186,24 +183,3 @@ def _tagged(rule: GateRule, bases: Iterable[tuple[TrackPoint, ...]], repository:
     from nearpeak.store.git import git_revision
 
     return git_revision(repository, rule.tag).sha
-
-
-def _judged(rule: GateRule, own: History, base: Sequence[TrackPoint], sha: str, tag: str) -> Judgement | None:
-    """Return the verdict of a rule on a series; none where its baseline holds no value."""
-    mine = next((one for one in points_of(own) if one.sha == sha), None)
-    if mine is None:
-        return None
-    places = [place for place, one in enumerate(base) if one.sha == sha]
-    before = base[: places[0]] if places else base  # of another branch, all that it holds
-    chosen = {
-        "previous": before[-1:], "rolling": before[-max(1, rule.window_count) :],
-        "tag": [one for one in base if one.sha == tag],
-    }[rule.baseline]  # fmt: skip
-    if not chosen:
-        return None
-    baseline: Sequence[float] = chosen[0].values if len(chosen) == 1 else [one.value for one in chosen]
-    values: Sequence[float] = [one.value for one in before[-HISTORY_VALUES:]]
-    taken: Sequence[float] = mine.values
-    if own.series.metric.direction == "higher":  # less is worse: the inverse is a time
-        taken, baseline, values = ([1 / value for value in side] for side in (taken, baseline, values))
-    return judged_against(taken, baseline, values, rule.tolerance_ratio, commit_count=len(chosen))

@@ -13,7 +13,7 @@ from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.devices import case_of_series, target_of_device
-from nearpeak.history.tracks import points_of
+from nearpeak.history.points import points_of
 from nearpeak.ops import OPS, work_of
 from nearpeak.store import History, Store
 

@@ -2,31 +2,27 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from nearpeak.analyze.alerts import grouped
+from nearpeak.analyze.alerts import declared, grouped, matches
 from nearpeak.analyze.attribution import co_moved
 from nearpeak.analyze.changes import DETECTOR, VERSION
+from nearpeak.core.alert import CLOSED
 from nearpeak.core.alert_group import Candidate
 from nearpeak.core.change import ChangePoint
 from nearpeak.core.history import Series
 from nearpeak.core.track import Regressed, Track, TrackChange, TrackPoint
-from nearpeak.store import ChangePoint as StoredChange
-from nearpeak.store import Detector, Store
+from nearpeak.store import Detector, Store, StoredChange
 from nearpeak.store.investigations import AXES, Attribution
-from nearpeak.store.policies import Expectation
 
-NEAR_COMMITS = 2
-"""Changes of different series that are at most so many commits apart may have one cause."""
 CLOCK_SHARE_RATIO = 0.5
 """Part of a change from which the clock is named as its cause."""
 Pair = tuple[Series, TrackChange]
 
 
 def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool = False) -> tuple[Regressed, ...]:
-    """Return the changes of `tracks` in groups that began together, newest first.
+    """Return the changes of `tracks` in groups that began together, newest first; episodes of the clock come last.
 
     Args:
         better: improvements instead of regressions.
@@ -35,16 +31,21 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
     places = {_name(one): place for place, one in enumerate(_ordered(tracks))}
     pairs: dict[str, Pair] = {}
     where: dict[str, int] = {}
+    ranges: dict[str, tuple[int, ...]] = {}
     for track in tracks:
         for change in track.changes:
             if change.worse != better and (suspects or change.tier == "confirmed"):
                 name = f"{track.series.id} {change.index}"
                 pairs[name], where[name] = (track.series, change), places[_name(track.points[change.index])]
+                ranges[name] = tuple(
+                    places.get(sha, where[name]) for sha in (change.safe_good_sha, change.safe_bad_sha)
+                )
     groups = sorted(
-        grouped([_candidate(name, *pair, where[name]) for name, pair in pairs.items()]),
+        grouped([_candidate(name, *pair, where[name], ranges[name]) for name, pair in pairs.items()]),
         key=lambda group: -where[group.members[0][0].series],
     )
-    return tuple(_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups)
+    found = [_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups]
+    return tuple(sorted(found, key=lambda one: one.by_clock))
 
 
 def _name(point: TrackPoint) -> str:
@@ -52,14 +53,14 @@ def _name(point: TrackPoint) -> str:
     return point.sha or str(point.order_key)
 
 
-def _candidate(name: str, series: Series, one: TrackChange, place: int) -> Candidate:
+def _candidate(name: str, series: Series, one: TrackChange, place: int, ends: tuple[int, ...]) -> Candidate:
     """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
 
     Changes with which other components changed cannot have one cause, so that these are part of every axis.
     """
     components = "+".join([*sorted(component for component, _, _ in one.stack), *(["clock"] if one.by_clock else [])])
     point = ChangePoint(
-        index=place, low_index=place - NEAR_COMMITS, high_index=place,
+        index=place, low_index=min(place, ends[0] + 1), high_index=max(place, ends[1]),
         tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
         high_ratio=one.high_ratio, before_count=1, after_count=1,
     )  # fmt: skip
@@ -73,6 +74,11 @@ def axes_of(series: Series) -> dict[str, str]:
         "operator": str(series.parameters.get("op", series.workload)), "device": series.device,
         "runner": series.testbed.name,
     }  # fmt: skip
+
+
+def fields_of(series: Series) -> dict[str, str]:
+    """Return what declarations and suppressions select series by."""
+    return {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
 
 
 def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
@@ -90,7 +96,7 @@ def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
 
 def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
     """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
-    if all(_by_clock(one) for _, one in part):
+    if all(_mostly_clock(one) for _, one in part):
         ratios = sorted(one.clock_ratio or 1.0 for _, one in part)
         yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
     stacks = Counter(row for _, one in part for row in one.stack)
@@ -109,7 +115,7 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
 
 
-def _by_clock(one: TrackChange) -> bool:
+def _mostly_clock(one: TrackChange) -> bool:
     """Say whether the clock moved the other way by as much as explains the change, or most of it."""
     if one.by_clock or one.clock_ratio is None:
         return one.by_clock
@@ -129,7 +135,8 @@ def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str,
 def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
     """Keep the changes in the store, open an alert for each group that none follows yet, and return groups with alerts.
 
-    Changes that are not found any more are marked as retracted; an alert is never opened twice for a change.
+    Changes that are not found any more are marked as retracted; an alert is never opened twice for a change. Episodes
+    of the clock and what is over open none; an alert that turns out to be one is closed as `infra` or `went-away`.
     """
     numbers: dict[tuple[int, int], int] = {}
     for track in tracks:
@@ -147,7 +154,10 @@ def _stored(track: Track, one: TrackChange) -> StoredChange:
         effect_ratio=math.log(one.value_ratio), low_ratio=math.log(one.low_ratio), high_ratio=math.log(one.high_ratio),
         score_ratio=one.probability_ratio, tier=one.tier, before_count=one.index,
         after_count=len(track.points) - one.index,
-        evidence={"stack": [list(row) for row in one.stack], "clock_ratio": one.clock_ratio},
+        evidence={
+            "stack": [list(row) for row in one.stack], "clock_ratio": one.clock_ratio, "by_clock": one.by_clock,
+            "over": one.over,
+        },
     )  # fmt: skip
 
 
@@ -160,38 +170,34 @@ def _followed(
     roles = {one: "primary" if place == 0 else "related" for place, one in enumerate(ids)}
     if alert is not None:
         store.findings.add_members(alert.id, dict.fromkeys(ids, "related"))
-        return replace(group, alert_id=alert.id, status=alert.status)
+        return _closed(store, replace(group, alert_id=alert.id, status=alert.status))
+    if group.by_clock or group.over:
+        return group
     title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
     number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
     for axis, what in group.suspects:
         if axis in AXES:
             store.investigations.record_attribution(Attribution(alert=number, axis=axis, what=what, method="diff"))
-    meant = _expectation(store, group)
-    if meant is None:
-        return replace(group, alert_id=number, status="new")
-    note = f"declared by {meant.author}: {meant.low_ratio:+.1%} to {meant.high_ratio:+.1%}"
-    store.findings.move_alert(number, "expected", actor="nearpeak", note=note)
-    return replace(group, alert_id=number, status="expected")
+    declarations = store.policies.expectations()
+    meant = all(
+        declared(fields_of(series), one.bad_sha, one.value_ratio, declarations) for series, one in group.changes
+    )
+    group = replace(group, alert_id=number, status="new")
+    return _moved(store, group, "expected", "all of its changes were declared") if meant else group
 
 
-def _expectation(store: Store, group: Regressed) -> Expectation | None:
-    """Return what declares all changes of a group: its commit among theirs, their series, and their size."""
-    for one in store.policies.expectations():
-        among = any(change.bad_sha == one.sha for _, change in group.changes)
-        if among and all(_declared(one, series, change) for series, change in group.changes):
-            return one
-    return None
+def _closed(store: Store, group: Regressed) -> Regressed:
+    """Close an open alert of an episode of the clock, or of what is over."""
+    if group.status in CLOSED:
+        return group
+    if group.by_clock:
+        return _moved(store, group, "infra", "gone at equal clocks")
+    return _moved(store, group, "went-away", "the old level is back") if group.over else group
 
 
-def _declared(one: Expectation, series: Series, change: TrackChange) -> bool:
-    inside = math.log1p(one.low_ratio) <= math.log(change.value_ratio) <= math.log1p(one.high_ratio)
-    return inside and matches(one.selector, series)
-
-
-def matches(selector: Mapping[str, object], series: Series) -> bool:
-    """Say whether a series has all that a selector asks for: patterns by operator, device, runner, branch or owner."""
-    values = {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
-    return all(name in values and fnmatchcase(values[name], str(pattern)) for name, pattern in selector.items())
+def _moved(store: Store, group: Regressed, status: str, note: str) -> Regressed:
+    store.findings.move_alert(group.alert_id, status, actor="nearpeak", note=note)
+    return replace(group, status=status)
 
 
 def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
@@ -200,7 +206,11 @@ def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
     kept = (
         replace(group, changes=left)
         for group in groups
-        if (left := tuple(pair for pair in group.changes if not any(matches(one.selector, pair[0]) for one in silent)))
+        if (
+            left := tuple(
+                pair for pair in group.changes if not any(matches(one.selector, fields_of(pair[0])) for one in silent)
+            )
+        )
     )
     return tuple(kept)
 

@@ -3,20 +3,24 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from statistics import median
 
-from nearpeak.analyze.changes import changes
-from nearpeak.analyze.clocks import LEAST_STEP_RATIO, at_usual_clock, clock_share, clock_share_of_steps
+from nearpeak.analyze.changes import FLOOR_RATIO, changes
+from nearpeak.analyze.clocks import at_usual_clock
 from nearpeak.core.change import SEARCHED, ChangePoint, Detection
 from nearpeak.core.history import Metric, Revision, Series, stack_difference
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.errors import NotFoundError
-from nearpeak.store import History, Store
+from nearpeak.history.bridging import linked_points
+from nearpeak.history.points import clock_share_between
+from nearpeak.store import Store
 
 SAME_COMMITS = 3
 """Changes of a series this near to each other, with the clock and without, are the same."""
 NEAREST = 8
-"""Commits on each side of a change whose clocks are compared."""
+"""Commits on each side of a change whose clocks, or levels, are compared."""
+STEP_COMMITS = 3
+"""Commits on each side between which a step of the clock is looked for."""
 
 
 def series_named(
@@ -42,6 +46,18 @@ def series_named(
     return tuple(found)
 
 
+def series_numbered(store: Store, number: int) -> Series:
+    """Return the series of a number.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    found = store.series(id=number)
+    if not found:
+        raise NotFoundError(f"{store.name}: holds no series {number}; 'nearpeak history' lists what there is")
+    return found[0]
+
+
 def _said(where: dict[str, str]) -> str:
     return "".join(f" of {name} {value!r}" for name, value in where.items() if value)
 
@@ -60,74 +76,83 @@ def track_of(store: Store, series: int) -> Track:
         NotFoundError: there is no such series.
     """
     history = store.history(series)
-    points = points_of(history)
-    found, by_clock, share = _searched(points, history.series.metric)
-    both = sorted((*found.points, *by_clock), key=lambda one: one.index)
+    points, bridges = linked_points(store, history)
+    found, episodes, share = _searched(points, history.series.metric)
+    clocks = {one.index: over for one, over in episodes}
+    both = sorted((*found.points, *(one for one, _ in episodes)), key=lambda one: one.index)
     revisions = {one.sha: one for one in _revisions(store, points, both)}
-    told = tuple(
-        replace(
-            _change(store, history.series, points, one, both[place + 1 :], revisions), by_clock=one in by_clock
-        )
-        for place, one in enumerate(both)
-    )  # fmt: skip
+    level = _equal(points, share) if share else [one.value for one in points]
+    told = [_change(store, history.series, points, one, revisions) for one in both]
+    later = {one.index: found.points[place + 1 :] for place, one in enumerate(found.points)}
+    changes = tuple(
+        replace(new, by_clock=True, over=clocks[one.index])
+        if one.index in clocks
+        else replace(new, over=_over(one, later[one.index], level))
+        for one, new in zip(both, told, strict=True)
+        if one.index >= (bridges[-1][0] if bridges else 0)  # those before belong to the series of the old key
+    )
     return Track(
-        series=history.series, points=points, changes=told, outcome=found.outcome, clock_share_ratio=share,
-        failed_count=sum(math.isnan(value) for value in history.median.tolist()),
+        series=history.series, points=points, changes=changes, outcome=found.outcome, clock_share_ratio=share,
+        failed_count=sum(math.isnan(value) for value in history.median.tolist()), bridges=bridges,
     )  # fmt: skip
 
 
-def _searched(points: Sequence[TrackPoint], metric: Metric) -> tuple[Detection, list[ChangePoint], float | None]:
-    """Return the changes at equal clocks, those that are there in the values alone, and the share of the clock.
+def _searched(
+    points: Sequence[TrackPoint], metric: Metric
+) -> tuple[Detection, list[tuple[ChangePoint, bool]], float | None]:
+    """Return the changes at equal clocks, episodes of the clock with whether they are over, and the clock's share.
 
     Where no clock moved, or one is unknown, the values themselves are searched.
     """
     values = [one.value for one in points]
     plain = changes(values)
-    clocks = [_middle(one.clocks_hz) for one in points if one.clocks_hz]
-    whole = len(clocks) == len(points) and metric.kind == "time" and plain.outcome == SEARCHED
-    share = _share(points, values, clocks) if whole and min(clocks) > 0 else None
+    searched = metric.kind == "time" and plain.outcome == SEARCHED
+    share = clock_share_between(points) if searched else None
     if not share:
         return plain, [], share
-    found = changes(at_usual_clock(values, clocks, share))
-    near = [one.index for one in found.points]
-    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in near)]
-    return found, gone, share
+    found = changes(_equal(points, share))
+    known = [one.index for one in found.points]
+    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in known)]
+    clocks = [median(one.clocks_hz) for one in points]
+    episodes = {one[0].index: one for point in gone if (one := _episode(point, clocks, share)) is not None}
+    return found, [one for index, one in sorted(episodes.items()) if index not in known], share
 
 
-def points_of(history: History) -> tuple[TrackPoint, ...]:
-    """Return a point for each commit, in order: its launches of all runs; a run of no commit is a point of its own."""
-    rows = [row for row in range(len(history)) if not math.isnan(history.median[row])]
-    keys = {row: history.shas[row] or f"run {history.run_ids[row]}" for row in rows}
-    return tuple(_point(history, list(part)) for _, part in groupby(rows, key=keys.__getitem__))
+def _equal(points: Sequence[TrackPoint], share: float) -> tuple[float, ...]:
+    return at_usual_clock([one.value for one in points], [median(one.clocks_hz) for one in points], share)
 
 
-def _point(history: History, rows: list[int]) -> TrackPoint:
-    last = rows[-1]
-    values = tuple(float(history.median[row]) for row in rows)
-    clocks = tuple(float(history.clock_hz[row]) for row in rows)
-    return TrackPoint(
-        sha=history.shas[last], position=int(history.positions[last]), order_key=int(history.order_keys[last]),
-        run_id=int(history.run_ids[last]), stack_id=int(history.stack_ids[last]),
-        device_id=int(history.device_ids[last]), value=_middle(values), values=values,
-        clocks_hz=() if any(map(math.isnan, clocks)) else clocks,
-    )  # fmt: skip
+def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple[ChangePoint, bool] | None:
+    """Return a change that is gone at equal clocks as the clock has it: where, how large, and whether it is over.
 
-
-def _middle(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return (low + high) / 2
-
-
-def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
-    """Return the part of the clock that shows: out of launches of one commit, or else of steps between commits.
-
-    Where the clock hardly moved over the history, there is nothing to take out.
+    None where the clock moved too little to tell of.
     """
-    if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
+    places = range(max(STEP_COMMITS, point.index - SAME_COMMITS), min(len(clocks) - 1, point.index + SAME_COMMITS) + 1)
+    sign = 1 if point.time_ratio > 1 else -1
+    steps = {place: _clock_step(clocks, place) for place in places}
+    # The step between neighbours tells apart places whose three commits on each side show it alike.
+    edges = {one: steps[one] + math.log(clocks[one] / clocks[one - 1]) for one in steps}
+    place = min(edges, key=lambda one: (sign * edges[one], abs(one - point.index)), default=0)
+    if not steps or abs(share * steps[place]) < math.log1p(FLOOR_RATIO) or sign * steps[place] > 0:
         return None
-    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
-    return clock_share_of_steps(values, clocks) if share is None else share
+    old = median(clocks[max(0, place - NEAREST) : place])
+    moved = [abs(math.log(one / old)) for one in clocks[place:]]
+    size = abs(steps[place])
+    stop = next((at for at in range(len(moved) - 1) if max(moved[at : at + 2]) < size / 3), None)
+    during = clocks[place : place + (stop or len(moved))]
+    effect = -share * math.log(median(during) / old)
+    scatter = median(abs(math.log(one / median(during))) for one in during)
+    reach = share * 2.6 * 1.4826 * max(scatter, 1e-4) * math.sqrt(1 / len(during) + 1 / min(place, NEAREST))
+    return replace(
+        point, index=place, low_index=place, high_index=place, time_ratio=math.exp(effect),
+        low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
+    ), stop is not None  # fmt: skip
+
+
+def _clock_step(clocks: Sequence[float], place: int) -> float:
+    """Return the logarithm of the clock from a commit on over that before it."""
+    before, after = clocks[place - STEP_COMMITS : place], clocks[place : place + STEP_COMMITS]
+    return math.log(median(after) / median(before))
 
 
 def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:
@@ -137,8 +162,7 @@ def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[Chang
 
 
 def _change(
-    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, later: Sequence[ChangePoint],
-    revisions: dict[str, Revision],
+    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, revisions: dict[str, Revision]
 ) -> TrackChange:  # fmt: skip
     old, new = points[one.index - 1], points[one.index]
     up = one.time_ratio > 1
@@ -154,15 +178,21 @@ def _change(
         safe_bad_sha=points[min(len(points) - 1, max(one.high_index, one.index))].sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
-        clock_ratio=_clock_ratio(points, one), over=_over(one, later),
+        clock_ratio=_clock_ratio(points, one),
         span_count=new.position - old.position if known else 1,
     )  # fmt: skip
 
 
-def _over(one: ChangePoint, later: Sequence[ChangePoint]) -> bool:
-    """Say whether later changes took back two thirds of this one."""
+def _over(one: ChangePoint, later: Sequence[ChangePoint], values: Sequence[float]) -> bool:
+    """Say whether two thirds of a change are gone: later changes took them back, or the newest values show it."""
     change = math.log(one.time_ratio)
-    return bool(later) and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3
+    if later and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3:
+        return True
+    newest, old = values[max(one.index, len(values) - NEAREST) :], values[max(0, one.index - NEAREST) : one.index]
+    if len(newest) < NEAREST or min((*newest, *old)) <= 0:
+        return False
+    halves = newest[: NEAREST // 2], newest[NEAREST // 2 :]
+    return all(abs(math.log(median(half) / median(old))) < abs(change) / 3 for half in halves)
 
 
 def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None:
@@ -172,4 +202,4 @@ def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None
     sides = [[clock for point in side for clock in point.clocks_hz] for side in (before, after)]
     if not all(sides) or not all(point.clocks_hz for point in (*before, *after)):
         return None
-    return _middle(sides[1]) / _middle(sides[0])
+    return median(sides[1]) / median(sides[0])

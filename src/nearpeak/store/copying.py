@@ -24,10 +24,11 @@ DIMENSIONS: dict[str, tuple[str, ...]] = {
 FINDINGS: dict[str, tuple[str, ...]] = {
     "change_point": ("series_id", "detector_id", "order_key"), "comparison": ("uid",), "alert": ("uid",),
     "suppression": ("uid",), "expectation": ("uid",), "baseline": ("name",), "gate": ("uid",),
-    "notification": ("target", "external_id"), "bisect": ("uid",),
+    "notification": ("target", "external_id"), "bisect": ("uid",), "bridge": ("uid",),
 }  # fmt: skip
 """Tables of findings, likewise."""
 _MEMBERS = {"alert_member": ("alert_id", "change_point_id"), "bisect_step": ("bisect_id", "step")}
+"""Tables of parts of findings, likewise."""
 _CHUNK = 500
 
 
@@ -91,10 +92,7 @@ class Copier:
         """Copy what was found in series; alerts with their events."""
         for table, unique in FINDINGS.items():
             self._copy(table, unique)
-        for table, unique in (
-            ("alert_member", ("alert_id", "change_point_id")),
-            ("bisect_step", ("bisect_id", "step")),
-        ):
+        for table, unique in _MEMBERS.items():
             rows = [self._mapped(table, dict(row)) for row in self._rows(table)]
             insert_new(self.target, _T[table], rows, unique)
         for table in ("alert_event", "attribution", "artifact"):
@@ -141,10 +139,10 @@ class Copier:
         return row
 
     def _copy_sets(self, run: int, new: int) -> None:
-        m, b, c = _T["measurement"], _T["sample_blob"], _T["channel_blob"]
+        m, b, c, r = (_T[name] for name in ("measurement", "sample_blob", "channel_blob", "record_blob"))
         shift = (new - run) << PLACE_BITS
         series = self.maps["series"]
-        for table in (m, c):
+        for table in (m, c, r):
             rows = [
                 dict(row) | {"run_id": new, "series_id": series[row["series_id"]]}
                 for row in self.source.execute(select(table).where(table.c.run_id == run)).mappings()

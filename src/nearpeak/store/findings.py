@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, insert, select, update
@@ -12,133 +12,11 @@ from nearpeak.canon import canonical_json, digest
 from nearpeak.core.alert import CLOSED, check_status, check_step
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.dialect import id_of, reading, writing
+from nearpeak.store.found import Alert, AlertEvent, Detector, Json, StoredChange, StoredComparison
 from nearpeak.store.identity import new_uid
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
-Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detector:
-    """What found a change point, with all that its answer depends on."""
-
-    name: str
-    """Name."""
-    version: str = "1"
-    """Version."""
-    parameters: Json = field(default_factory=dict)
-    """Thresholds and the like."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangePoint:
-    """Where a series changes its level."""
-
-    series: int
-    """Identity of the series within its store."""
-    order_key: int
-    """First run of the new level."""
-    rev_lo: str
-    """Last commit of the old level."""
-    rev_hi: str
-    """First commit of the new one."""
-    effect_ratio: float
-    """Logarithm of new over old level; of a linear metric new minus old."""
-    low_ratio: float | None = None
-    """Lower end of its interval."""
-    high_ratio: float | None = None
-    """Upper end."""
-    score_ratio: float | None = None
-    """How sure the detector is, on its own scale."""
-    tier: str = "suspect"
-    """`suspect`, or `confirmed`."""
-    before_count: int = 0
-    """Values before it that were looked at."""
-    after_count: int = 0
-    """Values after it."""
-    evidence: Json = field(default_factory=dict)
-    """What else it rests on."""
-    id: int = 0
-    """Identity within the store; 0 before it is stored."""
-    retracted_ns: int | None = None
-    """When the detector no longer found it; none while it does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
-    """Something that people are told of: change points that belong together, and what became of them."""
-
-    id: int
-    """Identity within the store."""
-    title: str
-    """One line."""
-    status: str
-    """Where it stands; see `core.alert`."""
-    rev_lo: str
-    """Last good commit."""
-    rev_hi: str
-    """First bad one."""
-    assignee: str
-    """Who looks after it; empty where nobody does."""
-    priority: int
-    """Smaller is more urgent."""
-    created_ns: int
-    """When it was opened."""
-    due_ns: int | None
-    """When it should be done."""
-    tracker_url: str
-    """Issue that it is followed in."""
-    members: tuple[tuple[int, str], ...]
-    """Change points with their role: `primary`, `downstream` or `related`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertEvent:
-    """One step in the life of an alert."""
-
-    at_ns: int
-    """When."""
-    actor: str
-    """Who, or what."""
-    from_status: str
-    """State before."""
-    to_status: str
-    """State after."""
-    note: str
-    """Why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredComparison:
-    """A verdict on two groups of runs, with all that it was based on."""
-
-    baseline: str
-    """What the candidate was compared with: a run, a commit, a bound."""
-    candidate: str
-    """What was judged."""
-    verdict: str
-    """`improvement`, `invariant`, `regression`, `inconclusive`, or why there is none."""
-    series: int | None = None
-    """Series that both are of; none across series."""
-    theta_ratio: float | None = None
-    """Logarithm of candidate over baseline."""
-    theta_clock_ratio: float | None = None
-    """The same with the clock taken out."""
-    low_ratio: float | None = None
-    """Lower end of the interval."""
-    high_ratio: float | None = None
-    """Upper end."""
-    look_count: int = 1
-    """Looks at the data so far."""
-    launch_count: int = 0
-    """Launches that it rests on."""
-    inputs: Json = field(default_factory=dict)
-    """Everything that decided it."""
-    id: int = 0
-    """Identity within the store; 0 before it is stored."""
-    created_ns: int = 0
-    """When; 0 before it is stored."""
 
 
 _CHANGE = {
@@ -160,7 +38,9 @@ class Findings:
         """Keep where to write; `name` is what messages call the store."""
         self._engine, self._name = engine, name
 
-    def record_changes(self, series: int, detector: Detector, found: Sequence[ChangePoint]) -> tuple[ChangePoint, ...]:
+    def record_changes(
+        self, series: int, detector: Detector, found: Sequence[StoredChange]
+    ) -> tuple[StoredChange, ...]:
         """Store what `detector` finds in a series now, and return it with identities.
 
         A change point that is stored already is brought up to date, and stays confirmed if it is; one of this detector
@@ -190,7 +70,7 @@ class Findings:
 
     def changes(
         self, *, series: int | None = None, tier: str | None = None, retracted: bool = False
-    ) -> tuple[ChangePoint, ...]:
+    ) -> tuple[StoredChange, ...]:
         """Return change points by series and place: of one series or all, of one tier or both.
 
         Args:
@@ -304,7 +184,15 @@ class Findings:
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
-                note=canonical_json(values),
+                note=_in_words(values),
+            ))  # fmt: skip
+
+    def note_alert(self, alert: int, note: str, *, actor: str) -> None:
+        """Add a note to the life of an alert; its state stays."""
+        with writing(self._engine, self._name) as connection:
+            status = _alert_row(connection, alert)["status"]
+            _add_event(connection, alert, AlertEvent(
+                at_ns=time.time_ns(), actor=actor, from_status=status, to_status=status, note=note
             ))  # fmt: skip
 
     def alerts(self, *, status: str | None = None, is_open: bool = False) -> tuple[Alert, ...]:
@@ -325,17 +213,9 @@ class Findings:
             ):
                 members.setdefault(alert, []).append((one, role))
         names = (
-            "id",
-            "title",
-            "status",
-            "rev_lo",
-            "rev_hi",
-            "assignee",
-            "priority",
-            "created_ns",
-            "due_ns",
-            "tracker_url",
-        )
+            "id", "title", "status", "rev_lo", "rev_hi", "assignee", "priority", "created_ns", "due_ns",
+            "snoozed_until_ns", "first_triaged_ns", "tracker_url",
+        )  # fmt: skip
         return tuple(
             Alert(**{name: row[name] for name in names}, members=tuple(members.get(row["id"], ()))) for row in rows
         )
@@ -347,6 +227,17 @@ class Findings:
         with reading(self._engine, self._name) as connection:
             _alert_row(connection, alert)
             return tuple(AlertEvent(**row) for row in connection.execute(asked).mappings())
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    """Return what was said of an alert, days as days."""
+    words = {
+        name.removesuffix("_ns").replace("_", " "): datetime.fromtimestamp(value / 1e9, tz=UTC).date().isoformat()
+        if name.endswith("_ns")
+        else value
+        for name, value in values.items()
+    }
+    return ", ".join(f"{name} {value}" for name, value in words.items())
 
 
 def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
@@ -372,7 +263,7 @@ def _detector_id(connection: Connection, detector: Detector) -> int:
     return id_of(connection, _T["detector"], row, ["hash"])
 
 
-def _change_row(one: ChangePoint) -> dict[str, Any]:
+def _change_row(one: StoredChange) -> dict[str, Any]:
     row = {column: getattr(one, name) for name, column in _CHANGE.items() if name not in ("id", "retracted_ns")}
     return row | {"evidence": canonical_json(dict(one.evidence))}
 
@@ -383,12 +274,12 @@ def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return row | {"tier": "confirmed" if old["tier"] == "confirmed" else row["tier"], "evidence": evidence}
 
 
-def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[ChangePoint, ...]:
+def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:
     table = _T["change_point"]
     asked = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
     if not retracted:
         asked = asked.where(table.c.retracted_ns.is_(None))
     return tuple(
-        ChangePoint(**{name: row[column] for name, column in _CHANGE.items()}, evidence=json.loads(row["evidence"]))
+        StoredChange(**{name: row[column] for name, column in _CHANGE.items()}, evidence=json.loads(row["evidence"]))
         for row in connection.execute(asked).mappings()
     )

@@ -1,5 +1,6 @@
 """Runs into the store: one transaction each, so that a run that can be seen is complete, and never stands twice."""
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,7 +14,7 @@ from nearpeak.canon import canonical_json, digest
 from nearpeak.core.history import RunRecord, SampleSet, fingerprints_of
 from nearpeak.errors import SpecError
 from nearpeak.store import latest
-from nearpeak.store.blobs import array_of, packed
+from nearpeak.store.blobs import array_of, checksum, packed
 from nearpeak.store.dialect import add_rows
 from nearpeak.store.dimensions import device_id, revision_id, series_ids, stack_id
 from nearpeak.store.schema import SUMMARIES, TABLES
@@ -157,7 +158,7 @@ def order_key(position: int | None, time_ns: int, number: int) -> int:
 
 
 def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Prepared) -> None:
-    rows, blobs, channels = [], [], []
+    rows, blobs, channels, records = [], [], [], []
     for place, (one, series_id, array) in enumerate(zip(ready.record.samples, series, ready.arrays, strict=True)):
         sample_id = (run << PLACE_BITS) + place if array.size else None
         derived = [ready.quantities[place][name] for name in SUMMARIES]
@@ -170,9 +171,14 @@ def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Pr
             unit = name.rpartition("_")[2]
             beside = packed(array_of(f"{one.label}: {name}", unit, values))
             channels.append((run, series_id, one.launch, name, *beside))
+        for kind, text in one.records.items():
+            data = zlib.compress(text.encode())
+            records.append((run, series_id, one.launch, kind, checksum(data), data))
     add_rows(connection, TABLES["sample_blob"], blobs)
     add_rows(connection, TABLES["measurement"], sorted(rows, key=lambda row: row[1:3]))
     add_rows(connection, TABLES["channel_blob"], channels)
+    if records:  # stores of earlier schemas, which tests fill, have no table for them
+        add_rows(connection, TABLES["record_blob"], records)
 
 
 def _derived(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[dict[str, float | None]]:

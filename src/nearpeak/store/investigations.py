@@ -1,6 +1,7 @@
-"""Why something changed: what was blamed and on what evidence, and the steps of searches for a culprit."""
+"""Why something changed: what was blamed and on what evidence, steps of searches for a culprit, bridges of keys."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 from sqlalchemy import Engine, insert, select, update
 
 from nearpeak.canon import canonical_json
+from nearpeak.core.bridge import Bridge
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.dialect import claim, reading, writing
 from nearpeak.store.identity import new_uid
@@ -137,6 +139,32 @@ class Investigations:
             changed = update(table).where(table.c.id == bisect).values(state=state, result=canonical_json(dict(result)))
             if not connection.execute(changed).rowcount:
                 raise NotFoundError(f"bisect {bisect}: is not in the store")
+
+    def record_bridge(self, one: Bridge) -> None:
+        """Keep what a change of the key did; an earlier bridge of the same series stays, and no longer counts."""
+        row = {
+            "uid": new_uid(), "old_series_id": one.old_series, "new_series_id": one.new_series, "sha": one.sha,
+            "verdict": one.verdict, "effect": math.log(one.time_ratio), "low": math.log(one.low_ratio),
+            "high": math.log(one.high_ratio), "launches": one.launch_count,
+            "differences": canonical_json([list(row) for row in one.differences]), "created_ns": time.time_ns(),
+        }  # fmt: skip
+        with writing(self._engine, self._name) as connection:
+            connection.execute(insert(_T["bridge"]).values(row))
+
+    def bridges(self) -> dict[int, Bridge]:
+        """Return the newest bridge of each series that has one, by the series of the new key."""
+        b = _T["bridge"]
+        with reading(self._engine, self._name) as connection:
+            rows = connection.execute(select(b).order_by(b.c.created_ns, b.c.id)).mappings().all()
+        return {
+            row["new_series_id"]: Bridge(
+                old_series=row["old_series_id"], new_series=row["new_series_id"], sha=row["sha"],
+                verdict=row["verdict"], time_ratio=math.exp(row["effect"]), low_ratio=math.exp(row["low"]),
+                high_ratio=math.exp(row["high"]), launch_count=row["launches"], created_ns=row["created_ns"],
+                differences=tuple((name, old, new) for name, old, new in json.loads(row["differences"])),
+            )
+            for row in rows
+        }  # fmt: skip
 
     def bisect(self, bisect: int) -> Bisect:
         """Return a search with its steps.

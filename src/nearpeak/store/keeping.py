@@ -169,7 +169,9 @@ def _damaged_samples(connection: Connection) -> Iterator[tuple[int, int, int, st
         TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id
     )
     beside = select(c.run_id, c.series_id, c.launch, c.crc32, c.data)
-    for asked in (plain, beside):
+    r = TABLES["record_blob"].c
+    records = select(r.run_id, r.series_id, r.launch, r.crc32, r.data)
+    for asked in (plain, beside, records):
         for run, series, launch, crc32, data in connection.execution_options(yield_per=1000).execute(asked):
             if checksum(data) != crc32:
                 words = f"run {run}, series {series}, launch {launch}: its samples are damaged (checksum differs)"

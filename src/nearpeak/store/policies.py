@@ -2,56 +2,24 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Engine, insert, select, update
 
-from nearpeak.canon import canonical_json
+from nearpeak.canon import canonical_json, digest
+from nearpeak.core.alert_group import Expectation, Suppression
+from nearpeak.core.gate import GateLine, GatePolicy, GateResult, GateRule
+from nearpeak.core.paired import Judgement
 from nearpeak.errors import SpecError
 from nearpeak.store.dialect import reading, writing
 from nearpeak.store.identity import new_uid
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
-Json = Mapping[str, Any]
 BASELINE_KINDS = ("tag", "commit", "rolling", "theory")
-VERDICTS = ("pass", "fail", "inconclusive")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suppression:
-    """Changes that nobody is to be told of, why, and until when."""
-
-    selector: Json
-    """Series that it holds for: fields of `Store.series` with their values; empty for all."""
-    until_ns: int
-    """End, since 1970 UTC; there is none without."""
-    reason: str
-    """Why."""
-    author: str
-    """Who said so."""
-    rev_lo: str = ""
-    """First commit that it holds for; empty for all."""
-    rev_hi: str = ""
-    """Last one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """A change that is meant: a commit, series, and how much."""
-
-    sha: str
-    """Commit."""
-    selector: Json
-    """Series, as in `Suppression`."""
-    low_ratio: float
-    """Least logarithm of new over old that is as expected."""
-    high_ratio: float
-    """Largest."""
-    author: str
-    """Who said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +34,6 @@ class Baseline:
     """Tag, full name of the commit, length of the window, or share of the bound."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
-    """What a gate said, with everything that decided it."""
-
-    run_group: str
-    """What was judged."""
-    policy_hash: str
-    """Policy that it was judged by."""
-    verdict: str
-    """`pass`, `fail` or `inconclusive`."""
-    exit_code: int
-    """Exit code of the command."""
-    counts: Json
-    """Cases by verdict."""
-    result: Json
-    """All of it."""
-
-
 class Policies:
     """Agreements and decisions of a store."""
 
@@ -95,10 +45,10 @@ class Policies:
         """Keep a suppression.
 
         Raises:
-            SpecError: it has no reason, or is over already.
+            SpecError: it is over already.
         """
         now_ns = time.time_ns()
-        if not one.reason.strip() or one.until_ns <= now_ns:
+        if one.until_ns <= now_ns:
             raise SpecError("suppression: needs a reason and an end that lies ahead")
         self._add("suppression", {
             "selector": canonical_json(dict(one.selector)), "until_ns": one.until_ns, "reason": one.reason,
@@ -115,13 +65,7 @@ class Policies:
         )  # fmt: skip
 
     def expect(self, one: Expectation) -> None:
-        """Keep an expectation.
-
-        Raises:
-            SpecError: its ends are the wrong way round.
-        """
-        if one.low_ratio > one.high_ratio:
-            raise SpecError(f"expectation of {one.sha}: {one.low_ratio} to {one.high_ratio} is the wrong way round")
+        """Keep an expectation."""
         self._add("expectation", {
             "sha": one.sha, "selector": canonical_json(dict(one.selector)), "low": one.low_ratio,
             "high": one.high_ratio, "author": one.author, "created_ns": time.time_ns(), "uid": new_uid(),
@@ -159,23 +103,18 @@ class Policies:
         }
 
     def record_gate(self, one: GateResult) -> None:
-        """Keep what a gate said."""
-        if one.verdict not in VERDICTS:
-            raise SpecError(f"gate: verdict {one.verdict!r} is not known; there are {', '.join(VERDICTS)}")
+        """Keep what a gate said, with everything that decided it."""
+        policy = asdict(one.policy)
         self._add("gate", {
-            "run_group": one.run_group, "policy_hash": one.policy_hash, "verdict": one.verdict,
-            "exit_code": one.exit_code, "counts": canonical_json(dict(one.counts)),
-            "result": canonical_json(dict(one.result)), "created_ns": time.time_ns(), "uid": new_uid(),
+            "run_group": one.revision, "policy_hash": digest([policy["name"], policy["rules"]]), "verdict": one.verdict,
+            "exit_code": one.exit_code, "counts": canonical_json(Counter(line.verdict for line in one.lines)),
+            "result": canonical_json({"policy": policy, "lines": [asdict(line) for line in one.lines]}),
+            "created_ns": time.time_ns(), "uid": new_uid(),
         })  # fmt: skip
 
-    def gates(self, run_group: str | None = None) -> tuple[GateResult, ...]:
-        """Return what gates said, oldest first: of one group of runs, or all."""
-        return tuple(
-            GateResult(
-                run_group=row["run_group"], policy_hash=row["policy_hash"], verdict=row["verdict"],
-                exit_code=row["exit_code"], counts=json.loads(row["counts"]), result=json.loads(row["result"]),
-            ) for row in self._rows("gate") if run_group in (None, row["run_group"])
-        )  # fmt: skip
+    def gates(self, revision: str | None = None) -> tuple[GateResult, ...]:
+        """Return what gates said, oldest first: of one revision, or all."""
+        return tuple(_gate(row) for row in self._rows("gate") if revision in (None, row["run_group"]))
 
     def notification(self, target: str, external_id: str) -> str:
         """Return the digest of what was sent there last; empty where nothing was: then it is sent, else edited."""
@@ -199,3 +138,17 @@ class Policies:
     def _rows(self, table: str) -> list[Mapping[str, Any]]:
         with reading(self._engine, self._name) as connection:
             return [dict(row) for row in connection.execute(select(_T[table]).order_by(_T[table].c.id)).mappings()]
+
+
+def _gate(row: Mapping[str, Any]) -> GateResult:
+    kept = json.loads(row["result"])
+    policy = {"name": "", "source": "", "rules": ()} | kept.get("policy", {})
+    rules = tuple(GateRule(**one) for one in policy.pop("rules"))
+    lines = tuple(
+        GateLine(**line | {"judgement": Judgement(**line["judgement"]) if line["judgement"] else None})
+        for line in kept["lines"]
+    )
+    return GateResult(
+        policy=GatePolicy(**policy, rules=rules), revision=row["run_group"], verdict=row["verdict"],
+        exit_code=row["exit_code"], lines=lines,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """Questions to the store: series, their histories, runs, samples."""
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,8 @@ import numpy.typing as npt
 from sqlalchemy import Connection, Row, Select, func, select
 
 from nearpeak.core.history import Device, Latest, Metric, Pairs, Revision, Run, Series, Testbed
-from nearpeak.errors import NotFoundError
-from nearpeak.store.blobs import unpacked
+from nearpeak.errors import NotFoundError, StoreError
+from nearpeak.store.blobs import checksum, unpacked
 from nearpeak.store.schema import SUMMARIES, TABLES
 
 _T = TABLES
@@ -192,6 +193,24 @@ def samples_of(connection: Connection, run: int, series: int, launch: int = 0, c
     if found is None:
         raise NotFoundError(f"{what}: no samples are stored: there were none, or they were archived")
     return unpacked(what, *found)
+
+
+def records_of(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, Any]:
+    """Return what is kept beside the samples of one launch, by kind: `validation`, `telemetry`, `ledger`, ….
+
+    Raises:
+        StoreError: their bytes are not those that were written.
+    """
+    c = _T["record_blob"].c
+    asked = select(c.kind, c.crc32, c.data).where(c.run_id == run, c.series_id == series, c.launch == launch)
+    found = {}
+    for kind, crc32, data in connection.execute(asked.order_by(c.kind)).tuples():
+        if checksum(data) != crc32:
+            raise StoreError(
+                f"run {run}, series {series}, launch {launch}, {kind}: is damaged on disk; import it again"
+            )
+        found[kind] = json.loads(zlib.decompress(data))
+    return found
 
 
 def _prefixed(table: str) -> list[Any]:

@@ -129,3 +129,5 @@ def _remove(connection: Connection, run: int) -> None:
     )
     within = (b.c.id >= run << PLACE_BITS) & (b.c.id < (run + 1) << PLACE_BITS)
     connection.execute(delete(b).where(within))
+    r = TABLES["record_blob"]
+    connection.execute(delete(r).where(r.c.run_id == run, r.c.kind == "telemetry"))

@@ -140,6 +140,15 @@ class Store:
         with reading(self.engine, self.name) as connection:
             return queries.samples_of(connection, run, series, launch, channel)
 
+    def records(self, run: int, series: int, launch: int = 0) -> dict[str, Any]:
+        """Return what is kept beside the samples of one launch, by kind: `validation`, `telemetry`, `ledger`, ….
+
+        Raises:
+            StoreError: it is damaged on disk.
+        """
+        with reading(self.engine, self.name) as connection:
+            return queries.records_of(connection, run, series, launch)
+
     def stack(self, stack: int) -> Pairs:
         """Return the components of a software stack, by name."""
         with reading(self.engine, self.name) as connection:

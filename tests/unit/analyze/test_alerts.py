@@ -1,4 +1,4 @@
-"""Alerts: legal steps only, groups that do not depend on order, declared and suppressed changes, orphans."""
+"""Alerts: legal steps only, groups that do not depend on order, declared changes."""
 
 import itertools
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearpeak.analyze.alerts import after_verdict, expected, grouped, orphaned, suppressed
-from nearpeak.core.alert import CLOSED, STATUSES, check_step, next_statuses
+from nearpeak.analyze.alerts import after_verdict, declared, grouped
+from nearpeak.core.alert import STATUSES, check_step, next_statuses
 from nearpeak.core.alert_group import Candidate, Expectation, Suppression
 from nearpeak.core.change import ChangePoint
 from nearpeak.errors import SpecError
@@ -63,23 +63,24 @@ def test_what_is_built_on_a_member_is_downstream():
     assert [role for _, role in grouped(rows)[0].members] == ["primary", "downstream"]
 
 
-def test_a_declared_change_is_expected_inside_its_range_only():
-    declared = Expectation(index=51, select={"op": "ge*"}, low_ratio=1.02, high_ratio=1.06, actor="kim")
-    assert expected(candidate("a", 50), [declared])[0] == "expected"
-    assert expected(candidate("a", 50, ratio=1.10), [declared]) is None
-    assert expected(candidate("a", 80), [declared]) is None
-    assert expected(candidate("a", 50, axes={"op": "softmax"}), [declared]) is None
-    with pytest.raises(SpecError, match="range"):
-        Expectation(index=1, select={"op": "*"}, low_ratio=2.0, high_ratio=1.0, actor="kim")
+def test_ranges_that_nearly_touch_are_one_and_those_further_apart_are_not():
+    assert [len(grouped([candidate("a", 50), candidate("b", index)])) for index in (56, 57)] == [1, 2]
 
 
-def test_a_suppression_needs_a_reason_and_ends():
-    quiet = Suppression(select={"series": "a"}, until_ns=100, reason="known", actor="kim")
-    assert suppressed(candidate("a", 50), [quiet], 99) is quiet
-    assert suppressed(candidate("a", 50), [quiet], 100) is None
-    assert suppressed(candidate("b", 50), [quiet], 99) is None
+def test_a_declared_change_is_expected_inside_its_range_and_at_its_commit_only():
+    meant = Expectation(sha="abc", selector={"operator": "ge*"}, low_ratio=0.02, high_ratio=0.06, author="kim")
+    gemm = {"operator": "gemm", "device": "d"}
+    assert declared(gemm, "abc", 1.05, [meant])
+    assert not declared(gemm, "abc", 1.10, [meant])
+    assert not declared(gemm, "abd", 1.05, [meant])
+    assert not declared({"operator": "softmax"}, "abc", 1.05, [meant])
+    with pytest.raises(SpecError, match="wrong way round"):
+        Expectation(sha="abc", selector={}, low_ratio=0.2, high_ratio=0.1, author="kim")
+
+
+def test_a_suppression_needs_a_reason():
     with pytest.raises(SpecError, match="reason"):
-        Suppression(select={"series": "a"}, until_ns=100, reason="", actor="kim")
+        Suppression(selector={"case": "a"}, until_ns=100, reason=" ", author="kim")
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,3 @@ def test_a_verdict_moves_an_alert_that_waits_for_one(status, verdict, after):
     if step:
         check_step(status, after)
         assert "+5.00 %" in step[1]
-
-
-def test_an_alert_whose_series_or_policy_is_gone_is_closed_with_a_reason():
-    assert orphaned("active", "a", {"a"}, has_policy=True) is None
-    assert "series a" in orphaned("active", "a", set(), has_policy=True)[1]
-    assert "policy" in orphaned("new", "a", {"a"}, has_policy=False)[1]
-    assert all(orphaned(one, "a", set(), has_policy=True) is None for one in CLOSED)

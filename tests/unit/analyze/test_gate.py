@@ -3,6 +3,7 @@
 import pytest
 
 from nearpeak.analyze.gate import decided
+from nearpeak.core.against import Confirmation, HistoryJudgement
 from nearpeak.core.gate import GatePolicy, GateRule, GateSubject
 from nearpeak.core.paired import Judgement
 
@@ -24,9 +25,15 @@ def judgement(verdict, ratio=1.0):
     )  # fmt: skip
 
 
+def history(one, *, confirmed=True, **more):
+    return HistoryJudgement(
+        judgement=one, plain=one, confirmation=Confirmation(confirmed=confirmed, text="said why"), **more
+    )
+
+
 def gate(rules, subjects, verdicts=()):
     policy = GatePolicy(name="p", source="gate.toml", rules=tuple(rules))
-    judged = {(one, series): judgement(verdict) for one, series, verdict in verdicts}
+    judged = {(one, series): history(judgement(verdict)) for one, series, verdict in verdicts}
     return decided(policy, subjects, judged, "abc")
 
 
@@ -109,3 +116,17 @@ def test_a_series_that_could_not_run_is_inconclusive():
     found = gate([rule()], [subject(times_s=(), outcome="timeout")])
     assert found.exit_code == 11
     assert "timeout" in found.lines[0].text
+
+
+def test_a_slowdown_that_one_run_alone_shows_is_a_suspect_and_does_not_fail():
+    policy = GatePolicy(name="p", source="gate.toml", rules=(rule(),))
+    found = decided(policy, [subject()], {("r", "s"): history(judgement("regression", 1.1), confirmed=False)}, "abc")
+    assert (found.verdict, found.exit_code) == ("inconclusive", 11)
+    assert found.lines[0].text.endswith("; said why")
+
+
+@pytest.mark.parametrize(("known", "words"), [(True, "at equal clocks: clock -3.0%"), (False, "is not known")])
+def test_a_clock_that_moved_is_told(known, words):
+    policy = GatePolicy(name="p", source="gate.toml", rules=(rule(),))
+    one = history(judgement("inconclusive", 1.02), clock_ratio=0.97, share_known=known)
+    assert words in decided(policy, [subject()], {("r", "s"): one}, "abc").lines[0].text

@@ -9,7 +9,7 @@ import typer
 from tests.unit.store.importers import documents
 
 from nearpeak.cli import _shared, application
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.history.demonstration import filled
 from nearpeak.store import open_store
 
@@ -91,6 +91,34 @@ def test_the_newest_group_of_regressions_reads_as_written_here(place, capsys, mo
     ]
 
 
+def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
+    run(capsys, "regressions", "--save", "--store", place)
+    for words in (
+        ("assign", "1", "ada", "--due", "2099-12-24", "--priority", "2"), ("note", "1", "the room was warm"),
+        ("snooze", "1", "--until", "2099-01-31"),
+    ):  # fmt: skip
+        run(capsys, "alerts", *words, "--by", "me", "--store", place)
+    listed = [json.loads(line)["id"] for line in run(capsys, "alerts", "list", "--store", place)[0].splitlines()]
+    assert (1 in listed, 2 in listed) == (False, True)
+    on_terminal(monkeypatch)
+    shown = run(capsys, "alerts", "show", "1", "--store", place)[0]
+    for words in (
+        "due: 2099-12-24",
+        "put off until: 2099-01-31",
+        "me: new: the room was warm",
+        "due 2099-12-24, prior",
+    ):
+        assert words in shown
+    assert "due 2099-12-24: 2 series worse" in run(capsys, "alerts", "list", "--all", "--store", place)[0]
+    for words in (
+        ("snooze", "1", "--until", "2001-01-01"),
+        ("assign", "1", "ada", "--due", "soon"),
+        ("note", "1", " "),
+    ):
+        with pytest.raises(SpecError, match=r"over already|is no day|is empty"):
+            run(capsys, "alerts", *words, "--by", "me", "--store", place)
+
+
 def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monkeypatch):
     run(capsys, "regressions", "--save", "--store", place)
     for words in (("move", "1", "active", "--note", "seen"), ("assign", "1", "ada"), ("move", "1", "expected")):
@@ -141,7 +169,7 @@ def test_a_marked_commit_is_a_tag_of_later_policies_and_the_gate_is_kept(place, 
     assert run(capsys, *words)[1] in (0, 11)
     with open_store(place) as store:
         (kept,) = store.policies.gates()
-    assert (kept.run_group, kept.exit_code) == (marked["revision"], marked["exit_code"])
+    assert (kept.revision, kept.exit_code) == (marked["revision"], marked["exit_code"])
 
 
 def test_a_gate_writes_its_reports_whole_and_leaves_with_the_documented_code(place, tmp_path, capsys):

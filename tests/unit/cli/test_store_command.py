@@ -42,6 +42,21 @@ def test_results_go_in_once_and_info_counts_them(call):
     assert json.loads(third)["new"]
 
 
+def test_fields_that_are_not_kept_are_counted_and_listed_on_request(call, tmp_path):
+    rows = [{"cat": "Session", "name": "model_run", "dur": 10 + place, "pid": 1, "ts": place} for place in range(3)]
+    (tmp_path / "p.json").write_text(json.dumps(rows))
+    code, _, words = call("import", "p.json", *ON, "--store", "a.db")
+    assert (code, words) == (0, "p.json: 2 fields are not kept, such as [].pid; --details lists them\n")
+    assert call("import", "p.json", *ON, "--store", "b.db", "--details")[2] == "p.json: not kept:\n  [].pid\n  [].ts\n"
+
+
+def test_where_one_file_is_refused_nothing_of_any_is_written(call, tmp_path):
+    (tmp_path / "cut.json").write_text('{"context": {}, "benchmarks": [')
+    code, _, words = call("import", "results.jsonl", "cut.json", *ON, "--store", "a.db")
+    assert (code, words.startswith("cut.json: is cut off at line 1")) == (2, True)
+    assert not (tmp_path / "a.db").exists()
+
+
 def test_the_environment_names_the_store_where_no_option_does(call, monkeypatch):
     code, _, words = call("info")
     assert code == 2

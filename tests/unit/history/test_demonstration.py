@@ -4,7 +4,7 @@ import pytest
 
 from nearpeak.errors import SpecError
 from nearpeak.history.demo import demo_runs, planted
-from nearpeak.history.demonstration import SUBJECTS, _bound_s, filled
+from nearpeak.history.demonstration import SUBJECTS, bound_on, filled
 from nearpeak.history.regressions import regressed
 from nearpeak.store import open_store
 
@@ -23,7 +23,7 @@ def shown(group):
 
 
 def test_the_same_seed_gives_the_same_history_and_another_seed_another(tmp_path):
-    runs = [list(demo_runs(SUBJECTS, _bound_s, commits=40, seed=seed)) for seed in (3, 3, 4)]
+    runs = [list(demo_runs(SUBJECTS, bound_on, commits=40, seed=seed)) for seed in (3, 3, 4)]
     assert runs[0] == runs[1]
     assert runs[0][0].samples[0].values != runs[2][0].samples[0].values
     with open_store(tmp_path / "a.db", create=True) as store:
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_history_and_another_seed_another(tmp_path)
 @pytest.mark.parametrize("commits", [39, 2001])
 def test_too_few_or_too_many_commits_are_refused(commits):
     with pytest.raises(SpecError, match=str(commits)):
-        list(demo_runs(SUBJECTS, _bound_s, commits=commits))
+        list(demo_runs(SUBJECTS, bound_on, commits=commits))
 
 
 def test_the_commit_that_slows_all_products_is_one_group_on_all_devices(tracks):

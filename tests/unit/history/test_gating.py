@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from nearpeak.core.history import Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.history.demo import demo_revisions, planted
 from nearpeak.history.gating import gated
@@ -72,18 +72,71 @@ def test_what_was_not_measured_is_said(store, options, words):
         gate(store, rule(), **options)
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(0.9, "fail"), (1.1, "pass")])
-def test_a_metric_of_which_more_is_better_fails_when_it_falls(tmp_path, factor, verdict):
-    rate = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
-    with open_store(tmp_path / "a.db", create=True) as store:
-        for position in range(20):
-            value = 100.0 * (1 + 0.001 * (position % 3)) * (factor if position == 19 else 1.0)
-            samples = SampleSet(case="c", label="c", metric=rate, testbed=Testbed(name="b"), values=(value,))
+def ingested(store, values, *, runs=1, clocks=None, metric=TIME):
+    """Put one value per commit into a store; the last commit is measured so many times."""
+    for position, value in enumerate(values):
+        clock = None if clocks is None else clocks[position]
+        for number in range(runs if position == len(values) - 1 else 1):
+            samples = SampleSet(
+                case="c", label="c", metric=metric, testbed=Testbed(name="b"), values=(value,), clock_hz=clock
+            )
             store.ingest(
-                RunRecord(device=Device(name="d"), samples=(samples,), source=Source(digest=str(position)),
+                RunRecord(device=Device(name="d"), samples=(samples,), source=Source(digest=f"{position} {number}"),
                           revision=Revision(sha=f"{position:040d}", repository="r", position=position))
             )  # fmt: skip
-        assert gate(store, rule("rolling", window=5), metric="throughput").verdict == verdict
+
+
+QUIET = [1 + 0.001 * (position % 3) for position in range(30)]
+
+
+@pytest.fixture
+def empty(tmp_path):
+    with open_store(tmp_path / "a.db", create=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.9, "fail"), (1.1, "pass")])
+def test_a_metric_of_which_more_is_better_fails_when_it_falls(empty, factor, verdict):
+    rate = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
+    ingested(empty, [*QUIET, factor], runs=2, metric=rate)
+    assert gate(empty, rule("rolling", window=5), metric="throughput").verdict == verdict
+
+
+@pytest.mark.parametrize("baseline", [{}, {"baseline": "rolling", "window": 10}])
+def test_one_run_alone_does_not_fail_and_a_second_run_or_the_next_commit_does(empty, tmp_path, baseline):
+    ingested(empty, [*QUIET, 1.06])
+    first = gate(empty, rule(**baseline))
+    assert (first.exit_code, "measure this revision again" in first.lines[0].text) == (11, True)
+    ingested(empty, [*QUIET, 1.06], runs=2)
+    assert "in 2 of 2 runs" in gate(empty, rule(**baseline)).lines[0].text
+    with open_store(tmp_path / "b.db", create=True) as store:
+        ingested(store, [*QUIET, 1.06, 1.061])
+        found = gate(store, rule(**baseline))
+        assert (found.exit_code, "at 2 commits in a row" in found.lines[0].text) == (10, True)
+
+
+def test_a_spike_of_the_previous_commit_is_no_baseline_and_one_of_a_tag_neither(empty):
+    ingested(empty, [*QUIET[:20], 0.93, *QUIET[:9], 0.94, 1.0], runs=2)
+    assert gate(empty, rule()).verdict == "pass"
+    assert gate(empty, rule("tag", tag=repr(f"{20:040d}"))).verdict == "pass"
+
+
+def test_states_that_come_and_go_fail_neither_by_commits_nor_by_runs(empty):
+    ingested(empty, [*QUIET, *[1.05] * 4, *QUIET[:8], *[1.05] * 3, *QUIET[:8], 1.05, 1.05], runs=2)
+    found = gate(empty, rule("rolling", window=10))
+    assert (found.exit_code, "came and went by itself" in found.lines[0].text) == (11, True)
+
+
+def test_a_lower_clock_is_taken_out_where_its_share_is_known_and_decides_nothing_where_not(empty, tmp_path):
+    clocks = [2e9] * 10 + [1.9e9] * 5 + [2e9] * 15 + [1.9e9] * 2
+    times = [2e9 / clock * QUIET[0 if i > 29 else i] for i, clock in enumerate(clocks)]
+    ingested(empty, times, clocks=clocks, runs=2)
+    known = gate(empty, rule("rolling", window=10))
+    assert (known.verdict, "at equal clocks: clock -5.0%, +5.2% time with it" in known.lines[0].text) == ("pass", True)
+    with open_store(tmp_path / "b.db", create=True) as store:
+        ingested(store, [*QUIET, 1.05], clocks=[2e9] * 30 + [2e9 / 1.05], runs=2)
+        unknown = gate(store, rule("rolling", window=10))
+        assert (unknown.exit_code, "how much of the clock shows" in unknown.lines[0].text) == (11, True)
 
 
 def test_a_revision_that_names_several_commits_is_refused(store):

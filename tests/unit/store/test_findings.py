@@ -4,14 +4,14 @@ import pytest
 from tests.unit.store.records import random_run
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.store import ChangePoint, Detector, StoredComparison
+from nearpeak.store import Detector, StoredChange, StoredComparison
 from nearpeak.store.dialect import writing
 
 R1 = Detector(name="r1", parameters={"penalty": 4})
 
 
 def change(order_key, **fields):
-    return ChangePoint(series=1, order_key=order_key, rev_lo="a", rev_hi="b", effect_ratio=0.05, **fields)
+    return StoredChange(series=1, order_key=order_key, rev_lo="a", rev_hi="b", effect_ratio=0.05, **fields)
 
 
 @pytest.fixture
@@ -95,6 +95,6 @@ def test_assigning_an_alert_is_logged_and_members_keep_their_role(filled):
     (one,) = filled.findings.alerts(is_open=True)
     assert (one.assignee, one.priority) == ("you", 1)
     assert one.members == ((found[0].id, "primary"), (found[1].id, "downstream"))
-    assert '"assignee":"you"' in filled.findings.events(alert)[-1].note
+    assert filled.findings.events(alert)[-1].note == "assignee you, priority 1"
     with pytest.raises(NotFoundError, match="alert 9"):
         filled.findings.move_alert(9, "active", actor="me")

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 from tests.unit.store.records import contents, run
 
 from nearpeak.core.history import Device, Revision
-from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.errors import NearpeakError, SpecError, StoreError
 from nearpeak.measuring import measure
 from nearpeak.ops import case
 from nearpeak.store import open_store
+from nearpeak.store.dialect import writing
 from nearpeak.store.git import git_history, git_revision
 from nearpeak.store.importers import IMPORTERS, Given, file_bytes, file_digest, importer_of, runs_of_file
+from nearpeak.store.keeping import check
+from nearpeak.store.merging import merge
+from nearpeak.store.schema import TABLES
 
 CASES = (case("gemm", m=8, n=8, k=8, dtype="fp32"), case("fill", elements=4, dtype="fp32"))
 
@@ -59,6 +63,28 @@ def test_results_of_nearpeak_become_a_series_for_each_case_and_clock(results, st
     assert dict(record.stack)["extra"] == "1"
 
 
+def test_what_was_validated_and_sensed_is_kept_with_the_run_in_every_copy_and_damage_is_told(results, store, tmp_path):
+    sensed = {
+        "begin_ns": 0, "end_ns": 10, "wall_ns": 5, "streams": [], "spans": [], "unavailable": [["gpu", "none"]],
+        "rate_hz": 10.0, "tick_count": 1, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "",
+    }  # fmt: skip
+    data = edited(results.read_bytes(), validation={"failed": False}, telemetry=sensed)
+    (record,) = runs_of_file(data, given_of(data))
+    done = store.ingest(record)
+    (kept,) = [found for one in set(done.series_ids) if (found := store.records(done.id, one)).get("telemetry")]
+    assert kept["validation"] == {"failed": False}
+    assert kept["telemetry"]["unavailable"] == [["gpu", "none"]]
+    assert record.source.lost == ()
+    with open_store(tmp_path / "copy.db", create=True) as copy:
+        merge(store, copy)
+        assert any(copy.records(1, one.id) == kept for one in copy.series())
+    with writing(store.engine, store.name) as connection:
+        connection.execute(TABLES["record_blob"].update().values(crc32=1))
+    assert "damaged" in next(iter(check(store.engine, store.name)))
+    with pytest.raises(StoreError, match="is damaged on disk; import its file again"):
+        [store.records(done.id, one) for one in set(done.series_ids)]
+
+
 def test_a_renamed_or_packed_file_is_the_same_file(results, store, tmp_path):
     packed = tmp_path / "other.gz"
     packed.write_bytes(gzip.compress(results.read_bytes()))
@@ -79,6 +105,12 @@ def test_a_missing_field_is_named_and_nothing_is_written(results, field):
 def test_files_of_no_format_and_damaged_ones_are_refused_in_one_line(tmp_path):
     with pytest.raises(SpecError, match=r"is of no known format; name it by --format: .*nearpeak_results"):
         importer_of(b"hello", "a.txt")
+    with pytest.raises(SpecError, match=r"a.json: is cut off at line 3, column 1; write it again"):
+        importer_of(b'{"machine_info": {},\n "benchmarks": [{"name": 1},\n', "a.json")
+    with pytest.raises(SpecError, match=r"a.json: is not JSON at line 1, column 7"):
+        importer_of(b'{"a": oops}', "a.json")
+    with pytest.raises(SpecError, match=r"no known format: asv has \"env_name\", which is missing"):
+        importer_of(b'{"commit_hash": "a", "results": {}}', "a.json")
     broken = tmp_path / "a.gz"
     broken.write_bytes(gzip.compress(b"x" * 1000)[:20])
     with pytest.raises(SpecError, match="damaged gzip"):

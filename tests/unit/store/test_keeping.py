@@ -10,7 +10,7 @@ from tests.unit.store.records import contents, random_run, run, samples
 
 from nearpeak.core.history import Metric, Source
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.store import ChangePoint, Detector, keeping, open_store
+from nearpeak.store import Detector, StoredChange, keeping, open_store
 from nearpeak.store.exporting import MANIFEST, export, read_samples, verify
 from nearpeak.store.merging import merge, replace_positions
 from nearpeak.store.retention import plan, retain
@@ -52,7 +52,7 @@ def test_merging_gives_the_same_whatever_the_order_and_however_often(make_place)
 
 def test_findings_are_merged_with_their_alerts_and_events(make_place):
     one, other = filled(make_place(), (0, 1)), filled(make_place(), (5, 1))
-    change = ChangePoint(series=1, order_key=1 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)
+    change = StoredChange(series=1, order_key=1 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)
     (point,) = one.findings.record_changes(1, Detector(name="r1"), [change])
     alert = one.findings.open_alert("slower", {point.id: "primary"})
     one.findings.move_alert(alert, "active", actor="me")
@@ -114,7 +114,7 @@ def test_an_archive_that_was_touched_is_not_trusted(tmp_path):
 
 def test_only_old_samples_that_nothing_needs_are_removed_after_they_were_archived(store, tmp_path):
     store.ingest_all([random_run(100 * number) for number in range(4)])
-    change = ChangePoint(series=1, order_key=310 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)
+    change = StoredChange(series=1, order_key=310 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)
     store.findings.record_changes(1, Detector(name="r1"), [change])
     before, after_ns, medians = contents(store), 1000 + 90 * DAY_NS, store.history(1).median.tolist()
     assert plan(store, 90, now_ns=90 * DAY_NS).runs == ()

@@ -23,11 +23,12 @@ def regressions_text(groups: Sequence[Regressed], tracks: Sequence[Track], searc
 def _group(group: Regressed, tracks: Mapping[int, Track]) -> Iterator[str]:
     sign = "▲" if any(one.tier == "confirmed" for _, one in group.changes) else "△"
     count = len(group.changes)
-    yield f"{sign} {sha_text(group.bad_sha)} {shortened(group.subject, WIDTH - 13)}"
+    subject = "episode of the clock, no change of the code" if group.by_clock else group.subject
+    yield f"{'~' if group.by_clock else sign} {sha_text(group.bad_sha)} {shortened(subject, WIDTH - 13)}"
     followed = f"; alert {group.alert_id}, {clean(group.status)}" if group.alert_id else ""
     said = "worse" if group.changes[0][1].worse else "better"
-    over = "; taken back since" if all(one.over for _, one in group.changes) else ""
-    over += "; gone at equal clocks" if all(one.by_clock for _, one in group.changes) else ""
+    over = "; over since" if group.over else ""
+    over += "; gone at equal clocks" if group.by_clock else ""
     yield f"  {count} series {said} since {sha_text(group.good_sha)}{over}{followed}"
     for axis, what in group.suspects:
         yield f"  {clean(axis)}: {clean(what)}"

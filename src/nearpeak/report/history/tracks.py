@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from nearpeak.core.bridge import Bridge
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.report._words import clean, hung, shortened
 from nearpeak.report.history.spark import marks, sparkline
@@ -80,8 +81,8 @@ def _detail(track: Track) -> Iterator[str]:
     unit = series.metric.unit
     yield ""
     yield f"  {sparkline(values, LONG_SPARK)}"
-    for tier, sign in (("confirmed", "▲"), ("suspect", "△")):
-        if indices := [one.index for one in track.changes if one.tier == tier]:
+    for sign in "▲△~":
+        if indices := [one.index for one in track.changes if sign_of(one) == sign]:
             yield f"  {marks(indices, len(values), LONG_SPARK, sign)}"
     yield f"  {len(values)} commits, {value_text(min(values), unit)} to {value_text(max(values), unit)}"
     if track.failed_count:
@@ -100,16 +101,33 @@ def _changes(track: Track) -> Iterator[str]:
         yield "no change of the level"
     for one in track.changes:
         yield from change_lines(one)
+    for _, bridge in track.bridges:
+        yield from bridge_lines(bridge)
+
+
+def bridge_lines(one: Bridge) -> Iterator[str]:
+    """Yield a change of the key in a few lines: what it did, where that was measured, what differs."""
+    interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
+    joined = "" if one.joins else "; joins nothing"
+    yield f"= new key {percent(one.time_ratio)} ({interval}), {one.verdict}{joined}"
+    yield f"  series {one.old_series} → {one.new_series} at {sha_text(one.sha)}, {one.launch_count} launches"
+    for name, before, after in one.differences:
+        yield f"  {clean(name)}: {clean(before) or 'none'} → {clean(after) or 'none'}"
+
+
+def sign_of(one: TrackChange) -> str:
+    """Return what stands for a change: ▲ confirmed, △ suspect, ~ an episode of the clock."""
+    return "~" if one.by_clock else "▲" if one.tier == "confirmed" else "△"
 
 
 def change_lines(one: TrackChange) -> Iterator[str]:
     """Yield a change in a few lines: size and interval, commits, what else changed."""
-    sign = ("▲" if one.tier == "confirmed" else "△") + (" worse" if one.worse else " better")
+    sign = sign_of(one) + (" worse" if one.worse else " better")
     interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
     tier = "through the clock" if one.by_clock else one.tier
-    yield f"{sign} {percent(one.value_ratio)} ({interval}), {tier}{', taken back since' if one.over else ''}"
+    yield f"{sign} {percent(one.value_ratio)} ({interval}), {tier}{', over since' if one.over else ''}"
     span = "" if one.span_count <= 1 else f" ({one.span_count} commits)"
-    said = f": {clean(one.subject)}" if one.subject else ""
+    said = f": {clean(one.subject)}" if one.subject and not one.by_clock else ""
     yield f"  {sha_text(one.good_sha)} → {sha_text(one.bad_sha)}{span}{said}"
     for name, before, after in one.stack:
         yield f"  {clean(name)}: {clean(before) or 'none'} → {clean(after) or 'none'}"

@@ -10,6 +10,7 @@ from nearpeak.core.history import RunRecord
 from nearpeak.errors import SpecError
 from nearpeak.registry import Registry
 from nearpeak.store.importers._importer import Given, Importer
+from nearpeak.store.importers._tree import parsed
 
 __all__ = ["IMPORTERS", "Given", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
 
@@ -47,15 +48,40 @@ def importer_of(data: bytes, name: str) -> Importer:
     """Return the format that recognises `data`.
 
     Raises:
-        SpecError: none does, or several do; says which there are.
+        SpecError: none does, or several do, and which there are; or it is JSON that was cut off, and where.
     """
     found = [IMPORTERS[one] for one in IMPORTERS if IMPORTERS[one].recognises(data)]
     if len(found) == 1:
         return found[0]
-    names = ", ".join(one.name for one in found) or ", ".join(IMPORTERS)
-    raise SpecError(
-        f"{name}: {'is of several formats' if found else 'is of no known format'}; name it by --format: {names}"
-    )
+    if found:
+        raise SpecError(f"{name}: is of several formats; name it by --format: {', '.join(one.name for one in found)}")
+    if data.lstrip()[:1] in (b"{", b"["):
+        _check_json(data, name)
+    raise SpecError(f"{name}: is of no known format{_nearest(data)}; name it by --format: {', '.join(IMPORTERS)}")
+
+
+def _check_json(data: bytes, name: str) -> None:
+    """Refuse JSON that ends too early or is none, by its place; lines of JSON, one value each, are JSON too."""
+    first, _, rest = data.strip().partition(b"\n")
+    if rest and first.startswith(b"{") and first.rstrip().endswith(b"}"):
+        for number, line in enumerate(data.splitlines(), 1):
+            if line.strip():
+                parsed(line, f"{name}: record {number}")
+        return
+    parsed(data, name)
+
+
+def _nearest(data: bytes) -> str:
+    """Return which format bytes come nearest to, and what they lack of it; empty where they are like none."""
+    lacking = []
+    for one in (IMPORTERS[name] for name in IMPORTERS):
+        missing = [mark for mark in one.marks if not any(part.encode() in data for part in mark.split("|"))]
+        if missing and 2 * len(missing) <= len(one.marks):
+            lacking.append((len(missing) / len(one.marks), one.name, missing))
+    if not lacking:
+        return ""
+    _, name, missing = min(lacking)
+    return f": {name} has {' and '.join(mark.replace('|', ' or ') for mark in missing)}, which is missing"
 
 
 def file_bytes(path: Path) -> bytes:

@@ -59,7 +59,7 @@ def foreign(
             raise SpecError(f"{given.name}: holds no measurements")
         return tuple(_record(one, given, name, version) for one in found)
 
-    return Importer(name=name, title=title, version=version, recognises=recognises, read=runs)
+    return Importer(name=name, title=title, version=version, recognises=recognises, read=runs, marks=marks)
 
 
 def _record(found: Found, given: Given, name: str, version: int) -> RunRecord:

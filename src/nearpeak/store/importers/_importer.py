@@ -62,3 +62,5 @@ class Importer:
     """Whether bytes are of this format; it looks at little, and never raises."""
     read: Callable[[bytes, Given], tuple[RunRecord, ...]]
     """The runs of a file; a SpecError names file, place and field where one is missing or wrong."""
+    marks: tuple[str, ...] = ()
+    """Texts that every file of this format holds, alternatives between bars, by which a file that lacks one is told."""

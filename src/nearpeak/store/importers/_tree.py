@@ -137,7 +137,10 @@ def parsed(data: bytes, name: str) -> Tree:
     except UnicodeDecodeError as error:
         raise SpecError(f"{name}: is not UTF-8 text at byte {error.start}") from None
     except json.JSONDecodeError as error:
-        raise SpecError(f"{name}: is not JSON at line {error.lineno}: {error.msg}; was it cut off?") from None
+        place = f"line {error.lineno}, column {error.colno}"
+        cut = not data[error.pos :].strip() or error.msg.startswith("Unterminated")
+        said = f"is cut off at {place}" if cut else f"is not JSON at {place}: {error.msg}"
+        raise SpecError(f"{name}: {said}; write it again, or export it whole") from None
     except RecursionError:
         raise SpecError(f"{name}: is nested too deeply to be the JSON of a benchmark") from None
     except ValueError as error:  # a number of more digits than Python reads

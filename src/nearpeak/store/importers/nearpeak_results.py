@@ -4,15 +4,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from nearpeak.canon import canonical_json
 from nearpeak.core.history import CPU_TIME, TIME, Device, Metric, Pairs, RunRecord, SampleSet, Testbed
 from nearpeak.core.measurement import Environment, Measurement
 from nearpeak.errors import SpecError
-from nearpeak.exchange.measurement_lines import parse_results
+from nearpeak.exchange.measurement_lines import measurement_record, parse_results
 from nearpeak.ops import label_of
 from nearpeak.store.importers._importer import Given, Importer
 
 _VERSION = 1
-_LOST = ("ledger", "validation", "phases_s", "algorithm")
+_RECORDS = ("ledger", "validation", "phases_s", "algorithm", "telemetry")
+"""Fields that are kept as they are written."""
 _CHANNELS = {"host_s": "host_samples_s", "warmup_s": "warmup_s", "clock_probe_s": "clock_probes_s"}
 
 
@@ -40,11 +42,10 @@ def runs_of_measurements(found: Iterable[Measurement], given: Given) -> tuple[Ru
 
 def _run(found: list[Measurement], given: Given) -> RunRecord:
     environment = found[0].environment
-    lost = tuple(name for name in _LOST if any(getattr(one, name) for one in found))
     selector = environment.digest if environment else ""
     return RunRecord(
         device=_device(environment, given), samples=tuple(_sets(found)),
-        source=given.source("nearpeak_results", _VERSION, selector=selector, lost=lost),
+        source=given.source("nearpeak_results", _VERSION, selector=selector),
         revision=given.revision, branch=given.branch, stack=_stack(environment, given), track=given.track,
         started_ns=given.written_ns if given.started_ns is None else given.started_ns, trigger=given.trigger,
     )  # fmt: skip
@@ -67,8 +68,15 @@ def _set(one: Measurement, testbed: Testbed, launch: int, metric: Metric, sample
     return SampleSet(
         case=one.case.digest, label=label_of(one.case), workload=one.case.op, metric=metric, testbed=testbed,
         values=samples_s, launch=launch, outcome=one.outcome.value, note=one.note, channels=channels,
+        records=_records(one) if metric is TIME else {},
         parameters={name: value for name, value in one.case.record().items() if isinstance(value, (str, int, float))},
     )  # fmt: skip
+
+
+def _records(one: Measurement) -> dict[str, str]:
+    """Return what stands beside the times of a measurement, as its file states it."""
+    written = measurement_record(one, "")
+    return {name: canonical_json(written[name]) for name in _RECORDS if written.get(name)}
 
 
 def _testbed(one: Measurement) -> Testbed:

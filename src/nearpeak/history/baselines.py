@@ -1,0 +1,172 @@
+"""A revision against its baseline in the history of a series: which commits that is, at which clock, how sure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean, median
+
+from nearpeak.analyze.against import at_both, judged_against
+from nearpeak.analyze.persistence import MANY_VALUES, confirmation, largest_excursion
+from nearpeak.core.against import Confirmation, HistoryJudgement
+from nearpeak.core.gate import GateRule
+from nearpeak.core.history import Metric
+from nearpeak.core.paired import REGRESSION, Judgement
+from nearpeak.core.track import TrackPoint
+from nearpeak.history.points import clock_share_between
+
+HISTORY_VALUES = 60
+"""Newest commits before the judged one from which the noise is taken."""
+CLOCK_RATIO = 0.001
+"""Clocks that differ less than this explain nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A series at the judged revision, and the history that it is judged by."""
+
+    own: tuple[TrackPoint, ...]
+    """Commits of its branch."""
+    base: tuple[TrackPoint, ...]
+    """Commits of the branch of the baseline; the same where both are one."""
+    sha: str
+    """Judged revision."""
+    metric: Metric
+    """What the values are."""
+
+    @property
+    def before(self) -> tuple[TrackPoint, ...]:
+        """Return the commits of the baseline's branch before the judged one; of another branch, all."""
+        place = next((place for place, one in enumerate(self.base) if one.sha == self.sha), len(self.base))
+        return self.base[max(0, place - HISTORY_VALUES) : place]
+
+
+def far_of(lines: Sequence[Line]) -> float | None:
+    """Return the largest excursion that went away by itself; none where there are too few values to tell."""
+    values = [_values(one, one.before, 0.0) for one in lines]
+    if sum(map(len, values)) < MANY_VALUES:
+        return None
+    return max(largest_excursion(one) for one in values)
+
+
+def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = None) -> HistoryJudgement | None:
+    """Return the verdict of a rule on a series; none where its baseline holds no value, or nothing tells the noise.
+
+    Args:
+        tag: commit that the rule's `tag` names.
+        far: largest excursion in the store; see `far_of`.
+    """
+    mine = next((one for one in line.own if one.sha == line.sha), None)
+    before = line.before
+    chosen, lag = _chosen(rule, line, tag)
+    if mine is None or not chosen:
+        return None
+    plain = _judgement(rule, line, mine, chosen, before, lag, 0.0)
+    if plain is None:
+        return None
+    clock_ratio = _clock_ratio(mine, chosen)
+    shares = _shares(line, mine, clock_ratio)
+    found = [_judgement(rule, line, mine, chosen, before, lag, one) or plain for one in shares]
+    judgement = found[0] if len(found) == 1 else at_both(found[0], found[-1])
+    borne = None
+    if judgement.verdict == REGRESSION:
+        borne = _confirmation(line, mine, chosen, judgement, fmean(shares), far)
+    return HistoryJudgement(
+        judgement=judgement, plain=plain, clock_ratio=clock_ratio, share_known=len(shares) == 1, confirmation=borne
+    )
+
+
+def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint], int]:
+    """Return the commits that a rule compares with, and how many commits before the judged one the newest lies.
+
+    A single run of one commit may be an excursion: the previous commit is passed by where it strays from the one before
+    it, and a tag is taken with its two neighbours, of whose median one excursion or one change does not matter.
+    """
+    before = line.before
+    if rule.baseline == "rolling":
+        return before[-max(1, rule.window_count) :], 1
+    if rule.baseline == "previous":
+        strayed = len(before) > 1 and _strayed(rule, line, before[-2], before[-1])
+        return (before[-2:-1], 2) if strayed else (before[-1:], 1)
+    place = next((place for place, one in enumerate(line.base) if one.sha == tag), None)
+    if place is None:
+        return (), 1
+    found = line.base[place : place + 1]
+    lag = max(1, len([one for one in before if one.order_key >= found[0].order_key]))
+    if len(set(found[0].run_ids)) > 1 or lag == 1 or not place:
+        return found, lag
+    return line.base[place - 1 : place + 2], lag - 1
+
+
+def _strayed(rule: GateRule, line: Line, old: TrackPoint, new: TrackPoint) -> bool:
+    one, other = _values(line, (old, new), 0.0)
+    return len(set(new.run_ids)) == 1 and abs(other - one) >= math.log1p(rule.tolerance_ratio)
+
+
+def _judgement(
+    rule: GateRule, line: Line, mine: TrackPoint, chosen: Sequence[TrackPoint], before: Sequence[TrackPoint],
+    lag: int, share: float,
+) -> Judgement | None:  # fmt: skip
+    usual = _usual(chosen)
+    taken = [math.exp(one) for one in _launches(line, mine, share, usual)]
+    values = [math.exp(one) for one in _values(line, before, share, usual)]
+    few = len(chosen) == 1 and len(before) < 5
+    baseline = _launches(line, chosen[0], share, usual) if few else _values(line, chosen, share, usual)
+    return judged_against(taken, [math.exp(one) for one in baseline], values, rule.tolerance_ratio, lag=lag)
+
+
+def _confirmation(
+    line: Line, mine: TrackPoint, chosen: Sequence[TrackPoint], judgement: Judgement, share: float,
+    far: float | None,
+) -> Confirmation:  # fmt: skip
+    usual, before = _usual(chosen), line.before
+    place = line.own.index(mine)
+    runs = [
+        median(one for _, one in part)
+        for _, part in groupby(zip(mine.run_ids, _launches(line, mine, share, usual), strict=True), key=lambda x: x[0])
+    ]
+    level = median(_values(line, chosen, share, usual))
+    sides = [_values(line, part, share, usual) for part in (line.own[:place], line.own[place + 1 :])]
+    limit = max(math.log1p(judgement.tolerance_ratio), math.log(judgement.time_ratio / judgement.low_ratio))
+    return confirmation(
+        limit, _over(runs, level), (_over(sides[0], level), _over(sides[1], level)),
+        _values(line, before, share, usual), [len(set(one.run_ids)) > 1 for one in before], far,
+    )  # fmt: skip
+
+
+def _over(values: Sequence[float], level: float) -> list[float]:
+    return [one - level for one in values]
+
+
+def _usual(chosen: Sequence[TrackPoint]) -> float | None:
+    """Return the clock of the baseline; none where one is unknown."""
+    clocks = [median(one.clocks_hz) for one in chosen if one.clocks_hz]
+    return median(clocks) if len(clocks) == len(chosen) else None
+
+
+def _clock_ratio(mine: TrackPoint, chosen: Sequence[TrackPoint]) -> float | None:
+    usual = _usual(chosen)
+    return median(mine.clocks_hz) / usual if mine.clocks_hz and usual else None
+
+
+def _shares(line: Line, mine: TrackPoint, clock_ratio: float | None) -> tuple[float, ...]:
+    """Return the part of the clock that shows in the time: one, or the two ends between which it must lie."""
+    if clock_ratio is None or line.metric.kind != "time":
+        return (0.0,)
+    found = clock_share_between((*line.before, mine))
+    if found is not None:
+        return (found,)
+    return (0.0,) if abs(math.log(clock_ratio)) < CLOCK_RATIO else (0.0, 1.0)
+
+
+def _values(line: Line, points: Sequence[TrackPoint], share: float, usual: float | None = None) -> list[float]:
+    """Return the logarithm of a value for each commit, at the usual clock; more is worse."""
+    return [median(_launches(line, one, share, usual)) for one in points]
+
+
+def _launches(line: Line, point: TrackPoint, share: float, usual: float | None) -> list[float]:
+    sign = -1.0 if line.metric.direction == "higher" else 1.0  # less is worse: the inverse is a time
+    logs = [sign * math.log(one) if one > 0 else math.nan for one in point.values]
+    if not share or usual is None or not point.clocks_hz:
+        return logs
+    return [one + share * math.log(clock / usual) for one, clock in zip(logs, point.clocks_hz, strict=True)]

@@ -1,0 +1,31 @@
+"""What a new key of a series did to its values, measured under both; records beside measurements."""
+
+from alembic import op
+from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint
+
+from nearpeak.store._columns import blob, integer, key, place, real, table, text, to
+from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
+
+revision, down_revision = "0004", "0003"
+
+
+def declare(metadata: MetaData) -> None:
+    """Add the tables to `metadata`, which holds those of the versions before."""
+    table(
+        metadata, "bridge", key(), text("uid"), to("series", name="old_series_id"), to("series", name="new_series_id"),
+        text("sha"), text("verdict"), real("effect"), real("low"), real("high"), integer("launches"),
+        text("differences"), integer("created_ns"), UniqueConstraint("uid"), Index("bridge_new", "new_series_id"),
+    )  # fmt: skip
+    whole = (to("run", primary=True), to("series", primary=True), place("launch"))
+    table(metadata, "record_blob", *whole, Column("kind", Text, primary_key=True), integer("crc32"), blob("data"))
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    metadata = MetaData()
+    for before in (v0001_measurements, v0002_findings, v0003_retention):
+        before.declare(metadata)
+    known = set(metadata.tables)
+    declare(metadata)
+    new = [table for name, table in metadata.tables.items() if name not in known]
+    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
