@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from nearpeak.errors import NearpeakError
@@ -67,7 +67,11 @@ class Dispatcher:
             heartbeat(self._store, self._executor.name, {"out": len(self._out)})
             self._beat_s = time.monotonic()
         queue.reclaim(self._store)
-        self._hand_on()
+        here = {one.name for one in self._executor.capabilities().devices}
+        for handle in [handle for handle, one in self._out.items() if not one.devices & here]:
+            self._executor.cancel(handle)  # its hosts are gone; where one comes back, the batch is handed on again
+            del self._out[handle]
+        self._hand_on(here)
         for one in self._executor.poll(tuple(self._out), settings.poll_s if self._out else 0.0):
             self._out.pop(one.handle, None)
         if not self._out:
@@ -82,9 +86,8 @@ class Dispatcher:
             except NearpeakError:
                 time.sleep(self._settings.poll_s)
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, here: Collection[str]) -> None:
         known = devices(self._store)
-        here = {one.name for one in self._executor.capabilities().devices}
         usable = [one for one in known if one.service == "open" and one.device.name in here]
         out = {one.batch for one in self._out.values()}
         waiting = [one for one in queue.waiting(self._store) if one.id not in out]
