@@ -59,6 +59,20 @@ def cpu_device(host: str = "") -> Device:
     return Device(name=f"cpu@{name}", host=name, model=cpu_name())
 
 
+def placed(device: Device) -> Device:
+    """Return the device of this host that a lease means: a node's is the one that Slurm gave this process.
+
+    >>> placed(Device(name="GPU-1")).name
+    'GPU-1'
+    """
+    if not device.name.startswith("slurm@"):
+        return device
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    known = gpus() if given else ()
+    chosen = [one for number, one in enumerate(known) if given.split(",")[0] in (str(number), one.name)]
+    return chosen[0] if chosen else cpu_device()
+
+
 def named_devices(names: Sequence[str]) -> tuple[Device, ...]:
     """Return the devices that `--device` names on this host: `cpu`, `gpus` (all that the driver lists), or UUIDs."""
     host, found = platform.node(), list[Device]()

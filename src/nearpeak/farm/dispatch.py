@@ -3,10 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from nearpeak.errors import NearpeakError
 from nearpeak.farm import queue, schedule
+from nearpeak.farm.comparisons import note_noise
 from nearpeak.farm.devices import DeviceState, devices, heartbeat
 from nearpeak.farm.executors import Errand, Executor
 from nearpeak.farm.health import Limits
@@ -32,7 +33,7 @@ class Settings:
     """Longest time between two looks at the queue."""
     noise_ratio: float = math.inf
     """Half-width of an A/A comparison above which a device serves nothing that asks for small differences."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     """What a device must be like to be measured on."""
     grace_s: float = 5.0
     """Time between asking a process to end and ending it."""
@@ -46,6 +47,8 @@ class _Sent:
     """Identity of its batch within the store."""
     devices: frozenset[str]
     """Devices that will do."""
+    comparison: str
+    """Comparison that it is a round of; empty for none."""
 
 
 class Dispatcher:
@@ -73,7 +76,9 @@ class Dispatcher:
             del self._out[handle]
         self._hand_on(here)
         for one in self._executor.poll(tuple(self._out), settings.poll_s if self._out else 0.0):
-            self._out.pop(one.handle, None)
+            sent = self._out.pop(one.handle, None)
+            if sent is not None and one.status == "published":
+                note_noise(self._store, sent.comparison)
         if not self._out:
             time.sleep(settings.poll_s)
         return len(self._out)
@@ -111,7 +116,9 @@ class Dispatcher:
             "devices": list(names), "ttl_s": self._settings.ttl_s, "wait_s": self._settings.wait_s,
             "priority": schedule.rank(one), "limits": asdict(self._settings.limits), "grace_s": self._settings.grace_s,
         }  # fmt: skip
-        self._out[self._executor.submit(errand)] = _Sent(batch=one.id, devices=frozenset(names))
+        self._out[self._executor.submit(errand)] = _Sent(
+            batch=one.id, devices=frozenset(names), comparison=one.comparison
+        )
 
 
 def _serves(state: DeviceState, batch: WaitingBatch, noise_ratio: float) -> bool:

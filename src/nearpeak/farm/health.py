@@ -165,7 +165,7 @@ def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
     heat = _said(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
     return Health(
         offset_s=offset_s, load_ratio=load_ratio, foreign_pids=pids, free_bytes=int(memory.free),
-        temperature_celsius=None if heat == "unknown" else float(heat), facts=_facts(nvml, handle),
+        temperature_celsius=None if heat == "unknown" else float(heat), facts={"device": uuid, **_facts(nvml, handle)},
     )  # fmt: skip
 
 

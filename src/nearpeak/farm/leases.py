@@ -262,9 +262,7 @@ def _live(connection: Connection, lease: Lease) -> bool:
     if batch.held_by != lease.device.name or batch.fencing_token != lease.fencing_token:
         return False
     if batch.state in FINAL:  # it was cancelled: the device is free again
-        connection.execute(
-            update(LEASE).where(LEASE.c.name == lease.device.name).values(job_batch_id=None, holder="")
-        )
+        connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(job_batch_id=None, holder=""))
         return False
     return bool(row.expires_ns > now_ns(connection))
 

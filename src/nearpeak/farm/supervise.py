@@ -1,4 +1,4 @@
-"""One execution: takes the lease, looks at the device, runs each job in a process of its own, publishes all or nothing."""
+"""One execution: takes the lease, looks at the device, runs each job alone, publishes all or nothing."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from sqlalchemy import select
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.farm import health, leases
 from nearpeak.farm.device_lock import held
+from nearpeak.farm.devices import placed
 from nearpeak.farm.keeper import Keeper
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
@@ -32,7 +33,7 @@ _POLL_S = 0.1
 _TAIL = 300
 
 
-class Unfit(MeasureError):
+class UnfitError(MeasureError):
     """The host or device cannot run the batch now; it goes back to the queue."""
 
 
@@ -66,14 +67,14 @@ def _run(store: Store, lease: Lease, limits: health.Limits, grace_s: float) -> s
     """Return `published`, `rejected`, `infra` or `lost`."""
     with Keeper(store, lease) as keeper:
         try:
-            with held(lease.device, WAIT_S, lambda: keeper.is_lost) as (files, names):
+            with held(placed(lease.device), WAIT_S, lambda: keeper.is_lost) as (files, names):
                 before = _fit(store, lease, limits)
                 if not leases.start(store, lease, before.record()):
                     return "lost"
                 outcomes = _outcomes(lease, keeper, (files, names), grace_s)
                 after, flags = _after(store, lease, before, limits)
-        except Unfit as error:
-            probed = error.args[1:] != ("kill",) or health.probe(lease.device)
+        except UnfitError as error:
+            probed = error.args[1:] != ("kill",) or health.probe(placed(lease.device))
             leases.give_back(store, lease, str(error.args[0]), is_unfit=not probed)
             return "infra"
         except NearpeakError as error:
@@ -87,14 +88,14 @@ def _fit(store: Store, lease: Lease, limits: health.Limits) -> health.Health:
     """Return the state of the device.
 
     Raises:
-        Unfit: it is not to be measured on.
+        UnfitError: it is not to be measured on.
     """
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-        found = health.look(lease.device, database_ns)
+        found = health.look(placed(lease.device), database_ns)
         before = _facts_before(connection, lease)
     if lease.device.pool == "device" and (why := health.refusals(found, limits, before)):
-        raise Unfit("; ".join(why))
+        raise UnfitError("; ".join(why))
     return found
 
 
@@ -123,7 +124,7 @@ def _after(
         return {}, ()
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-    found = health.look(lease.device, database_ns)
+    found = health.look(placed(lease.device), database_ns)
     return found.record(), health.changes(before, found, limits)
 
 
@@ -141,7 +142,7 @@ def _alone(
     """Return the outcome of a job in a fresh process, which inherits the lock of the device.
 
     Raises:
-        Unfit: the process could not measure, through no fault of what it measured.
+        UnfitError: the process could not measure, through no fault of what it measured.
         MeasureError: the lease was lost.
     """
     kind = KINDS[job.kind]
@@ -155,7 +156,7 @@ def _alone(
         file.write_text(json.dumps(request), encoding="utf-8")
         ended = watched(
             [sys.executable, "-P", "-m", "nearpeak.farm.child", str(file)], limit_s=limit_s, memory_bytes=memory_bytes,
-            environment=environment_for(lease.device.name, _threads(job)), keep=locks[0], grace_s=grace_s,
+            environment=environment_for(placed(lease.device).name, _threads(job)), keep=locks[0], grace_s=grace_s,
             is_stopped=lambda: keeper.is_lost, folder=Path(name),
         )  # fmt: skip
         answer = read_result(file.with_name("result"))
@@ -176,9 +177,9 @@ def _told(lease: Lease, job: JobRequest, ended: Watched, answer: Any) -> Outcome
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
         return Outcome(result=answer["result"], time_s=ended.time_s)
     if isinstance(answer, dict) and answer.get("exit_code") == 3:
-        raise Unfit(f"{answer['error']}: {answer['message']}")
-    if ended.forced and not health.probe(lease.device):
-        raise Unfit("the device does not answer after a process on it was killed", "kill")
+        raise UnfitError(f"{answer['error']}: {answer['message']}")
+    if ended.forced and not health.probe(placed(lease.device)):
+        raise UnfitError("the device does not answer after a process on it was killed", "kill")
     result = {"outcome": _word(ended), "message": _why(ended, answer), "output": ended.output[-_TAIL:]}
     if job.kind == "measure":
         result |= _row(job, ended, answer)

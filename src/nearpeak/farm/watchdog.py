@@ -1,4 +1,4 @@
-"""A process under watch: its own group, its output bounded, its time and memory limited, and nothing of it left over."""
+"""A process under watch: its own group, bounded output, limited time and memory, and nothing left over."""
 
 import contextlib
 import os

@@ -48,7 +48,13 @@ def distributed() -> Any:
     except ImportError:
         raise MissingExtraError("farm: Dask is not installed; pip install 'nearpeak[farm]'") from None
     dask.config.set(CONFIG)
-    for name in ("distributed", "distributed.scheduler", "distributed.worker", "distributed.core", "distributed.client"):
+    for name in (
+        "distributed",
+        "distributed.scheduler",
+        "distributed.worker",
+        "distributed.core",
+        "distributed.client",
+    ):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return found
 

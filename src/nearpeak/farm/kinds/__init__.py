@@ -20,7 +20,7 @@ class Kind:
     name: str
     """Stem of its file."""
     pool: str
-    """`device` where it must be alone on a device, in a fresh process; `slot` where a share of a host's cores will do."""
+    """`device`: alone on a device, in a fresh process; `slot`: a share of a host's cores will do."""
     check: Callable[[Payload], None]
     """Refuses a payload that cannot run, when it is submitted."""
     run: Callable[[Payload], Mapping[str, Any]]
