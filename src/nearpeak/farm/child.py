@@ -13,6 +13,8 @@ from nearpeak.isolation.server import limit
 
 HELD: list[str] = []
 """Lock files that whoever started this process holds for it; a process runs one job, so they never change."""
+FILES: list[int] = []
+"""Those lock files, open: a program that this process starts inherits them, so that the lock ends with the last."""
 
 
 def main() -> None:
@@ -25,6 +27,7 @@ def main() -> None:
     if os.getppid() != request["parent"]:
         return  # it ended before this process could ask to end with it
     HELD.extend(request["held"])
+    FILES.extend(request["files"])
     write_result(request_file.with_name("result"), answer(request["kind"], request["payload"]))
 
 

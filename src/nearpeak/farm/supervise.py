@@ -149,14 +149,14 @@ def _alone(
     limit_s, memory_bytes = kind.limit_s(job.payload), kind.memory_bytes(job.payload)
     request = {
         "kind": job.kind, "payload": dict(job.payload), "memory_bytes": memory_bytes, "parent": os.getpid(),
-        "held": list(locks[1]), "cpu_s": limit_s * (os.cpu_count() or 1) + 60,
+        "held": list(locks[1]), "files": list(locks[0]), "cpu_s": limit_s * (os.cpu_count() or 1) + 60,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="nearpeak-farm-") as name:
         file = Path(name) / "request"
         file.write_text(json.dumps(request), encoding="utf-8")
         ended = watched(
             [sys.executable, "-P", "-m", "nearpeak.farm.child", str(file)], limit_s=limit_s, memory_bytes=memory_bytes,
-            environment=environment_for(placed(lease.device).name, _threads(job)), keep=locks[0], grace_s=grace_s,
+            environment=environment_for(placed(lease.device).name, _more(lease, job)), keep=locks[0], grace_s=grace_s,
             is_stopped=lambda: keeper.is_lost, folder=Path(name),
         )  # fmt: skip
         answer = read_result(file.with_name("result"))
@@ -165,11 +165,13 @@ def _alone(
     return _told(lease, job, ended, answer)
 
 
-def _threads(job: JobRequest) -> Mapping[str, str]:
+def _more(lease: Lease, job: JobRequest) -> Mapping[str, str]:
+    """Return what a job's process is told beside: the name of its device, and how many threads to start."""
     from nearpeak.measure.isolated import thread_variables
 
     timing = job.payload.get("timing")
-    return thread_variables(timing.get("thread_count", 1) if isinstance(timing, dict) else 1)
+    threads = thread_variables(timing.get("thread_count", 1) if isinstance(timing, dict) else 1)
+    return {**threads, "NEARPEAK_FARM_DEVICE": lease.device.name}
 
 
 def _told(lease: Lease, job: JobRequest, ended: Watched, answer: Any) -> Outcome:

@@ -71,6 +71,8 @@ def security_of(folder: Path | None, address: str) -> Any:
                 f"{address}: can be reached from other hosts, and whoever reaches it can run code; "
                 "make certificates by 'nearpeak farm tls' and name their folder by --tls"
             )
+        if address.startswith("tls://"):
+            raise SpecError(f"{address}: wants a certificate; name the folder that holds this host's by --tls")
         return None
     from nearpeak.farm.certificates import files_in
 

@@ -3,10 +3,13 @@
 import math
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nearpeak.errors import SpecError
+from nearpeak.farm.child import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.isolation.server import limit
 from nearpeak.units import parse
 
 LIMIT_S = 600.0
@@ -35,7 +38,9 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 def output_of(words: Sequence[str]) -> tuple[int, str]:
     """Return the exit code of a program and the end of what it printed, however much that is."""
     try:
-        process = subprocess.Popen(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=FILES, preexec_fn=partial(limit, None)
+        )
     except OSError as error:
         return 127, f"{words[0]}: {error.strerror}"
     assert process.stdout is not None
