@@ -79,6 +79,10 @@ class Farm:
         log = (self._folder / f"{command}.log").open("ab")
         return subprocess.Popen(line, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
 
+    def lend(self, slot_count: int) -> "subprocess.Popen[bytes]":
+        """Start a worker with slots for small jobs, each with a process of its own."""
+        return self._start("join", f"tcp://{self.address}", "--slots", str(slot_count))
+
     def submit(self, job_count: int, log: Path, seconds: float) -> None:
         """Put programs into the queue that say when they begin and end."""
         file = self._folder / "jobs.jsonl"
@@ -88,8 +92,38 @@ class Farm:
             for number in range(job_count):
                 words = [sys.executable, "-S", str(script), str(log), str(number), str(seconds)]
                 out.write(json.dumps({"kind": "command", "payload": {"words": words, "limit_s": 60}}) + "\n")
-        line = [sys.executable, "-m", "nearpeak", "farm", "submit", "jobs", str(file), "--store", str(self.store)]
+        self.put(file, 1)
+
+    def put(self, file: Path, batch_count: int) -> None:
+        """Put the jobs of a file into the queue."""
+        self._call("submit", "jobs", str(file), "--batch", str(batch_count))
+
+    def drain(self, *words: str) -> None:
+        """Let devices take nothing new, or take them into service again."""
+        self._call("drain", *words)
+
+    def _call(self, command: str, *words: str) -> None:
+        line = [sys.executable, "-m", "nearpeak", "farm", command, *words, "--store", str(self.store)]
         subprocess.run(line, env=self._environment, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+    def until_done(self, job_count: int, limit_s: float) -> None:
+        """Wait until so many jobs are done."""
+        end_s = time.monotonic() + limit_s
+        while self.counted().get("done", 0) < job_count:
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"{self.counted()} after {limit_s:g} s, wanted {job_count} done")
+            time.sleep(0.05)
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of all processes of the farm, those that ended included."""
+        import psutil
+
+        total = 0.0
+        for one in (self.head, *self.workers):
+            for each in (psutil.Process(one.pid), *psutil.Process(one.pid).children(recursive=True)):
+                used = each.cpu_times()
+                total += used.user + used.system + used.children_user + used.children_system
+        return total
 
     def counted(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
