@@ -13,9 +13,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from nearpeak.farm.publishing import into_history
 from nearpeak.farm.queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
-from nearpeak.farm.values import FINAL, Device, JobRequest, Lease, text_of
+from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, text_of
 from nearpeak.store import Store
-from nearpeak.store.dialect import claim, now_ns, reading, writing
+from nearpeak.store.dialect import add_rows, claim, now_ns, reading, writing
 
 TTL_S = 60.0
 """How long a lease lives unless it is renewed."""
@@ -33,8 +33,8 @@ device that the comparison began on."""
 class Outcome:
     """How one job of a batch ended."""
 
-    result: Mapping[str, Any]
-    """What it gave, as JSON."""
+    text: str
+    """What it gave, as JSON text."""
     time_s: float
     """How long it took."""
     failed: bool = False
@@ -141,14 +141,9 @@ def _new_attempt(connection: Connection, batch: int, device: str, token: int, ho
     return int(connection.execute(insert(ATTEMPT).values(row).returning(ATTEMPT.c.id)).scalar_one())
 
 
-def _jobs(connection: Connection, batch: int) -> tuple[tuple[int, JobRequest], ...]:
-    import json
-
+def _jobs(connection: Connection, batch: int) -> tuple[LeasedJob, ...]:
     rows = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
-    return tuple(
-        (row.id, JobRequest(kind=row.kind, payload=json.loads(row.payload), key=row.uid, subject=row.subject))
-        for row in rows
-    )
+    return tuple(LeasedJob(id=row.id, uid=row.uid, kind=row.kind, text=row.payload) for row in rows)
 
 
 def _device(row: Any) -> Device:
@@ -189,13 +184,16 @@ def publish(
         flight = {"postflight": text_of(dict(postflight)), "ended_ns": at_ns, "note": note}
         mine = update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt)
         if not live:
-            told = text_of([dict(one.result) for one in outcomes])[:_EVIDENCE_BYTES]
+            told = f"[{','.join(one.text for one in outcomes)}]"[:_EVIDENCE_BYTES]
             connection.execute(mine.values(outcome="rejected", evidence=told, **flight))
             return False
         connection.execute(mine.values(outcome="accepted", **flight))
-        rows = [_result(lease, number, one, at_ns) for (number, _), one in zip(lease.jobs, outcomes, strict=True)]
-        connection.execute(insert(RESULT), rows)
-        failed = [number for (number, _), one in zip(lease.jobs, outcomes, strict=True) if one.failed]
+        both = list(zip(lease.jobs, outcomes, strict=True))
+        rows = [
+            (job.id, lease.attempt, one.time_s, one.text, zlib.crc32(one.text.encode()), at_ns) for job, one in both
+        ]
+        add_rows(connection, RESULT, rows)
+        failed = [job.id for job, one in both if one.failed]
         if failed:
             connection.execute(update(JOB).where(JOB.c.id.in_(failed)).values(state="failed"))
         cost_s = sum(one.time_s for one in outcomes)
@@ -204,14 +202,6 @@ def publish(
         _release(connection, lease)
         into_history(connection, lease, outcomes, at_ns)
         return True
-
-
-def _result(lease: Lease, job: int, one: Outcome, at_ns: int) -> dict[str, Any]:
-    text = text_of(dict(one.result))
-    return {
-        "job_id": job, "job_attempt_id": lease.attempt, "time_s": one.time_s, "result": text,
-        "crc32": zlib.crc32(text.encode()), "accepted_ns": at_ns,
-    }  # fmt: skip
 
 
 def give_back(store: Store, lease: Lease, note: str, *, outcome: str = "infra", is_unfit: bool = False) -> bool:

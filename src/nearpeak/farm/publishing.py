@@ -1,6 +1,7 @@
 """Accepted measurements into the history, within the transaction that accepts them."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 def into_history(connection: Connection, lease: Lease, outcomes: "Sequence[Outcome]", at_ns: int) -> None:
     """Write each measurement as a run whose identity follows from its job, so that it can stand there only once."""
-    for (_, job), one in zip(lease.jobs, outcomes, strict=True):
-        if job.kind == "measure" and one.result.get("measurement") is not None:
-            _write(connection, lease, job.key, (dict(job.payload), one.result), at_ns)
+    for job, one in zip(lease.jobs, outcomes, strict=True):
+        if job.kind == "measure" and (result := json.loads(one.text)).get("measurement") is not None:
+            _write(connection, lease, job.uid, (job.payload, result), at_ns)
 
 
-def _write(connection: Connection, lease: Lease, uid: str, what: tuple[dict[str, Any], Any], at_ns: int) -> None:
+def _write(connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[str, Any], Any], at_ns: int) -> None:
     from nearpeak.core.history import Device as Place
     from nearpeak.exchange.measurement_lines import environment_of, measurement_of
     from nearpeak.farm.kinds.measure import revision_in

@@ -226,11 +226,12 @@ def freed(connection: Connection, device: str, batch: int, fencing_token: int, a
 
 
 def set_state(connection: Connection, batch: int, state: str, at_ns: int, **more: object) -> None:
-    """Set the state of a batch and of all of its jobs that are not final."""
+    """Set the state of a batch; its jobs share it until it is final, which is written with each of them."""
     ended = at_ns if state in FINAL else None
     connection.execute(update(BATCH).where(BATCH.c.id == batch).values(state=state, ended_ns=ended, **more))
-    jobs = update(JOB).where(JOB.c.job_batch_id == batch, JOB.c.state.not_in(FINAL))
-    connection.execute(jobs.values(state=state))
+    if state in FINAL:
+        jobs = update(JOB).where(JOB.c.job_batch_id == batch, JOB.c.state.not_in(FINAL))
+        connection.execute(jobs.values(state=state))
 
 
 def cancel(store: Store, uids: Sequence[str]) -> int:

@@ -3,12 +3,11 @@
 import json
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from nearpeak.farm.child import answer
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
-from nearpeak.farm.values import JobRequest
+from nearpeak.farm.values import LeasedJob, text_of
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.isolated import thread_variables
 
@@ -16,28 +15,31 @@ _SECRETS = ("NEARPEAK_STORE", "PGPASSWORD", "PGPASSFILE")
 
 
 def answers(jobs: list[tuple[str, str]]) -> str:
-    """Return what became of each job, with its time, as JSON text; called in a process of its own."""
+    """Return the text of each job's result, its time and whether it failed, as JSON; runs in a process of its own."""
     found = []
     for kind, payload in jobs:
         begun_s = time.perf_counter()
         told = answer(kind, json.loads(payload))
-        found.append({**told, "time_s": time.perf_counter() - begun_s})
+        failed = "result" not in told
+        text = text_of({"outcome": "failed", **told} if failed else told["result"])
+        found.append((text, time.perf_counter() - begun_s, failed))
     return json.dumps(found)
 
 
-def run_on_slot(slot: str, jobs: Sequence[JobRequest]) -> list[Outcome]:
+def run_on_slot(slot: str, jobs: Sequence[LeasedJob]) -> list[Outcome]:
     """Return the outcome of each job.
 
-    A job that ends its process takes the others with it, so that the batch is halved until only that job is left.
+    Limits are those of the first job of each kind. A job that ends its process takes the others with it, so that the batch is halved until only that job is left.
     """
-    kinds = [KINDS[one.kind] for one in jobs]
+    first = {one.kind: one.payload for one in reversed(jobs)}
+    kinds = [KINDS[name] for name in first]
     begun_s = time.monotonic()
-    limit_s = max(kind.limit_s(one.payload) for kind, one in zip(kinds, jobs, strict=True))
-    memory = [kind.memory_bytes(one.payload) for kind, one in zip(kinds, jobs, strict=True)]
+    limit_s = max(kind.limit_s(first[kind.name]) for kind in kinds)
+    memory = [kind.memory_bytes(first[kind.name]) for kind in kinds]
     preload = dict.fromkeys(name for kind in kinds for name in kind.preload)
     ending = call_isolated(
         "nearpeak.farm.slots:answers",
-        {"jobs": [(one.kind, json.dumps(dict(one.payload))) for one in jobs]},
+        {"jobs": [(one.kind, one.text) for one in jobs]},
         timeout_s=limit_s,
         memory_bytes=None if None in memory else max(one for one in memory if one is not None),
         preload=(*preload, __name__),
@@ -45,18 +47,11 @@ def run_on_slot(slot: str, jobs: Sequence[JobRequest]) -> list[Outcome]:
         variables={**thread_variables(1), "NEARPEAK_FARM_SLOT": slot, **dict.fromkeys(_SECRETS, "")},
     )
     if ending.verdict == "result":
-        return [_outcome(one) for one in json.loads(ending.value)]
+        return [Outcome(text=text, time_s=time_s, failed=failed) for text, time_s, failed in json.loads(ending.value)]
     if len(jobs) == 1:
         return [_failure(ending, time.monotonic() - begun_s, limit_s)]
     middle = len(jobs) // 2
     return [*run_on_slot(slot, jobs[:middle]), *run_on_slot(slot, jobs[middle:])]
-
-
-def _outcome(told: dict[str, Any]) -> Outcome:
-    time_s = told.pop("time_s")
-    if "result" in told:
-        return Outcome(result=told["result"], time_s=time_s)
-    return Outcome(result={"outcome": "failed", **told}, time_s=time_s, failed=True)
 
 
 def _failure(ending: Ending, time_s: float, limit_s: float) -> Outcome:
@@ -65,4 +60,4 @@ def _failure(ending: Ending, time_s: float, limit_s: float) -> Outcome:
         "died": f"it ended its process ({ending.signal_name or ending.value})",
     }.get(ending.verdict, f"{ending.verdict}: {ending.value}")
     kind = "timeout" if ending.verdict == "timeout" else "crash"
-    return Outcome(result={"outcome": kind, "message": why}, time_s=time_s, failed=True)
+    return Outcome(text=text_of({"outcome": kind, "message": why}), time_s=time_s, failed=True)

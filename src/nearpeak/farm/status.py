@@ -4,20 +4,24 @@ import json
 import zlib
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.farm.devices import devices, hosts
 from nearpeak.farm.queue import ATTEMPT, BATCH, BUDGET, JOB, NS, RESULT
-from nearpeak.farm.values import STATES
+from nearpeak.farm.values import FINAL, STATES
 from nearpeak.store import Store
 from nearpeak.store.dialect import now_ns, reading
+
+STATE = case((JOB.c.state.in_(FINAL), JOB.c.state), else_=BATCH.c.state)
+"""State of a job: its own once it is final, that of its batch before."""
 
 
 def overview(store: Store) -> dict[str, Any]:
     """Return devices, hosts, and how many jobs are in each state, as plain data."""
     with reading(store.engine, store.name) as connection:
-        counted = connection.execute(select(JOB.c.state, func.count()).group_by(JOB.c.state)).all()
+        states = select(STATE.label("state"), func.count()).join_from(JOB, BATCH, JOB.c.job_batch_id == BATCH.c.id)
+        counted = connection.execute(states.group_by(STATE)).all()
         ended = connection.execute(select(ATTEMPT.c.outcome, func.count()).group_by(ATTEMPT.c.outcome)).all()
         budgets = connection.execute(select(BUDGET.c.run_trigger, BUDGET.c.day_s)).all()
         waiting_s = connection.execute(
@@ -42,7 +46,7 @@ def overview(store: Store) -> dict[str, Any]:
 def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, Any]]:
     """Return the newest jobs, or those in a state, as plain data."""
     asked = (
-        select(JOB.c.uid, JOB.c.kind, JOB.c.state, BATCH.c.uid.label("batch"), BATCH.c.comparison, BATCH.c.round,
+        select(JOB.c.uid, JOB.c.kind, STATE.label("state"), BATCH.c.uid.label("batch"), BATCH.c.comparison, BATCH.c.round,
                BATCH.c.priority, BATCH.c.owner, BATCH.c.run_trigger.label("trigger"), BATCH.c.held_by.label("device"),
                BATCH.c.attempt_count, BATCH.c.note, BATCH.c.created_ns)
         .join_from(JOB, BATCH, JOB.c.job_batch_id == BATCH.c.id)
@@ -51,7 +55,7 @@ def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, An
     )  # fmt: skip
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        rows = connection.execute(asked.where(JOB.c.state == state) if state else asked).mappings().all()
+        rows = connection.execute(asked.where(state == STATE) if state else asked).mappings().all()
     found = [dict(row) for row in rows]
     return [{**one, "age_s": max(0.0, (at_ns - one.pop("created_ns")) / NS)} for one in found]
 
@@ -74,7 +78,7 @@ def job(store: Store, uid: str) -> dict[str, Any]:
         attempts = connection.execute(tried).mappings().all()
         result = connection.execute(select(RESULT).where(RESULT.c.job_id == one.id)).one_or_none()
     return {
-        "uid": one.uid, "kind": one.kind, "state": one.state, "payload": json.loads(one.payload),
+        "uid": one.uid, "kind": one.kind, "state": one.state if one.state in FINAL else batch["state"], "payload": json.loads(one.payload),
         "batch": {name: batch[name] for name in ("uid", "comparison", "round", "pool", "priority", "owner", "note")},
         "attempts": [
             {name: tried[name] for name in ("device", "fencing_token", "holder", "outcome", "note")}

@@ -22,7 +22,7 @@ from nearpeak.farm.leases import Outcome
 from nearpeak.farm.queue import ATTEMPT, BATCH, LEASE
 from nearpeak.farm.result_file import read_result
 from nearpeak.farm.slots import run_on_slot
-from nearpeak.farm.values import JobRequest, Lease
+from nearpeak.farm.values import Lease, LeasedJob, text_of
 from nearpeak.farm.watchdog import GRACE_S, Watched, environment_for, watched
 from nearpeak.store import Store, open_store
 from nearpeak.store.dialect import now_ns, reading
@@ -132,12 +132,12 @@ def _outcomes(
     lease: Lease, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
 ) -> list[Outcome]:
     if lease.device.pool == "slot":
-        return run_on_slot(lease.device.name, [job for _, job in lease.jobs])
-    return [_alone(lease, job, keeper, locks, grace_s) for _, job in lease.jobs]
+        return run_on_slot(lease.device.name, lease.jobs)
+    return [_alone(lease, job, keeper, locks, grace_s) for job in lease.jobs]
 
 
 def _alone(
-    lease: Lease, job: JobRequest, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
+    lease: Lease, job: LeasedJob, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
 ) -> Outcome:
     """Return the outcome of a job in a fresh process, which inherits the lock of the device.
 
@@ -145,10 +145,10 @@ def _alone(
         UnfitError: the process could not measure, through no fault of what it measured.
         MeasureError: the lease was lost.
     """
-    kind = KINDS[job.kind]
-    limit_s, memory_bytes = kind.limit_s(job.payload), kind.memory_bytes(job.payload)
+    kind, payload = KINDS[job.kind], job.payload
+    limit_s, memory_bytes = kind.limit_s(payload), kind.memory_bytes(payload)
     request = {
-        "kind": job.kind, "payload": dict(job.payload), "memory_bytes": memory_bytes, "parent": os.getpid(),
+        "kind": job.kind, "payload": payload, "memory_bytes": memory_bytes, "parent": os.getpid(),
         "held": list(locks[1]), "files": list(locks[0]), "cpu_s": limit_s * (os.cpu_count() or 1) + 60,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="nearpeak-farm-") as name:
@@ -165,7 +165,7 @@ def _alone(
     return _told(lease, job, ended, answer)
 
 
-def _more(lease: Lease, job: JobRequest) -> Mapping[str, str]:
+def _more(lease: Lease, job: LeasedJob) -> Mapping[str, str]:
     """Return what a job's process is told beside: the name of its device, and how many threads to start."""
     from nearpeak.measure.isolated import thread_variables
 
@@ -174,10 +174,10 @@ def _more(lease: Lease, job: JobRequest) -> Mapping[str, str]:
     return {**threads, "NEARPEAK_FARM_DEVICE": lease.device.name}
 
 
-def _told(lease: Lease, job: JobRequest, ended: Watched, answer: Any) -> Outcome:
+def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
     """Return what a process told, or how it ended instead: the program's own failure is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
-        return Outcome(result=answer["result"], time_s=ended.time_s)
+        return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
     if isinstance(answer, dict) and answer.get("exit_code") == 3:
         raise UnfitError(f"{answer['error']}: {answer['message']}")
     if ended.forced and not health.probe(placed(lease.device)):
@@ -185,7 +185,7 @@ def _told(lease: Lease, job: JobRequest, ended: Watched, answer: Any) -> Outcome
     result = {"outcome": _word(ended), "message": _why(ended, answer), "output": ended.output[-_TAIL:]}
     if job.kind == "measure":
         result |= _row(job, ended, answer)
-    return Outcome(result=result, time_s=ended.time_s, failed=True)
+    return Outcome(text=text_of(result), time_s=ended.time_s, failed=True)
 
 
 def _word(ended: Watched) -> str:
@@ -202,7 +202,7 @@ def _why(ended: Watched, answer: Any) -> str:
     return f"it ended with code {ended.code} and left no whole result"
 
 
-def _row(job: JobRequest, ended: Watched, answer: Any) -> dict[str, Any]:
+def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
     """Return the row of a measurement that did not come about, as `nearpeak measure` would have it."""
     from nearpeak.exchange.measurement_lines import measurement_record
     from nearpeak.farm.kinds._cases import case_in

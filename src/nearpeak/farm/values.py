@@ -1,21 +1,34 @@
 """What the farm speaks of: jobs, batches that one lease serves, leases, devices."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nearpeak.canon import canonical_json, digest
 from nearpeak.errors import SpecError
 from nearpeak.store.migrations.versions.v0005_farm import POOLS, SERVICES, STATES
 
-__all__ = ["FINAL", "POOLS", "SERVICES", "STATES", "BatchRequest", "Device", "JobRequest", "Lease", "WaitingBatch"]
+__all__ = [
+    "FINAL",
+    "POOLS",
+    "SERVICES",
+    "STATES",
+    "BatchRequest",
+    "Device",
+    "JobRequest",
+    "Lease",
+    "LeasedJob",
+    "WaitingBatch",
+]
 Json = Mapping[str, Any]
 FINAL = ("done", "failed", "rejected", "cancelled")
 """States that a job does not leave."""
 _HEX = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobRequest:
     """One thing to run; two requests with the same kind, payload and key are the same job."""
 
@@ -28,18 +41,18 @@ class JobRequest:
     subject: str = ""
     """What past durations are looked up by; the payload's digest where it is empty."""
 
-    @property
+    @cached_property
     def uid(self) -> str:
         """Identity: a job that is asked for twice runs once."""
         return digest([self.kind, self.payload, self.key])[:_HEX]
 
-    @property
+    @cached_property
     def what(self) -> str:
         """The subject, or what stands for it."""
         return self.subject or digest([self.kind, self.payload])[:_HEX]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchRequest:
     """Jobs that run one after the other under one lease, and whose results are published together or not at all."""
 
@@ -71,7 +84,7 @@ class BatchRequest:
         if not 1 <= self.priority <= 7:
             raise SpecError(f"batch: priority {self.priority} is not one of 1 to 7")
 
-    @property
+    @cached_property
     def uid(self) -> str:
         """Identity, which follows from the jobs'."""
         return digest([one.uid for one in self.jobs])[:_HEX]
@@ -101,6 +114,26 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedJob:
+    """A job of a batch that is held."""
+
+    id: int
+    """Identity within the store."""
+    uid: str
+    """Identity of the job."""
+    kind: str
+    """Name of a file of `farm/kinds`."""
+    text: str
+    """The payload, as JSON text."""
+
+    @property
+    def payload(self) -> Json:
+        """What to run."""
+        found: Json = json.loads(self.text)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The right to run one batch on one device until it expires; only who holds the newest token may publish."""
 
@@ -120,8 +153,8 @@ class Lease:
     """How long it lives unless it is renewed."""
     began_s: float
     """When it was asked for, by the holder's own steady clock: it cannot have expired before this plus its life."""
-    jobs: tuple[tuple[int, JobRequest], ...]
-    """The jobs and their identities within the store, in order."""
+    jobs: tuple[LeasedJob, ...]
+    """The jobs, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,4 +39,12 @@ def queued(store, *requests):  # noqa: F811
 
 def errand(store, names, batch, **more):  # noqa: F811
     """What an execution is told."""
-    return {"batch": batch, "pool": "device", "devices": list(names), "ttl_s": 5.0, "wait_s": 0.0, "grace_s": 0.5, **more}
+    return {
+        "batch": batch,
+        "pool": "device",
+        "devices": list(names),
+        "ttl_s": 5.0,
+        "wait_s": 0.0,
+        "grace_s": 0.5,
+        **more,
+    }

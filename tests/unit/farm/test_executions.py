@@ -189,7 +189,7 @@ def test_a_paused_holder_whose_lease_ran_out_publishes_nothing(farm, names, tmp_
         paused.wait()
     assert (states(farm), len(results(farm))) == (["done"], 1)
     assert attempts(farm)[1:] == ["accepted"]
-    events = sorted(((float(line.split()[1]), line.split()[0]) for line in log.read_text().splitlines()))
+    events = sorted((float(line.split()[1]), line.split()[0]) for line in log.read_text().splitlines())
     assert [word for _, word in events][-2:] == ["in", "out"]  # the second began when nothing of the first was left
 
 

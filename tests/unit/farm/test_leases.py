@@ -1,5 +1,6 @@
 """Leases on both engines: one holder at a time, tokens that only rise, and results that count once."""
 
+import json
 import threading
 import time
 
@@ -13,7 +14,7 @@ from nearpeak.farm.leases import BUSY, DRAINING, ELSEWHERE, OVER, Outcome
 from nearpeak.farm.values import BatchRequest
 from nearpeak.store.dialect import now_ns, reading, writing
 
-DONE = Outcome(result={"time_s": 1.0}, time_s=1.0)
+DONE = Outcome(text=json.dumps({"time_s": 1.0}), time_s=1.0)
 
 
 def states(store):
@@ -57,10 +58,10 @@ def test_what_is_published_under_an_old_token_is_evidence_and_never_counts(farm,
     new = leases.take(farm, names, batch)
     assert new.fencing_token > old.fencing_token or new.device.name != old.device.name
     assert not leases.renew(farm, old)
-    assert not leases.publish(farm, old, [Outcome(result={"time_s": 9.0}, time_s=9.0)])
+    assert not leases.publish(farm, old, [Outcome(text=json.dumps({"time_s": 9.0}), time_s=9.0)])
     assert leases.publish(farm, new, [DONE])
     assert not leases.publish(farm, new, [DONE])
-    assert [row.result for row in results(farm)] == ['{"time_s":1.0}']
+    assert [row.result for row in results(farm)] == ['{"time_s": 1.0}']
     assert attempts(farm)[0] == "rejected"
 
 
@@ -197,7 +198,7 @@ def test_clocks_of_hosts_do_not_matter(farm, names, monkeypatch):
 def test_a_failed_program_is_a_result_and_is_not_tried_again(farm, names):
     (batch,) = queued(farm, program("1"))
     lease = leases.take(farm, names, batch)
-    failed = Outcome(result={"outcome": "crash"}, time_s=0.1, failed=True)
+    failed = Outcome(text=json.dumps({"outcome": "crash"}), time_s=0.1, failed=True)
     assert leases.publish(farm, lease, [failed])
     assert states(farm) == ["failed"]
     assert len(results(farm)) == 1

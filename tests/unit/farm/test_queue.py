@@ -18,7 +18,7 @@ from nearpeak.farm.devices import devices, set_noise
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
 from nearpeak.farm.status import job, overview
-from nearpeak.farm.values import BatchRequest, JobRequest, WaitingBatch
+from nearpeak.farm.values import BatchRequest, WaitingBatch
 from nearpeak.ops import case
 from nearpeak.store.dialect import writing
 
@@ -114,7 +114,7 @@ def test_a_budget_refuses_what_is_over_it_and_says_the_number(farm, names):
 
 def test_costs_are_what_the_same_took_before(farm, names):
     (number,) = queued(farm, program("1"))
-    leases.publish(farm, leases.take(farm, names, number), [Outcome(result={"time_s": 1.0}, time_s=123.0)])
+    leases.publish(farm, leases.take(farm, names, number), [Outcome(text=json.dumps({"time_s": 1.0}), time_s=123.0)])
     queued(farm, program("1", "again"))
     assert [one.cost_s for one in queue.waiting(farm)] == [123.0]
 
@@ -136,7 +136,7 @@ def test_rounds_of_the_same_against_itself_say_how_noisy_a_device_is(farm, names
         (waiting,) = queue.waiting(farm)
         times = [1.0, high, high, 1.0]
         lease = leases.take(farm, names[:1], waiting.id)
-        leases.publish(farm, lease, [Outcome(result={"time_s": one}, time_s=one) for one in times])
+        leases.publish(farm, lease, [Outcome(text=json.dumps({"time_s": one}), time_s=one) for one in times])
     found = note_noise(farm, requests[0].comparison)
     assert found == pytest.approx(0.01, rel=0.01)
     assert next(one.noise_ratio for one in devices(farm) if one.device.name == names[0]) == found

@@ -1,7 +1,9 @@
 """Small jobs under one lease: a job that ends its process takes no other with it."""
 
+import json
+
 from nearpeak.farm import slots
-from nearpeak.farm.values import JobRequest
+from nearpeak.farm.values import LeasedJob
 from nearpeak.isolation import Ending
 from nearpeak.ops import case
 
@@ -9,7 +11,7 @@ from nearpeak.ops import case
 def jobs(count):
     record = case("gemm", m=32, n=32, k=32, dtype="fp32").record()
     return [
-        JobRequest(kind="predict", payload={"case": record, "target": "h100_sxm"}, key=str(number))
+        LeasedJob(id=number, uid=str(number), kind="predict", text=json.dumps({"case": record, "target": "h100_sxm"}))
         for number in range(count)
     ]
 
@@ -17,7 +19,7 @@ def jobs(count):
 def test_jobs_run_in_a_warmed_process_and_each_has_its_time():
     found = slots.run_on_slot("here/0", jobs(3))
     assert [one.failed for one in found] == [False] * 3
-    assert len({one.result["time_s"] for one in found}) == 1
+    assert len({one.text for one in found}) == 1
     assert all(0 < one.time_s < 5 for one in found)
 
 
@@ -32,14 +34,14 @@ def test_a_batch_is_halved_until_only_the_job_that_crashes_is_left(monkeypatch):
 
     monkeypatch.setattr(slots, "call_isolated", dies_with_the_third)
     wanted = jobs(6)
-    wanted[2] = JobRequest(kind="predict", payload={**wanted[2].payload, "target": "h200_sxm"})
+    wanted[2] = LeasedJob(id=2, uid="2", kind="predict", text=wanted[2].text.replace("h100_sxm", "h200_sxm"))
     found = slots.run_on_slot("here/0", wanted)
     assert [one.failed for one in found] == [False, False, True, False, False, False]
-    assert found[2].result == {"outcome": "crash", "message": "it ended its process (SIGSEGV)"}
+    assert json.loads(found[2].text) == {"outcome": "crash", "message": "it ended its process (SIGSEGV)"}
     assert called == [6, 3, 1, 2, 1, 1, 3]
 
 
 def test_a_job_that_does_not_end_is_a_timeout(monkeypatch):
     monkeypatch.setattr(slots, "call_isolated", lambda *_, **__: Ending(verdict="timeout", value=None))
     (found,) = slots.run_on_slot("here/0", jobs(1))
-    assert (found.failed, found.result["outcome"]) == (True, "timeout")
+    assert (found.failed, json.loads(found.text)["outcome"]) == (True, "timeout")

@@ -13,9 +13,7 @@ from nearpeak.farm.watchdog import MARK, environment_for, watched
 
 
 def run(code, limit_s=20.0, **more):
-    return watched(
-        [sys.executable, "-c", code], environment=environment_for(""), limit_s=limit_s, grace_s=0.3, **more
-    )
+    return watched([sys.executable, "-c", code], environment=environment_for(""), limit_s=limit_s, grace_s=0.3, **more)
 
 
 def alive(pid):

@@ -39,7 +39,11 @@ def output_of(words: Sequence[str]) -> tuple[int, str]:
     """Return the exit code of a program and the end of what it printed, however much that is."""
     try:
         process = subprocess.Popen(
-            list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=FILES, preexec_fn=partial(limit, None)
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=FILES,
+            preexec_fn=partial(limit, None),
         )
     except OSError as error:
         return 127, f"{words[0]}: {error.strerror}"
