@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks._figures import ROOT
@@ -111,7 +112,7 @@ class Farm:
         while self.counted().get("done", 0) < job_count:
             if time.monotonic() > end_s:
                 raise TimeoutError(f"{self.counted()} after {limit_s:g} s, wanted {job_count} done")
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def cpu_s(self) -> float:
         """Return the CPU time of all processes of the farm, those that ended included."""
@@ -175,7 +176,8 @@ def _ending(folder: Path, job_count: int, counts: tuple[int, int], seconds_s: fl
         ).fetchall()
         attempts = connection.execute("SELECT count(*) FROM job_attempt").fetchone()[0]
         spans = connection.execute(
-            "SELECT device, begun_ns, ended_ns FROM job_attempt WHERE ended_ns IS NOT NULL ORDER BY device, fencing_token"
+            "SELECT device, begun_ns, ended_ns FROM job_attempt WHERE ended_ns IS NOT NULL"
+            " ORDER BY device, fencing_token"
         ).fetchall()
     whole = [row for row in held if row[1] == 1 and row[3] == 1 and row[2] == "done"]
     return Ending(
@@ -191,7 +193,7 @@ def _held_twice(spans: list[tuple[str, int, int]]) -> int:
 
     One that was lost ends when its lease is found expired, which is when the next one begins.
     """
-    return sum(a[0] == b[0] and b[1] < a[2] for a, b in zip(spans, spans[1:], strict=False))
+    return sum(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(spans))
 
 
 def _overlaps(log: Path) -> int:
@@ -207,7 +209,7 @@ def _overlaps(log: Path) -> int:
             open_at[number, device] = float(at)
         elif (number, device) in open_at:
             spans.setdefault(device, []).append((open_at.pop((number, device)), float(at)))
-    pairs = [pair for each in spans.values() for pair in zip(sorted(each), sorted(each)[1:], strict=False)]
+    pairs = [pair for each in spans.values() for pair in pairwise(sorted(each))]
     return sum(later[0] < earlier[1] for earlier, later in pairs)
 
 
@@ -217,5 +219,3 @@ def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
-
-

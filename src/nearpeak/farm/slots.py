@@ -29,7 +29,8 @@ def answers(jobs: list[tuple[str, str]]) -> str:
 def run_on_slot(slot: str, jobs: Sequence[LeasedJob]) -> list[Outcome]:
     """Return the outcome of each job.
 
-    Limits are those of the first job of each kind. A job that ends its process takes the others with it, so that the batch is halved until only that job is left.
+    Limits are those of the first job of each kind. A job that ends its process takes the others with it, so that the
+    batch is halved until only that job is left.
     """
     first = {one.kind: one.payload for one in reversed(jobs)}
     kinds = [KINDS[name] for name in first]

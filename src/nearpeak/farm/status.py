@@ -4,7 +4,7 @@ import json
 import zlib
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import ColumnElement, case, func, select
 
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.farm.devices import devices, hosts
@@ -13,7 +13,7 @@ from nearpeak.farm.values import FINAL, STATES
 from nearpeak.store import Store
 from nearpeak.store.dialect import now_ns, reading
 
-STATE = case((JOB.c.state.in_(FINAL), JOB.c.state), else_=BATCH.c.state)
+STATE: ColumnElement[str] = case((JOB.c.state.in_(FINAL), JOB.c.state), else_=BATCH.c.state)
 """State of a job: its own once it is final, that of its batch before."""
 
 
@@ -46,9 +46,9 @@ def overview(store: Store) -> dict[str, Any]:
 def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, Any]]:
     """Return the newest jobs, or those in a state, as plain data."""
     asked = (
-        select(JOB.c.uid, JOB.c.kind, STATE.label("state"), BATCH.c.uid.label("batch"), BATCH.c.comparison, BATCH.c.round,
-               BATCH.c.priority, BATCH.c.owner, BATCH.c.run_trigger.label("trigger"), BATCH.c.held_by.label("device"),
-               BATCH.c.attempt_count, BATCH.c.note, BATCH.c.created_ns)
+        select(JOB.c.uid, JOB.c.kind, STATE.label("state"), BATCH.c.uid.label("batch"), BATCH.c.comparison,
+               BATCH.c.round, BATCH.c.priority, BATCH.c.owner, BATCH.c.run_trigger.label("trigger"),
+               BATCH.c.held_by.label("device"), BATCH.c.attempt_count, BATCH.c.note, BATCH.c.created_ns)
         .join_from(JOB, BATCH, JOB.c.job_batch_id == BATCH.c.id)
         .order_by(JOB.c.id.desc())
         .limit(limit)
@@ -78,7 +78,8 @@ def job(store: Store, uid: str) -> dict[str, Any]:
         attempts = connection.execute(tried).mappings().all()
         result = connection.execute(select(RESULT).where(RESULT.c.job_id == one.id)).one_or_none()
     return {
-        "uid": one.uid, "kind": one.kind, "state": one.state if one.state in FINAL else batch["state"], "payload": json.loads(one.payload),
+        "uid": one.uid, "kind": one.kind, "state": one.state if one.state in FINAL else batch["state"],
+        "payload": json.loads(one.payload),
         "batch": {name: batch[name] for name in ("uid", "comparison", "round", "pool", "priority", "owner", "note")},
         "attempts": [
             {name: tried[name] for name in ("device", "fencing_token", "holder", "outcome", "note")}

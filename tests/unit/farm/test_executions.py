@@ -1,7 +1,6 @@
 """Executions on one host: what runs, what a program's failure is, and what pauses, rivals and kills cannot do."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 from sqlalchemy import select, update
 from tests.unit.farm.conftest import errand, program, queued
 from tests.unit.farm.test_leases import attempts, results, states
+from tests.unit.farm.test_watchdog import alive
 
 from nearpeak.farm import health, queue, supervise
 from nearpeak.farm.device_lock import held, lock_file
@@ -137,9 +137,9 @@ def test_a_measurement_outside_the_farm_keeps_the_device_for_itself(names):
     with held(device, 1.0), pytest.raises(Exception, match="held by another"), held(device, 0.1):
         pass
     whole, part = Device(name=names[1]), Device(name=names[0], parent=names[1])
-    with held(part, 1.0), held(Device(name=f"{names[0]}-b", parent=names[1]), 1.0):
-        with pytest.raises(Exception, match="held by another"), held(whole, 0.1):
-            pass
+    other, refused = Device(name=f"{names[0]}-b", parent=names[1]), pytest.raises(Exception, match="held by another")
+    with held(part, 1.0), held(other, 1.0), refused, held(whole, 0.1):
+        pass
     for name in (*names, f"{names[0]}-b"):
         lock_file(name).unlink()
 
@@ -202,7 +202,7 @@ def test_a_holder_that_is_killed_takes_its_process_with_it_and_the_job_runs_agai
     killed.kill()
     killed.wait()
     child = int(file.read_text())
-    until(lambda: not os.path.exists(f"/proc/{child}/cmdline") or not open(f"/proc/{child}/cmdline").read())
+    until(lambda: not alive(child))
     assert run(farm, names[:1], batch, ttl_s=4.0, wait_s=10.0) == "published"
     assert (attempts(farm), len(results(farm))) == (["lost", "accepted"], 1)
 

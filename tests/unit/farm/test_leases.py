@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import select, update
@@ -170,12 +171,8 @@ def test_eight_holders_who_ask_at_once_never_hold_one_device_together(farm, name
 def test_two_who_ask_for_one_batch_at_once_get_one_lease(farm, names):
     batches = queued(farm, *(program(str(number)) for number in range(10)))
     for batch in batches:
-        found = []
-        ask = [threading.Thread(target=lambda b=batch: found.append(leases.take(farm, names, b))) for _ in range(4)]
-        for one in ask:
-            one.start()
-        for one in ask:
-            one.join()
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda number: leases.take(farm, names, number), [batch] * 4))
         won = [one for one in found if not isinstance(one, str)]
         assert len(won) == 1
         leases.publish(farm, won[0], [DONE])

@@ -43,7 +43,7 @@ def output_of(words: Sequence[str]) -> tuple[int, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             pass_fds=FILES,
-            preexec_fn=partial(limit, None),
+            preexec_fn=partial(limit, None),  # noqa: PLW1509  # this process has no threads
         )
     except OSError as error:
         return 127, f"{words[0]}: {error.strerror}"

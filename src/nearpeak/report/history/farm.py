@@ -1,6 +1,7 @@
 """The farm for the terminal: devices, hosts, queue, single jobs."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,4 +58,9 @@ def job_text(one: Mapping[str, Any]) -> str:
     lines.append(f"  payload: {clean(json.dumps(one['payload']))[:400]}")
     if one["result"] is not None:
         lines.append(f"  result: {clean(json.dumps(one['result']))[:400]}")
-    return "\n".join(hung(lines, WIDTH)) + "\n"
+    return "\n".join(part for line in lines for part in _folded(line)) + "\n"
+
+
+def _folded(line: str) -> list[str]:
+    """Return a line in parts that fit, words of any length broken: payloads have few spaces."""
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
