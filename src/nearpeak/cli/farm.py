@@ -149,9 +149,12 @@ def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) 
     """Put what is asked for into the queue, and say what became of it."""
     from nearpeak.cli._farm_requests import requests_of
     from nearpeak.farm.comparisons import check_effect
+    from nearpeak.farm.queue import check
     from nearpeak.farm.queue import submit as put
 
-    wanted, opened = requests_of(asked), opened_store(place)
+    wanted = requests_of(asked)
+    check(wanted)  # before a store is made
+    opened = opened_store(place)
     if effect_ratio is not None:
         check_effect(opened, asked.options["device"], effect_ratio, asked.round_count)
     found = put(opened, wanted)

@@ -45,16 +45,26 @@ def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
     Raises:
         SpecError: a payload cannot run, or the same job stands twice.
     """
-    for one in requests:
-        for job in one.jobs:
-            KINDS[job.kind].check(job.payload)
+    check(requests)
     uids = [job.uid for one in requests for job in one.jobs]
-    if len(set(uids)) < len(uids):
-        twice = next(uid for uid in uids if uids.count(uid) > 1)
-        raise SpecError(f"submit: the same job stands twice ({twice}); give one of them another key")
     with writing(store.engine, store.name) as connection:
         claim(connection, "farm submit")
         return _submitted(connection, requests, uids)
+
+
+def check(requests: Sequence[BatchRequest]) -> None:
+    """Refuse what cannot run, and a job that stands twice.
+
+    Raises:
+        SpecError: says which and why.
+    """
+    seen: set[str] = set()
+    for one in requests:
+        for job in one.jobs:
+            KINDS[job.kind].check(job.payload)
+            if job.uid in seen:
+                raise SpecError(f"submit: the same job stands twice ({job.uid}); give one of them another key")
+            seen.add(job.uid)
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:

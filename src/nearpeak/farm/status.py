@@ -55,7 +55,7 @@ def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, An
     )  # fmt: skip
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        rows = connection.execute(asked.where(state == STATE) if state else asked).mappings().all()
+        rows = connection.execute(asked.where(STATE.in_([state])) if state else asked).mappings().all()
     found = [dict(row) for row in rows]
     return [{**one, "age_s": max(0.0, (at_ns - one.pop("created_ns")) / NS)} for one in found]
 
