@@ -1,11 +1,9 @@
 """A farm of processes that die: workers killed at random, the scheduler restarted, and what became of every job."""
 
-import contextlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks._figures import ROOT
+from nearpeak.store import open_store
 
 TTL_S = 4
 _LOGGED = """
@@ -55,8 +54,9 @@ class Ending:
 class Farm:
     """A scheduler with its dispatcher, and workers with one device each, as processes."""
 
-    def __init__(self, folder: Path, worker_count: int) -> None:
-        self.store, self._folder = folder / "store.db", folder
+    def __init__(self, folder: Path, worker_count: int, place: str = "") -> None:
+        self.place, self._folder = place or str(folder / "store.db"), folder
+        self._opened = open_store(self.place, create=True)
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))),
                              "TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}  # fmt: skip
         self.address = f"127.0.0.1:{_free_port()}"
@@ -75,7 +75,7 @@ class Farm:
 
     def _start(self, command: str, *words: str) -> "subprocess.Popen[bytes]":
         more = ["--ttl", f"{TTL_S} s"] if command == "up" else []
-        line = [sys.executable, "-m", "nearpeak", "farm", command, *words, "--store", str(self.store), *more]
+        line = [sys.executable, "-m", "nearpeak", "farm", command, *words, "--store", self.place, *more]
         log = (self._folder / f"{command}.log").open("ab")
         return subprocess.Popen(line, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
 
@@ -103,7 +103,7 @@ class Farm:
         self._call("drain", *words)
 
     def _call(self, command: str, *words: str) -> None:
-        line = [sys.executable, "-m", "nearpeak", "farm", command, *words, "--store", str(self.store)]
+        line = [sys.executable, "-m", "nearpeak", "farm", command, *words, "--store", self.place]
         subprocess.run(line, env=self._environment, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
     def until_done(self, job_count: int, limit_s: float) -> None:
@@ -127,8 +127,9 @@ class Farm:
 
     def counted(self) -> dict[str, int]:
         """Return how many jobs are in each state."""
-        with contextlib.closing(sqlite3.connect(self.store, timeout=30)) as connection:
-            return dict(connection.execute("SELECT state, count(*) FROM job GROUP BY state").fetchall())
+        with self._opened.engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT state, count(*) FROM job GROUP BY state").fetchall()
+        return {str(state): int(count) for state, count in found}
 
     def close(self) -> None:
         """End what this object started."""
@@ -139,15 +140,12 @@ class Farm:
 
 
 def chaos(job_count: int, *, worker_count: int, seed: int, kill_every_s: float, restart_count: int,
-          limit_s: float, seconds: float = 0.05) -> Ending:  # fmt: skip
+          limit_s: float, seconds: float = 0.05, place: str = "") -> Ending:  # fmt: skip
     """Run jobs while workers are killed at random and the scheduler is restarted; return what became of them."""
     draw, begun_s = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder, kills, restarts = Path(name), 0, 0
-        from nearpeak.store import open_store
-
-        open_store(folder / "store.db", create=True).close()
-        farm = Farm(folder, worker_count)
+        farm = Farm(folder, worker_count, place)
         try:
             farm.submit(job_count, folder / "log", seconds)
             next_s = time.monotonic() + draw.expovariate(1 / kill_every_s)
@@ -164,18 +162,18 @@ def chaos(job_count: int, *, worker_count: int, seed: int, kill_every_s: float, 
                     kills, next_s = kills + 1, time.monotonic() + draw.expovariate(1 / kill_every_s)
         finally:
             farm.close()
-        return _ending(folder, job_count, (kills, restarts), time.monotonic() - begun_s)
+        return _ending(farm.place, folder / "log", job_count, (kills, restarts), time.monotonic() - begun_s)
 
 
-def _ending(folder: Path, job_count: int, counts: tuple[int, int], seconds_s: float) -> Ending:
-    with contextlib.closing(sqlite3.connect(folder / "store.db", timeout=30)) as connection:
-        held = connection.execute(
+def _ending(place: str, log: Path, job_count: int, counts: tuple[int, int], seconds_s: float) -> Ending:
+    with open_store(place) as store, store.engine.connect() as connection:
+        held = connection.exec_driver_sql(
             "SELECT j.id, count(r.job_id), j.state, (SELECT count(*) FROM job_attempt a WHERE"
             " a.job_batch_id = j.job_batch_id AND a.outcome = 'accepted') FROM job j LEFT JOIN job_result r"
-            " ON r.job_id = j.id GROUP BY j.id"
+            " ON r.job_id = j.id GROUP BY j.id, j.state, j.job_batch_id"
         ).fetchall()
-        attempts = connection.execute("SELECT count(*) FROM job_attempt").fetchone()[0]
-        spans = connection.execute(
+        attempts = connection.exec_driver_sql("SELECT count(*) FROM job_attempt").scalar_one()
+        spans = connection.exec_driver_sql(
             "SELECT device, begun_ns, ended_ns FROM job_attempt WHERE ended_ns IS NOT NULL"
             " ORDER BY device, fencing_token"
         ).fetchall()
@@ -183,7 +181,7 @@ def _ending(folder: Path, job_count: int, counts: tuple[int, int], seconds_s: fl
     return Ending(
         job_count=job_count, accepted_count=len(whole), lost_count=job_count - sum(row[1] >= 1 for row in held),
         twice_count=sum(max(0, row[1] - 1) + max(0, row[3] - 1) for row in held),
-        overlap_count=_overlaps(folder / "log") + _held_twice(spans), kill_count=counts[0], restart_count=counts[1],
+        overlap_count=_overlaps(log) + _held_twice(spans), kill_count=counts[0], restart_count=counts[1],
         again_count=attempts - job_count, seconds_s=seconds_s,
     )  # fmt: skip
 

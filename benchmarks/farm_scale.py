@@ -68,9 +68,6 @@ def measure() -> Iterator[Figure]:
 
 
 def _measured(folder: Path) -> Rates:
-    from nearpeak.store import open_store
-
-    open_store(folder / "store.db", create=True).close()
     warm, file = folder / "warm.jsonl", folder / "jobs.jsonl"
     _write(warm, 2 * WORKERS, 3_000_000)
     _write(file, JOBS, 0)

@@ -81,7 +81,8 @@ def join(
     The host reaches the store by its own --store or NEARPEAK_STORE: the address may hold a password, and never
     travels. A scheduler that is gone is looked for until it is back.
     """
-    from nearpeak.farm.devices import register
+    from nearpeak.farm.devices import heartbeat, register
+    from nearpeak.farm.dispatch import HEARTBEAT_S
     from nearpeak.farm.executors import _dask_hosts as hosts
     from nearpeak.farm.executors.dask import join_as
     from nearpeak.store.opening import place_of
@@ -95,7 +96,9 @@ def join(
     join_as(place)
     with hosts.workers(address, security, own):
         _say({"address": address, "devices": [one.name for one in own]}, f"lent to {address}", json=json)
-        stop.wait()
+        while not stop.is_set():
+            heartbeat(opened, "dask", {"address": address})
+            stop.wait(HEARTBEAT_S)
 
 
 def submit(

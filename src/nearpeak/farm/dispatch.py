@@ -84,11 +84,11 @@ class Dispatcher:
         return len(self._out)
 
     def run(self, is_done: Callable[[], bool]) -> None:
-        """Go on until `is_done`; a store that cannot be reached for a while is asked again."""
+        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again."""
         while not is_done():
             try:
                 self.step()
-            except NearpeakError:
+            except (NearpeakError, OSError):
                 time.sleep(self._settings.poll_s)
 
     def _hand_on(self, here: Collection[str]) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.farm.kinds import KINDS
+from nearpeak.farm.schedule import STEP_S
 from nearpeak.farm.values import FINAL, BatchRequest, WaitingBatch, text_of
 from nearpeak.store import Store
 from nearpeak.store.dialect import claim, now_ns, reading, writing
@@ -20,6 +21,8 @@ NS = 1_000_000_000
 DAY_S = 86400.0
 LOST_COUNT = 20
 """Holders that a batch may lose before it counts as what ends them."""
+MOST_WAITING = 5000
+"""Batches that are looked at together; the less urgent ones have to wait in any case."""
 _CHUNK = 500
 
 
@@ -169,7 +172,8 @@ def waiting(store: Store) -> list[WaitingBatch]:
         asked = select(BATCH, begun.exists().label("started")).where(
             BATCH.c.state == "queued", BATCH.c.not_before_ns <= at_ns, (BATCH.c.comparison == "") | ~unfinished
         )
-        rows = connection.execute(asked).all()
+        urgent = BATCH.c.priority * int(STEP_S * NS) + BATCH.c.created_ns  # the order of `schedule.rank`
+        rows = connection.execute(asked.order_by(urgent, BATCH.c.id).limit(MOST_WAITING)).all()
         pins = _pins(connection, [row.comparison for row in rows if row.comparison])
     names = ("id", "uid", "pool", "model", "comparison", "round", "priority", "owner", "cost_s", "attempt_count")
     return [

@@ -77,7 +77,7 @@ def _run(store: Store, lease: Lease, limits: health.Limits, grace_s: float) -> s
             probed = error.args[1:] != ("kill",) or health.probe(placed(lease.device))
             leases.give_back(store, lease, str(error.args[0]), is_unfit=not probed)
             return "infra"
-        except NearpeakError as error:
+        except (NearpeakError, OSError) as error:
             leases.give_back(store, lease, str(error), outcome="lost" if keeper.is_lost else "infra")
             return "lost" if keeper.is_lost else "infra"
     note = "; ".join(flags)

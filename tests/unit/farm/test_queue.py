@@ -22,6 +22,13 @@ from nearpeak.farm.values import BatchRequest, WaitingBatch
 from nearpeak.ops import case
 from nearpeak.store.dialect import writing
 
+
+@pytest.fixture
+def make_place(tmp_path):
+    """Order, budgets and payloads are the same on both engines; leases are tested on each."""
+    return lambda: str(tmp_path / "store.db")
+
+
 GEMM = case("gemm", m=32, n=32, k=32, dtype="fp32").record()
 
 
