@@ -3,6 +3,8 @@
 import math
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +124,9 @@ def parameters_of(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def until_told() -> threading.Event:
-    """Return what is set when the process is asked to end; asked twice, it ends at once."""
+@contextmanager
+def told_to_end() -> Iterator[threading.Event]:
+    """Yield what is set when the process is asked to end; asked twice, it ends at once."""
     stop = threading.Event()
 
     def asked(number: int, _: object) -> None:
@@ -132,6 +135,9 @@ def until_told() -> threading.Event:
             signal.raise_signal(number)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, asked)
-    return stop
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,6 +4,7 @@ import json as jsonlib
 import math
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._farm_engine import Engine, opened_store, own_devices, parameters_of, settings_of, until_told
+from nearpeak.cli._farm_engine import Engine, opened_store, own_devices, parameters_of, settings_of, told_to_end
 from nearpeak.cli.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
 from nearpeak.cli.store import STORE
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -57,9 +58,8 @@ def up(
     settings, place = settings_of(ttl, max_load, max_noise), place_of(store)
     own = own_devices(device, slots)
     opened = opened_store(place)
-    stop = until_told()
-    parameters = parameters_of(slurm)
-    with Engine(executor, place, own, (listen, tls), (node, folder, parameters)) as engine:
+    where = (node, folder, parameters_of(slurm))
+    with told_to_end() as stop, Engine(executor, place, own, (listen, tls), where) as engine:
         said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": [one.name for one in own]}
         if engine.address:
             said["address"] = engine.address
@@ -91,13 +91,14 @@ def join(
     if not own:
         raise SpecError("farm join: lends nothing; add --device cpu, --device gpus or --slots N")
     security = hosts.security_of(tls, address)
-    stop, opened = until_told(), opened_store(place)
+    opened = opened_store(place)
     register(opened, own)
     join_as(place)
-    with hosts.workers(address, security, own):
+    with told_to_end() as stop, hosts.workers(address, security, own):
         _say({"address": address, "devices": [one.name for one in own]}, f"lent to {address}", json=json)
         while not stop.is_set():
-            heartbeat(opened, "dask", {"address": address})
+            with suppress(NearpeakError):  # a store that is away for a while is no reason to leave
+                heartbeat(opened, "dask", {"address": address})
             stop.wait(HEARTBEAT_S)
 
 
