@@ -35,6 +35,7 @@ def bisect(
     tolerance: str = typer.Option("1%", "--tolerance", help="Change up to which two count as the same."),
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
+    farm: bool = typer.Option(False, "--farm", help="Take the rounds as jobs of the farm whose queue is in --store."),
     alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is blamed on what is found."),
     store: str | None = STORE,
     json: bool = shared.JSON,
@@ -53,8 +54,11 @@ def bisect(
         raise SpecError("bisect: --good is missing; name the commit that is fast, or --component NAME=V1,V2")
     keep = _keeper(alert, store)
     within, limit_s = parse_share(tolerance, "--tolerance"), seconds_of(limit, "--limit")
-    with Workshop(repository, run, build, limit_s=limit_s) as workshop:
-        result = searched(axes, workshop, margin_ratio=within, most_steps=steps)
+    if farm:
+        result = _on_farm(axes, store, (repository, run, build, limit_s), within, steps)
+    else:
+        with Workshop(repository, run, build, limit_s=limit_s) as workshop:
+            result = searched(axes, workshop, margin_ratio=within, most_steps=steps)
     keep(result)
     if json or not shared.on_terminal():
         sys.stdout.write(f"{jsonlib.dumps(asdict(result))}\n")
@@ -68,6 +72,21 @@ def bisect(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(bisect)
+
+
+def _on_farm(
+    axes: "list[BisectAxis]", store: str | None, what: tuple[Path, str, str, float], within: float, steps: int
+) -> "Search":
+    """Return what was found by rounds that the farm took."""
+    from nearpeak.farm.bisecting import FarmWorkshop
+    from nearpeak.history.bisecting import searched
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    repository, run, build, limit_s = what
+    with open_store(place_of(store)) as opened:
+        workshop = FarmWorkshop(opened, repository, run, build, limit_s=limit_s)
+        return searched(axes, workshop, margin_ratio=within, most_steps=steps)
 
 
 def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from nearpeak.analyze.bisect import bisected
 from nearpeak.analyze.launches import MARGIN_RATIO, compared_in_looks
@@ -12,13 +13,20 @@ from nearpeak.core.bisection import BisectAxis, Bisection
 from nearpeak.core.launches import BASELINE, Launch, LaunchJudgement
 from nearpeak.core.paired import REGRESSION
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.history.workshop import COMMIT, Workshop
+from nearpeak.history.workshop import COMMIT
 from nearpeak.store import Store
 from nearpeak.store.git import git_history, git_revision
 from nearpeak.store.investigations import Attribution, BisectStep
 
 LEAST_SPREAD_RATIO = 0.001
 """No comparison is taken to be surer than this."""
+
+
+class Rounds(Protocol):
+    """What takes a round of two versions: a workshop on this host, or the farm."""
+
+    def round(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Launch, ...] | None:
+        """Return one round A B B A in its order; none where one of the two cannot be built or run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +55,7 @@ def commit_axis(repository: Path, good: str, bad: str) -> BisectAxis:
 
 
 def searched(
-    axes: Sequence[BisectAxis], workshop: Workshop, *, margin_ratio: float = MARGIN_RATIO, most_steps: int = 20
+    axes: Sequence[BisectAxis], workshop: Rounds, *, margin_ratio: float = MARGIN_RATIO, most_steps: int = 20
 ) -> Search:
     """Return which change makes the last version of every axis slower than the first.
 

@@ -9,7 +9,7 @@ import signal
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,11 +32,18 @@ class Workshop:
     the lines of `nearpeak measure --json`. A command that ends with another code than 0 cannot be built or run.
     """
 
-    def __init__(self, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0) -> None:
-        """Keep the commands; nothing runs until a time is asked for."""
+    def __init__(
+        self, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0, keep: Sequence[int] = ()
+    ) -> None:
+        """Keep the commands; nothing runs until a time is asked for.
+
+        Args:
+            keep: open files that commands inherit: the lock of the device they run on.
+        """
         if not run.strip():
             raise SpecError("--run: is empty; give the command that prints a time, e.g. 'python bench.py'")
         self._repository, self._run, self._build, self._limit_s = repository, run, build, limit_s
+        self._keep = tuple(keep)
         self._folder: Path | None = None
         self._places: dict[str, Path | None] = {}
         self._names: dict[str, str] = {}
@@ -114,7 +121,7 @@ class Workshop:
         told = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
         with subprocess.Popen(
             text, shell=True, cwd=place, env={**os.environ, **told}, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=self._keep,
         ) as process:  # fmt: skip
             try:
                 output, errors = process.communicate(timeout=self._limit_s)

@@ -110,6 +110,14 @@ def claim(connection: Connection, name: str) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
+def now_ns(connection: Connection) -> int:
+    """Return the time of the database in ns since 1970 UTC, the only clock that leases go by."""
+    text = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000000"
+    if not is_sqlite(connection):
+        text = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint) * 1000"
+    return int(connection.exec_driver_sql(f"SELECT {text}").scalar_one())
+
+
 def pragma(path: Path, words: str) -> tuple[Any, ...]:
     """Return what a pragma of SQLite answers, on a connection of its own, outside any transaction."""
     with explained(str(path)):

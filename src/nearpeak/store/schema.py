@@ -7,9 +7,16 @@ from nearpeak.store.migrations.versions import (
     v0002_findings,
     v0003_retention,
     v0004_bridges_and_records,
+    v0005_farm,
 )
 
-VERSIONS = (v0001_measurements, v0002_findings, v0003_retention, v0004_bridges_and_records)
+VERSIONS = (
+    v0001_measurements,
+    v0002_findings,
+    v0003_retention,
+    v0004_bridges_and_records,
+    v0005_farm,
+)
 """Versions of the schema, oldest first; a new one is a file and a word here."""
 HEAD = VERSIONS[-1].revision
 """Version that this nearpeak reads and writes."""

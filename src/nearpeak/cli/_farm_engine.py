@@ -1,0 +1,143 @@
+"""What `nearpeak farm up` and `join` run: an engine, with the scheduler and workers of this process."""
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.cli.measure import seconds_of
+from nearpeak.errors import SpecError
+from nearpeak.units import parse_share
+
+if TYPE_CHECKING:
+    from nearpeak.farm.dispatch import Settings
+    from nearpeak.farm.executors import Executor
+    from nearpeak.farm.values import Device
+    from nearpeak.store import Store
+
+EXECUTORS = ("local", "dask", "slurm")
+
+
+class Engine:
+    """The engine that the options name, with the scheduler and workers of this process where it is Dask."""
+
+    def __init__(
+        self, name: str, place: str, own: "tuple[Device, ...]", dask: tuple[str, Path | None],
+        slurm: tuple[list[str], Path | None, dict[str, str]],
+    ) -> None:  # fmt: skip
+        """Start what the engine needs.
+
+        Args:
+            dask: where the scheduler listens, and the folder of certificates.
+            slurm: nodes, the folder that they share, parameters of sbatch.
+        """
+        if name not in EXECUTORS:
+            raise SpecError(f"--executor {name!r}: is not known; there are {', '.join(EXECUTORS)}")
+        self.address, self._closing = "", list[Any]()
+        if name == "local":
+            if not own:
+                raise SpecError("farm up: has no devices; add --device cpu, --device gpus or --slots N")
+            from nearpeak.farm.executors.local import Local
+
+            self.executor: Executor = Local(place, own)
+        elif name == "dask":
+            self.executor = self._dask(place, own, *dask)
+        else:
+            self.executor = _slurm(place, own, *slurm)
+
+    def __enter__(self) -> "Engine":
+        """Return the engine."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let what runs end, then close."""
+        self.executor.close()
+        for one in reversed(self._closing):
+            one.close()
+
+    def _dask(self, place: str, own: "tuple[Device, ...]", listen: str, tls: Path | None) -> "Executor":
+        from nearpeak.farm.devices import register
+        from nearpeak.farm.executors import _dask_hosts as hosts
+        from nearpeak.farm.executors.dask import Dask, join_as
+
+        security = hosts.security_of(tls, listen)
+        self._closing.append(scheduler := hosts.scheduler(listen, security))
+        self.address = scheduler.address
+        if own:
+            register(opened_store(place), own)
+            join_as(place)
+            self._closing.append(hosts.workers(self.address, security, own))
+        return Dask(self.address, tls)
+
+
+def _slurm(
+    place: str, own: "tuple[Device, ...]", node: list[str], folder: Path | None, parameters: dict[str, str]
+) -> "Executor":
+    from nearpeak.farm.executors.slurm import Slurm, nodes
+
+    if not node or folder is None:
+        raise SpecError("farm up: slurm needs --node NAME and --folder DIR, which all nodes share")
+    return Slurm(place, (*nodes(node), *own), folder, parameters=parameters)
+
+
+def settings_of(ttl: str, max_load: float, max_noise: str) -> "Settings":
+    """Return how the dispatcher works, by the options."""
+    from nearpeak.farm.dispatch import Settings
+    from nearpeak.farm.health import Limits
+
+    ttl_s = seconds_of(ttl, "--ttl")
+    if not 1 <= ttl_s <= 3600:
+        raise SpecError(f"--ttl {ttl!r}: must be from 1 s to 3600 s")
+    noise = parse_share(max_noise, "--max-noise") if max_noise else math.inf
+    return Settings(ttl_s=ttl_s, wait_s=ttl_s, noise_ratio=noise, limits=Limits(load_ratio=max_load))
+
+
+def own_devices(names: list[str], slots: int) -> "tuple[Device, ...]":
+    """Return the devices and slots of this host that the options name."""
+    from nearpeak.farm.devices import named_devices, slots_of
+
+    return (*named_devices(names), *slots_of(slots))
+
+
+def opened_store(place: str, *, create: bool = True) -> "Store":
+    """Return the store."""
+    from nearpeak.store import open_store
+
+    return open_store(place, create=create)
+
+
+def parameters_of(texts: list[str]) -> dict[str, str]:
+    """Return the parameters of sbatch.
+
+    >>> parameters_of(["partition=gpu"])
+    {'partition': 'gpu'}
+    """
+    found = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise SpecError(f"--slurm {text!r}: is not NAME=VALUE; e.g. partition=gpu")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def told_to_end() -> Iterator[threading.Event]:
+    """Yield what is set when the process is asked to end; asked twice, it ends at once."""
+    stop = threading.Event()
+
+    def asked(number: int, _: object) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,199 @@
+"""What `nearpeak farm submit` puts into the queue: cases in words or files, programs, models, or JSON lines of jobs."""
+
+import dataclasses
+import getpass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.cli._cases import cases_of, suite_of_words
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.case import Case
+    from nearpeak.core.measurement import Timing
+    from nearpeak.farm.values import BatchRequest, JobRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options of the command that say what is to run."""
+
+    kind: str
+    """Kind of job, or `jobs` for a file of them."""
+    words: tuple[str, ...]
+    """Case, file, sources or program."""
+    runner: str = "torch_cpu"
+    """What runs the cases."""
+    against: str = ""
+    """Runner or program that it is compared with; empty for none."""
+    round_count: int = 5
+    """Rounds of a comparison."""
+    launch_count: int = 1
+    """Fresh processes that measure each case."""
+    targets: tuple[str, ...] = ()
+    """Devices that are predicted or simulated."""
+    timing: "Timing | None" = None
+    """How cases are timed."""
+    limit_s: float | None = None
+    """Wall time of a program."""
+    revision: Mapping[str, Any] | None = None
+    """Commit that is measured."""
+    branch: str = "main"
+    """Branch whose history the results belong to."""
+    batch_count: int = 200
+    """Small jobs that one lease serves."""
+    key: str = ""
+    """Tells a campaign from earlier ones."""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Device, model, priority, owner and trigger of each batch."""
+
+
+def options_of(kind: str, where: tuple[str, str], reason: str, owner: str, trigger: str) -> dict[str, Any]:
+    """Return device, model, priority, owner and trigger of the batches.
+
+    Args:
+        where: device and model that they must run on; empty for any.
+        reason: what they are for; by default `manual` where they need a device, `sweep` where a slot will do.
+    """
+    from nearpeak.farm.schedule import priority_of
+
+    alone = kind in ("measure", "command", "jobs")
+    return {
+        "device": where[0], "model": where[1], "trigger": trigger, "owner": owner or _user(),
+        "priority": priority_of(reason or ("manual" if alone else "sweep")),
+    }  # fmt: skip
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "nobody"
+
+
+def requests_of(asked: Asked) -> "list[BatchRequest]":
+    """Return the batches that the words ask for.
+
+    Raises:
+        SpecError: the kind is not known, or the words are nothing of that kind.
+    """
+    from nearpeak.farm.kinds import KINDS
+
+    if asked.kind == "jobs":
+        return _of_file(asked)
+    KINDS[asked.kind]
+    if asked.kind in ("measure", "command"):
+        return _alone(asked)
+    return _chunked(asked, _small(asked), "slot")
+
+
+def _cases(asked: Asked) -> "list[Case]":
+    words = list(asked.words)
+    suite = suite_of_words(words) if words else None
+    return [one.case for one in suite.chosen] if suite else cases_of(words, f"farm submit {asked.kind}")
+
+
+def _small(asked: Asked) -> "list[JobRequest]":
+    from nearpeak.farm.values import JobRequest
+
+    if asked.kind == "capture":
+        if not asked.words:
+            raise SpecError("farm submit capture: names no model; e.g. nearpeak farm submit capture hf:bert")
+        payloads: list[dict[str, Any]] = [{"source": word} for word in asked.words]
+    elif not asked.targets:
+        raise SpecError(f"farm submit {asked.kind}: --target is missing; e.g. --target h200_sxm")
+    else:
+        cases = _cases(asked)
+        payloads = [{"case": one.record(), "target": target} for target in asked.targets for one in cases]
+    return [JobRequest(kind=asked.kind, payload=payload, key=asked.key) for payload in payloads]
+
+
+def _alone(asked: Asked) -> "list[BatchRequest]":
+    from nearpeak.farm.comparisons import rounds
+    from nearpeak.farm.values import BatchRequest, JobRequest
+
+    found: list[BatchRequest] = []
+    for arms in _payloads(asked):
+        if len(arms) == 2:
+            found += rounds(asked.kind, (arms[0], arms[1]), asked.round_count, key=asked.key, **asked.options)
+            continue
+        for launch in range(asked.launch_count):
+            job = JobRequest(kind=asked.kind, payload=arms[0], key=f"{asked.key} {launch}")
+            found.append(BatchRequest(jobs=(job,), pool="device", **asked.options))
+    return found
+
+
+def _payloads(asked: Asked) -> list[tuple[dict[str, Any], ...]]:
+    """Return for each case, or for the program, the payload of each arm."""
+    import shlex
+
+    if asked.kind == "command":
+        if not asked.words:
+            raise SpecError(
+                "farm submit command: names no program; e.g. nearpeak farm submit command -- ./bench --quick"
+            )
+        texts = [list(asked.words), *([shlex.split(asked.against)] if asked.against else [])]
+        more = {} if asked.limit_s is None else {"limit_s": asked.limit_s}
+        return [tuple({"words": one, **more} for one in texts)]
+    timing = dataclasses.asdict(asked.timing) if asked.timing else {}
+    runners = [asked.runner, *([asked.against] if asked.against else [])]
+    common = {"timing": timing, "branch": asked.branch}
+    common |= {"revision": dict(asked.revision)} if asked.revision else {}
+    return [tuple({"case": one.record(), "runner": each, **common} for each in runners) for one in _cases(asked)]
+
+
+def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[BatchRequest]":
+    from nearpeak.farm.values import BatchRequest
+
+    size = asked.batch_count
+    options = dict(asked.options)
+    if pool == "slot":  # cores are alike: a small job is bound to no device
+        options |= {"device": "", "model": ""}
+    return [
+        BatchRequest(jobs=tuple(jobs[first : first + size]), pool=pool, **options)
+        for first in range(0, len(jobs), size)
+    ]
+
+
+def _of_file(asked: Asked) -> "list[BatchRequest]":
+    """Return jobs of JSON lines: `kind`, `payload`, and `key` where it is to run again."""
+    from nearpeak.farm.kinds import KINDS
+    from nearpeak.farm.values import JobRequest
+
+    if len(asked.words) != 1:
+        raise SpecError("farm submit jobs: takes one file of JSON lines with kind and payload")
+    path = Path(asked.words[0])
+    if not path.is_file():
+        raise SpecError(f"{path}: not found")
+    by_pool: dict[str, list[JobRequest]] = {"device": [], "slot": []}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        record = _record(line, f"{path}:{number}")
+        key = str(record.get("key") or asked.key)
+        job = JobRequest(kind=record["kind"], payload=record["payload"], key=key)
+        by_pool[KINDS[job.kind].pool].append(job)
+    alone = dataclasses.replace(asked, batch_count=1)
+    found = _chunked(alone, by_pool["device"], "device") + _chunked(asked, by_pool["slot"], "slot")
+    if not found:
+        raise SpecError(f"{path}: holds no jobs")
+    return found
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise SpecError(f"{where}: is no JSON") from None
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+        raise SpecError(f"{where}: is no job; it needs kind and payload, e.g. "
+                        '{"kind":"command","payload":{"words":["./bench"]}}')  # fmt: skip
+    if not isinstance(record.get("payload"), dict):
+        raise SpecError(f"{where}: 'payload' is no object")
+    unknown = sorted(set(record) - {"kind", "payload", "key"})
+    if unknown:
+        raise SpecError(f"{where}: {unknown[0]!r} is not known; there are kind, payload, key")
+    return record

@@ -1,0 +1,306 @@
+"""`nearpeak farm`: many devices measured on exclusively, each result accepted once; the store is the queue."""
+
+import json as jsonlib
+import math
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli._farm_engine import Engine, opened_store, own_devices, parameters_of, settings_of, told_to_end
+from nearpeak.cli.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
+from nearpeak.cli.store import STORE
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.units import parse_share
+
+if TYPE_CHECKING:
+    from nearpeak.cli._farm_requests import Asked
+    from nearpeak.store import Store
+
+DEVICES = typer.Option(
+    [], "--device", help="Device of this host: cpu, gpus (all of them), or the UUID of one. Repeatable."
+)
+SLOTS = typer.Option(0, "--slots", min=0, max=4096, help="Cores of this host that take small jobs.")
+TLS = typer.Option(None, "--tls", help="Folder of this host's certificate ('nearpeak farm tls').")
+TTL = typer.Option("60 s", "--ttl", help="Life of a lease; it is renewed every quarter of it.")
+
+
+def up(
+    store: str | None = STORE,
+    executor: str = typer.Option("local", "--executor", help="What places jobs: local, dask, or slurm."),
+    device: list[str] = DEVICES,
+    slots: int = SLOTS,
+    node: list[str] = typer.Option([], "--node", help="slurm: node whose device is leased. Repeatable."),
+    listen: str = typer.Option("127.0.0.1:8786", "--listen", help="dask: where the scheduler listens, HOST:PORT."),
+    folder: Path | None = typer.Option(None, "--folder", help="slurm: folder that all nodes share."),
+    slurm: list[str] = typer.Option([], "--slurm", help="slurm: parameter of sbatch, NAME=VALUE. Repeatable."),
+    tls: Path | None = TLS,
+    ttl: str = TTL,
+    max_load: float = typer.Option(math.inf, "--max-load", min=0.01, help="Load per core above which a host waits."),
+    max_noise: str = typer.Option("", "--max-noise", help="Scatter above which a device serves no gates, e.g. 2%."),
+    until_idle: bool = typer.Option(False, "--until-idle", help="End when no job waits or runs."),
+    json: bool = shared.JSON,
+) -> None:
+    """Run the farm: hand the jobs of the queue to devices until it is ended (Ctrl-C; what runs ends first).
+
+    With dask other hosts join by 'nearpeak farm join'. All state is in the store: the command may be ended, or
+    killed, and started again at any time, also on another host.
+    """
+    from nearpeak.farm.dispatch import Dispatcher
+    from nearpeak.farm.status import is_idle
+    from nearpeak.store.opening import place_of
+
+    settings, place = settings_of(ttl, max_load, max_noise), place_of(store)
+    own = own_devices(device, slots)
+    opened = opened_store(place)
+    where = (node, folder, parameters_of(slurm))
+    with told_to_end() as stop, Engine(executor, place, own, (listen, tls), where) as engine:
+        said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": [one.name for one in own]}
+        if engine.address:
+            said["address"] = engine.address
+        _say(said, f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}", json=json)
+        dispatcher = Dispatcher(opened, engine.executor, settings)
+        dispatcher.run(lambda: stop.is_set() or (until_idle and is_idle(opened)))
+
+
+def join(
+    address: str = typer.Argument(metavar="ADDRESS", help="Scheduler, tls://HOST:PORT, as 'nearpeak farm up' says."),
+    store: str | None = STORE,
+    device: list[str] = DEVICES,
+    slots: int = SLOTS,
+    tls: Path | None = TLS,
+    json: bool = shared.JSON,
+) -> None:
+    """Lend this host's devices and cores to a farm on Dask, until it is ended.
+
+    The host reaches the store by its own --store or NEARPEAK_STORE: the address may hold a password, and never
+    travels. A scheduler that is gone is looked for until it is back.
+    """
+    from nearpeak.farm.devices import heartbeat, register
+    from nearpeak.farm.dispatch import HEARTBEAT_S
+    from nearpeak.farm.executors import _dask_hosts as hosts
+    from nearpeak.farm.executors.dask import join_as
+    from nearpeak.store.opening import place_of
+
+    place, own = place_of(store), own_devices(device, slots)
+    if not own:
+        raise SpecError("farm join: lends nothing; add --device cpu, --device gpus or --slots N")
+    security = hosts.security_of(tls, address)
+    opened = opened_store(place)
+    register(opened, own)
+    join_as(place)
+    with told_to_end() as stop, hosts.workers(address, security, own):
+        _say({"address": address, "devices": [one.name for one in own]}, f"lent to {address}", json=json)
+        while not stop.is_set():
+            with suppress(NearpeakError):  # a store that is away for a while is no reason to leave
+                heartbeat(opened, "dask", {"address": address})
+            stop.wait(HEARTBEAT_S)
+
+
+def submit(
+    kind: str = typer.Argument(metavar="KIND", help="measure, command, predict, simulate, capture, or jobs (a file)."),
+    words: list[str] = typer.Argument(None, metavar="…", help="A case, a table or suite; a program; models; a file."),
+    store: str | None = STORE,
+    runner: str = typer.Option("torch_cpu", "--runner", help="measure: what runs the cases."),
+    against: str = typer.Option("", "--against", help="Runner or program to compare with, in rounds A B B A."),
+    rounds: int = typer.Option(5, "--rounds", min=1, max=1000, help="--against: rounds."),
+    effect: str = typer.Option("", "--effect", help="--against: smallest change to be seen, e.g. 1%."),
+    launches: int = typer.Option(1, "--launches", min=1, max=10000, help="Fresh processes that measure each case."),
+    target: list[str] = shared.TARGET,
+    budget: str = BUDGET,
+    limit: str = LIMIT,
+    cache: str = CACHE,
+    threads: int = THREADS,
+    memory: str = MEMORY,
+    no_check: bool = NO_CHECK,
+    device: str = typer.Option("", "--device", help="Device that it must run on; any by default."),
+    model: str = typer.Option("", "--model", help="Model of the device that it must run on; any by default."),
+    reason: str = typer.Option("", "--reason", help="gate, suspect, bisect, pr, nightly, manual, calibration, sweep."),
+    owner: str = typer.Option("", "--owner", help="Who asks; the user of this process by default."),
+    trigger: str = typer.Option("manual", "--trigger", help="What a budget is kept for: nightly, pr, manual, …."),
+    repository: Path | None = typer.Option(None, "--repository", help="Git repository that is measured."),
+    branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
+    key: str = typer.Option("", "--key", help="Name of a campaign: what ran in another one runs again."),
+    batch: int = typer.Option(200, "--batch", min=1, max=100000, help="Small jobs that one lease serves."),
+    json: bool = shared.JSON,
+) -> None:
+    """Put jobs into the queue; a job that is there already, in whatever state, is not added again.
+
+    Measurements and programs each run alone on a device, in a fresh process; predictions, simulations and captures
+    run on slots of cores, many under one lease. Exit code 1 when a budget refuses some.
+    """
+    from nearpeak.cli._farm_requests import Asked, options_of
+    from nearpeak.cli.store import revision_of
+    from nearpeak.store.opening import place_of
+
+    place, commit = place_of(store), revision_of(repository, None)
+    asked = Asked(
+        kind=kind, words=tuple(words or ()), runner=runner, against=against, round_count=rounds, key=key,
+        launch_count=launches, targets=tuple(target), branch=branch, batch_count=batch,
+        timing=timing_of(budget, limit, cache, threads, memory, check=not no_check),
+        limit_s=seconds_of(limit, "--limit"),
+        revision=asdict(commit) if commit else None, options=options_of(kind, (device, model), reason, owner, trigger),
+    )  # fmt: skip
+    _put(asked, place, parse_share(effect, "--effect") if effect else None, json=json)
+
+
+def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) -> None:
+    """Put what is asked for into the queue, and say what became of it."""
+    from nearpeak.cli._farm_requests import requests_of
+    from nearpeak.farm.comparisons import check_effect
+    from nearpeak.farm.queue import check
+    from nearpeak.farm.queue import submit as put
+
+    wanted = requests_of(asked)
+    check(wanted)  # before a store is made
+    opened = opened_store(place)
+    if effect_ratio is not None:
+        check_effect(opened, asked.options["device"], effect_ratio, asked.round_count)
+    found = put(opened, wanted)
+    names = sorted({one.comparison for one in wanted if one.comparison})
+    text = f"{found.new_count} new jobs, {found.known_count} known" + "".join(f"\ncomparison {one}" for one in names)
+    _say(asdict(found) | {"comparisons": names}, text, json=json)
+    for uid, why in found.refused:
+        sys.stderr.write(f"batch {uid[:12]}: refused: {why}\n")
+    raise typer.Exit(1 if found.refused else 0)
+
+
+def status(
+    store: str | None = STORE,
+    jobs: bool = typer.Option(False, "--jobs", help="List jobs, the newest first."),
+    state: str = typer.Option("", "--state", help="--jobs: those in this state."),
+    limit: int = typer.Option(50, "--limit", min=1, max=100000, help="--jobs: at most so many."),
+    job: str = typer.Option("", "--job", help="Show one job, with its attempts and its result."),
+    comparison: str = typer.Option("", "--comparison", help="Show what the rounds of a comparison amount to."),
+    json: bool = shared.JSON,
+) -> None:
+    """Show devices and leases, hosts, and the queue; or jobs, one job, a comparison."""
+    from nearpeak.farm import status as found
+    from nearpeak.farm.values import STATES
+    from nearpeak.report.history import farm as text
+    from nearpeak.store.opening import place_of
+
+    if state and state not in STATES:
+        raise SpecError(f"--state {state!r}: is not known; there are {', '.join(STATES)}")
+    opened = opened_store(place_of(store), create=False)
+    if job:
+        one = found.job(opened, job)
+        _say(one, text.job_text(one).rstrip("\n"), json=json)
+    elif comparison:
+        _show_comparison(opened, comparison, json=json)
+    elif jobs or state:
+        rows = found.jobs(opened, state=state, limit=limit)
+        lines = "\n".join(map(jsonlib.dumps, rows)) if json or not shared.on_terminal() else ""
+        sys.stdout.write(f"{lines}\n" if lines else text.jobs_text(rows) if shared.on_terminal() and not json else "")
+    else:
+        overview = found.overview(opened)
+        _say(overview, text.overview_text(overview).rstrip("\n"), json=json)
+
+
+def drain(
+    store: str | None = STORE,
+    device: str = typer.Option("", "--device", help="Only this device."),
+    host: str = typer.Option("", "--host", help="Only devices of this host."),
+    undo: bool = typer.Option(False, "--undo", help="Take them into service again, quarantined ones too."),
+    note: str = typer.Option("", "--note", help="Why, in one line."),
+    wait: str = typer.Option("", "--wait", help="Wait until they are free, at most so long, e.g. '600 s'."),
+    json: bool = shared.JSON,
+) -> None:
+    """Let devices finish what they run and take nothing new: all of them, those of a host, or one.
+
+    Exit code 3 when they are not free in time.
+    """
+    from nearpeak.farm.devices import devices, set_service
+    from nearpeak.store.opening import place_of
+
+    wait_s = seconds_of(wait, "--wait") if wait else 0.0
+    opened = opened_store(place_of(store), create=False)
+    names = set_service(opened, "open" if undo else "draining", device=device, host=host, note=note)
+    until_s = time.monotonic() + wait_s
+    while (busy := _busy(devices(opened), names)) and time.monotonic() < until_s:
+        time.sleep(0.2)
+    what = "in service" if undo else "draining"
+    text = f"{len(names)} devices {what}" + (f", {len(busy)} still run" if busy and not undo else "")
+    _say({"devices": list(names), "service": "open" if undo else "draining", "busy": busy}, text, json=json)
+    raise typer.Exit(3 if wait and busy and not undo else 0)
+
+
+def cancel(
+    jobs: list[str] = typer.Argument(metavar="JOB…", help="Identity of a job or batch, in full."),
+    store: str | None = STORE,
+    json: bool = shared.JSON,
+) -> None:
+    """Cancel jobs that are not over, with the batch that they belong to; what runs is ended."""
+    from nearpeak.farm.queue import cancel as cancelled
+    from nearpeak.store.opening import place_of
+
+    count = cancelled(opened_store(place_of(store), create=False), jobs)
+    _say({"cancelled": count}, f"{count} batches cancelled", json=json)
+
+
+def tls(
+    folder: Path = typer.Argument(help="Folder of the authority, made if need be; it stays on one host."),
+    host: list[str] = typer.Option(..., "--host", help="Name or address of a host. Repeatable."),
+    days: int = typer.Option(365, "--days", min=1, max=3650, help="How long certificates are valid."),
+    json: bool = shared.JSON,
+) -> None:
+    """Make the farm's own authority, and a certificate with its key for each host.
+
+    Copy ca.pem, HOST.pem and HOST-key.pem to a folder on each host; ca-key.pem stays. Whoever holds a certificate of
+    the authority can run code on the farm: it signs nothing else.
+    """
+    from nearpeak.farm.certificates import make
+
+    made = [str(one) for one in make(folder, host, days)]
+    _say({"files": made}, "\n".join(made), json=json)
+
+
+def budget(
+    trigger: str = typer.Argument(help="nightly, pr, manual, …."),
+    time_: str = typer.Argument(metavar="TIME", help="Device time a day, e.g. '7200 s'."),
+    store: str | None = STORE,
+) -> None:
+    """Set how much device time a trigger may ask for in a day; what is over it is refused with the number."""
+    from nearpeak.farm.queue import set_budget
+    from nearpeak.store.opening import place_of
+
+    set_budget(opened_store(place_of(store)), trigger, seconds_of(time_, "TIME"))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = typer.Typer(
+        help="Many devices, one queue: each measured on alone, each result accepted once.", no_args_is_help=True,
+        rich_markup_mode=None,
+    )  # fmt: skip
+    for command in (up, join, submit, status, drain, cancel, tls, budget):
+        group.command()(command)
+    app.add_typer(group, name="farm")
+
+
+def _busy(found: Any, names: tuple[str, ...]) -> list[str]:
+    return [one.device.name for one in found if one.batch is not None and one.device.name in names]
+
+
+def _show_comparison(opened: "Store", comparison: str, *, json: bool) -> None:
+    from nearpeak.farm.comparisons import launches_of, verdict
+
+    found, rounds = verdict(opened, comparison), launches_of(opened, comparison)
+    record = {"comparison": comparison, "rounds": len(rounds), "judgement": asdict(found) if found else None}
+    text = f"comparison {comparison}: {len(rounds)} whole rounds"
+    if found is not None:
+        one = found.judgement
+        text += f"\n{one.verdict}: {one.time_ratio:.4f} ({one.low_ratio:.4f} to {one.high_ratio:.4f})"
+    _say(record, text, json=json)
+
+
+def _say(record: Any, text: str, *, json: bool) -> None:
+    """Print a record: JSON for programs, text for people."""
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{jsonlib.dumps(record) if plain else text}\n")
+    sys.stdout.flush()

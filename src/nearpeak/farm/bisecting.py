@@ -1,0 +1,55 @@
+"""A bisection whose rounds are jobs of the farm, all on one device."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from nearpeak.core.launches import Launch
+from nearpeak.errors import MeasureError
+from nearpeak.farm import queue, status
+from nearpeak.farm.schedule import priority_of
+from nearpeak.farm.values import FINAL, BatchRequest, JobRequest
+from nearpeak.store import Store
+from nearpeak.store.identity import new_uid
+
+_POLL_S = 0.2
+
+
+class FarmWorkshop:
+    """What `history.bisecting` asks for rounds; each is put into the queue and waited for.
+
+    The repository must lie at the same path on the hosts of the farm.
+    """
+
+    def __init__(
+        self, store: Store, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0, owner: str = "",
+        device: str = "",
+    ) -> None:  # fmt: skip
+        """Keep the commands; nothing is submitted until a round is asked for."""
+        self._store, self._owner, self._device = store, owner, device
+        self._common = {"repository": str(repository.resolve()), "run": run, "build": build, "limit_s": limit_s}
+        self._name, self._count = f"bisect:{new_uid()}", 0
+
+    def round(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Launch, ...] | None:
+        """Return one round A B B A in its order; none where one of the two cannot be built or run.
+
+        Raises:
+            MeasureError: the farm could not run it.
+        """
+        payload = {**self._common, "baseline": dict(baseline), "candidate": dict(candidate)}
+        job = JobRequest(kind="launches", payload=payload, key=f"{self._name} {self._count}")
+        request = BatchRequest(
+            jobs=(job,), pool="device", device=self._device, comparison=self._name, round=self._count,
+            priority=priority_of("bisect"), owner=self._owner, trigger="bisect",
+        )  # fmt: skip
+        self._count += 1
+        refused = queue.submit(self._store, [request]).refused
+        if refused:
+            raise MeasureError(f"bisect: {refused[0][1]}")
+        while (found := status.job(self._store, job.uid))["state"] not in FINAL:
+            time.sleep(_POLL_S)
+        if found["state"] != "done":
+            why = (found["result"] or {}).get("message") or found["batch"]["note"]
+            raise MeasureError(f"bisect: a round of the farm ended as {found['state']}: {why}")
+        launches = found["result"]["launches"]
+        return None if launches is None else tuple(Launch(**one) for one in launches)

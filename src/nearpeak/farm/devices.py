@@ -1,0 +1,178 @@
+"""Devices of the farm: what a host has, what is in service, and who was heard of when."""
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from nearpeak.canon import canonical_json
+from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.farm.queue import LEASE, NS
+from nearpeak.farm.values import SERVICES, Device
+from nearpeak.store import Store
+from nearpeak.store.dialect import insert_new, now_ns, reading, writing
+from nearpeak.store.schema import TABLES
+
+HEARTBEAT = TABLES["host_heartbeat"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceState:
+    """A device, and what it does."""
+
+    device: Device
+    """Which."""
+    service: str
+    """`open`, `draining` or `quarantined`."""
+    note: str
+    """Why it is not open."""
+    noise_ratio: float | None
+    """Half-width of its last A/A comparison over the time; none where there was none."""
+    batch: int | None
+    """Batch that holds it; none where it is free."""
+    holder: str
+    """Who holds it."""
+    fencing_token: int
+    """Newest token."""
+    left_s: float
+    """Until the lease expires; 0 where it is free."""
+
+
+def slots_of(count: int, host: str = "") -> tuple[Device, ...]:
+    """Return slots of this host's cores.
+
+    >>> [one.name for one in slots_of(2, "a")]
+    ['a/0', 'a/1']
+    """
+    name = host or platform.node()
+    return tuple(Device(name=f"{name}/{number}", pool="slot", host=name) for number in range(count))
+
+
+def cpu_device(host: str = "") -> Device:
+    """Return this host's processor as a device to measure on, alone."""
+    from nearpeak.measure.environment import cpu_name
+
+    name = host or platform.node()
+    return Device(name=f"cpu@{name}", host=name, model=cpu_name())
+
+
+def placed(device: Device) -> Device:
+    """Return the device of this host that a lease means: a node's is the one that Slurm gave this process.
+
+    >>> placed(Device(name="GPU-1")).name
+    'GPU-1'
+    """
+    if not device.name.startswith("slurm@"):
+        return device
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    known = gpus() if given else ()
+    chosen = [one for number, one in enumerate(known) if given.split(",")[0] in (str(number), one.name)]
+    return chosen[0] if chosen else cpu_device()
+
+
+def named_devices(names: Sequence[str]) -> tuple[Device, ...]:
+    """Return the devices that `--device` names on this host: `cpu`, `gpus` (all that the driver lists), or UUIDs."""
+    host, found = platform.node(), list[Device]()
+    for name in names:
+        if name == "cpu":
+            found.append(cpu_device())
+        elif name == "gpus":
+            found += gpus()
+        else:
+            found.append(next((one for one in gpus() if one.name == name), Device(name=name, host=host)))
+    if len({one.name for one in found}) < len(found):
+        raise SpecError("--device: the same device is named twice")
+    return tuple(found)
+
+
+def gpus() -> tuple[Device, ...]:
+    """Return the GPUs and slices that this host's driver lists; none where there is no driver."""
+    from nearpeak.farm.health import gpu_list
+
+    host = platform.node()
+    return tuple(Device(name=uuid, host=host, model=model, parent=parent) for uuid, model, parent in gpu_list())
+
+
+def register(store: Store, devices: Sequence[Device]) -> None:
+    """Make devices known; tokens of known ones stay as they are, and so does their service."""
+    rows = [
+        {"name": one.name, "pool": one.pool, "host": one.host, "model": one.model, "parent": one.parent,
+         "service": "open", "note": "", "noise": None, "failure_count": 0, "job_batch_id": None, "holder": "",
+         "fencing_token": 0, "expires_ns": 0}
+        for one in devices
+    ]  # fmt: skip
+    with writing(store.engine, store.name) as connection:
+        insert_new(connection, LEASE, rows, ["name"])
+        for one in devices:
+            pool = connection.execute(select(LEASE.c.pool).where(LEASE.c.name == one.name)).scalar_one()
+            if pool != one.pool:
+                raise SpecError(f"device {one.name}: is known as a {pool}, not as a {one.pool}; give another name")
+            changed = update(LEASE).where(LEASE.c.name == one.name)
+            connection.execute(changed.values(host=one.host, model=one.model, parent=one.parent))
+
+
+def devices(store: Store) -> tuple[DeviceState, ...]:
+    """Return all devices by name."""
+    with reading(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        rows = connection.execute(select(LEASE).order_by(LEASE.c.name)).all()
+    return tuple(_state(row, at_ns) for row in rows)
+
+
+def _state(row: Any, at_ns: int) -> DeviceState:
+    left_s = max(0.0, (row.expires_ns - at_ns) / NS) if row.job_batch_id is not None else 0.0
+    return DeviceState(
+        device=Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent),
+        service=row.service, note=row.note, noise_ratio=row.noise, batch=row.job_batch_id, holder=row.holder,
+        fencing_token=row.fencing_token, left_s=left_s,
+    )  # fmt: skip
+
+
+def set_service(store: Store, service: str, *, device: str = "", host: str = "", note: str = "") -> tuple[str, ...]:
+    """Take devices out of service or back into it, and return which: one, those of a host, or all.
+
+    What runs on them goes on to its end.
+
+    Raises:
+        NotFoundError: there is no such device or host.
+    """
+    if service not in SERVICES:
+        raise SpecError(f"service {service!r}: is not known; there are {', '.join(SERVICES)}")
+    asked = select(LEASE.c.name).order_by(LEASE.c.name)
+    asked = asked.where(LEASE.c.name == device) if device else asked
+    asked = asked.where(LEASE.c.host == host) if host else asked
+    with writing(store.engine, store.name) as connection:
+        names = tuple(connection.execute(asked).scalars())
+        if not names and (device or host):
+            raise NotFoundError(f"{device or host}: is no device or host of the farm; 'nearpeak farm status' lists all")
+        values = {"service": service, "note": note} | ({"failure_count": 0} if service == "open" else {})
+        connection.execute(update(LEASE).where(LEASE.c.name.in_(names)).values(values))
+    return names
+
+
+def set_noise(store: Store, device: str, noise_ratio: float) -> None:
+    """Keep how far an A/A comparison of a device was from 1, which says what may be asked of it."""
+    with writing(store.engine, store.name) as connection:
+        changed = update(LEASE).where(LEASE.c.name == device).values(noise=noise_ratio)
+        if not connection.execute(changed).rowcount:
+            raise NotFoundError(f"{device}: is no device of the farm; 'nearpeak farm status' lists all")
+
+
+def heartbeat(store: Store, executor: str, facts: Mapping[str, Any]) -> None:
+    """Say that this host lives, by the clock of the database."""
+    name, text = platform.node(), canonical_json({**facts, "process": os.getpid()})
+    with writing(store.engine, store.name) as connection:
+        values = {"seen_ns": now_ns(connection), "executor": executor, "facts": text}
+        if not connection.execute(update(HEARTBEAT).where(HEARTBEAT.c.name == name).values(values)).rowcount:
+            connection.execute(insert(HEARTBEAT).values(name=name, **values))
+
+
+def hosts(store: Store) -> tuple[tuple[str, str, float], ...]:
+    """Return each host with its executor and how many seconds ago it was heard of."""
+    with reading(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        rows = connection.execute(select(HEARTBEAT).order_by(HEARTBEAT.c.name)).all()
+    return tuple((row.name, row.executor, max(0.0, (at_ns - row.seen_ns) / NS)) for row in rows)

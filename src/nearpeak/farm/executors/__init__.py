@@ -1,0 +1,61 @@
+"""What places executions on hosts: one file per engine, behind four calls; none of them decides what counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nearpeak.farm.values import Device
+
+__all__ = ["Capabilities", "Change", "Executor"]
+Errand = Mapping[str, Any]
+"""What an execution is told, as JSON: batch, devices that will do, life of the lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine has and can do."""
+
+    devices: tuple[Device, ...]
+    """Devices and slots that its hosts have now."""
+    can_pin: bool
+    """Whether an execution can be sent to one device."""
+    can_cancel: bool
+    """Whether an execution that has not begun can be taken back."""
+    is_exclusive: bool
+    """Whether the engine itself keeps others off a device; the lease and the lock do in any case."""
+    longest_s: float
+    """Longest time that an execution may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An execution that ended."""
+
+    handle: str
+    """Which."""
+    status: str
+    """How it says that it ended: `published`, `rejected`, `infra`, `busy`, …; `lost` where it did not come back."""
+    note: str = ""
+    """Why it did not come back."""
+
+
+class Executor(Protocol):
+    """An engine. Its answers are hints: what counts is what the store says."""
+
+    name: str
+    """Stem of its file."""
+
+    def capabilities(self) -> Capabilities:
+        """Return what it has now."""
+
+    def submit(self, errand: Errand) -> str:
+        """Begin an execution and return its handle; the same errand again gives the same handle and runs once."""
+
+    def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
+        """Return which of the executions ended; waits for the first one, but never longer than asked."""
+
+    def cancel(self, handle: str) -> None:
+        """Take an execution back if it has not begun; a best effort."""
+
+    def close(self) -> None:
+        """Begin nothing more and let go of all hosts."""

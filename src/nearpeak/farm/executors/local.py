@@ -1,0 +1,79 @@
+"""Executions on this host: a thread for each device and slot, no port, nothing to install."""
+
+import math
+import platform
+import threading
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from nearpeak.farm.devices import register
+from nearpeak.farm.executors import Capabilities, Change, Errand
+from nearpeak.farm.supervise import execute, opened
+from nearpeak.farm.values import Device
+
+
+class Local:
+    """Supervises processes from threads of its own."""
+
+    name = "local"
+
+    def __init__(self, place: str, devices: Sequence[Device]) -> None:
+        """Register the devices of this host; nothing runs until something is submitted."""
+        self._place, self._devices = place, tuple(devices)
+        register(opened(place), self._devices)
+        self._threads = {
+            pool: ThreadPoolExecutor(max(1, sum(one.pool == pool for one in devices)), f"farm-{pool}")
+            for pool in ("device", "slot")
+        }
+        self._found: dict[str, Future[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def capabilities(self) -> Capabilities:
+        """Return the devices that it was given."""
+        return Capabilities(
+            devices=self._devices, can_pin=True, can_cancel=True, is_exclusive=False, longest_s=math.inf
+        )
+
+    def submit(self, errand: Errand) -> str:
+        """Begin an execution in a thread."""
+        handle = str(errand["key"])
+        with self._lock:
+            if handle not in self._found:
+                threads = self._threads[errand["pool"]]
+                self._found[handle] = threads.submit(execute, dict(errand), self._place)
+        return handle
+
+    def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
+        """Return which executions ended."""
+        asked = {one: self._found[one] for one in handles if one in self._found}
+        if asked and timeout_s > 0:
+            wait(asked.values(), timeout_s, FIRST_COMPLETED)
+        ended = [one for one, future in asked.items() if future.done()]
+        gone = [one for one in handles if one not in asked]
+        found = tuple(_change(one, self._found.pop(one)) for one in ended)
+        return found + tuple(Change(handle=one, status="lost", note="is not known") for one in gone)
+
+    def cancel(self, handle: str) -> None:
+        """Take back what has not begun."""
+        if handle in self._found:
+            self._found[handle].cancel()
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        for threads in self._threads.values():
+            threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _change(handle: str, future: "Future[dict[str, Any]]") -> Change:
+    if future.cancelled():
+        return Change(handle=handle, status="cancelled")
+    error = future.exception()
+    if error is not None:
+        return Change(handle=handle, status="lost", note=f"{type(error).__name__}: {error}")
+    return Change(handle=handle, status=str(future.result()["status"]))
+
+
+def host() -> str:
+    """Return the name of this host, as the farm knows it."""
+    return platform.node()

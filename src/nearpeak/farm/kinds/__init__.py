@@ -1,0 +1,65 @@
+"""What a job can be: one file per kind, found by its stem, and out-of-tree ones by `nearpeak.job_kinds`."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearpeak.errors import SpecError
+from nearpeak.registry import Registry
+
+__all__ = ["KINDS", "Kind", "need"]
+Payload = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A sort of job."""
+
+    name: str
+    """Stem of its file."""
+    pool: str
+    """`device`: alone on a device, in a fresh process; `slot`: a share of a host's cores will do."""
+    check: Callable[[Payload], None]
+    """Refuses a payload that cannot run, when it is submitted."""
+    run: Callable[[Payload], Mapping[str, Any]]
+    """Returns the result as JSON, in a process of its own."""
+    preload: tuple[str, ...] = ()
+    """Modules that the process of a slot imports before its jobs are known."""
+    limit_s: Callable[[Payload], float] = lambda _: 600.0
+    """Wall time after which the process is ended."""
+    memory_bytes: Callable[[Payload], int | None] = lambda _: 16 << 30
+    """Memory that the process may take; none where a driver maps more than there is."""
+    cost_s: Callable[[Payload], float] = lambda _: 0.05
+    """How long it is expected to take where nothing like it ran before."""
+
+
+def need(payload: Payload, kind: str, **types: type | tuple[type, ...]) -> None:
+    """Refuse a payload without an entry, with one of another type, or with one that nobody reads.
+
+    A type `(str, type(None))` may be absent.
+
+    >>> need({"target": "h100_sxm"}, "predict", target=str)
+    """
+    for name, wanted in types.items():
+        optional = isinstance(wanted, tuple) and type(None) in wanted
+        if name not in payload and not optional:
+            raise SpecError(f"{kind}: the payload has no {name!r}; it needs {', '.join(types)}")
+        value = payload.get(name)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted in (int, float)):
+            raise SpecError(f"{kind}: {name!r} is {value!r}, of the wrong type")
+    unknown = sorted(set(payload) - set(types))
+    if unknown:
+        raise SpecError(f"{kind}: {unknown[0]!r} is not known; there are {', '.join(types)}")
+
+
+def _load(name: str) -> Kind:
+    found: Kind = importlib.import_module(f"nearpeak.farm.kinds.{name}").KIND
+    return found
+
+
+KINDS: Registry[Kind] = Registry(
+    kind="kind of job", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.job_kinds"
+)
+"""All kinds by name; adding one is adding a file that ends with `KIND = Kind(...)`."""

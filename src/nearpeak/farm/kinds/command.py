@@ -1,0 +1,74 @@
+"""Jobs that run a program alone on a device; its last line may be a time."""
+
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nearpeak.errors import SpecError
+from nearpeak.farm.child import FILES
+from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.isolation.server import limit
+from nearpeak.units import parse
+
+LIMIT_S = 600.0
+"""Wall time of a program, where the payload does not say."""
+_TAIL_BYTES = 4096
+
+
+def _check(payload: Payload) -> None:
+    optional = (int, float, type(None))
+    need(payload, "command", words=list, limit_s=optional, memory_bytes=(int, type(None)), arm=(str, type(None)))
+    words = payload["words"]
+    if not words or not all(isinstance(one, str) and one and "\0" not in one for one in words):
+        raise SpecError(f"command: 'words' is {str(words)[:80]}; it must be a program and its arguments, as texts")
+    limit_s = payload.get("limit_s")
+    if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):
+        raise SpecError(f"command: 'limit_s' is {limit_s!r}; it must be more than 0")
+
+
+def _run(payload: Payload) -> Mapping[str, Any]:
+    code, output = output_of(payload["words"])
+    if code:
+        raise RuntimeError(f"it ended with code {code}: {output.strip()[-200:]}")
+    return {"output": output, "time_s": time_in(output)}
+
+
+def output_of(words: Sequence[str]) -> tuple[int, str]:
+    """Return the exit code of a program and the end of what it printed, however much that is."""
+    try:
+        process = subprocess.Popen(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            pass_fds=FILES,
+            preexec_fn=partial(limit, None),  # noqa: PLW1509  # this process has no threads
+        )
+    except OSError as error:
+        return 127, f"{words[0]}: {error.strerror}"
+    assert process.stdout is not None
+    kept = b""
+    while data := process.stdout.read(1 << 16):
+        kept = (kept + data)[-_TAIL_BYTES:]
+    return process.wait(), kept.decode("utf-8", "replace")
+
+
+def time_in(output: str) -> float | None:
+    """Return the time that the last line states; none where it states none.
+
+    >>> time_in("warming up; then" + chr(10) + "1.25 ms"), time_in("done")
+    (0.00125, None)
+    """
+    lines = output.strip().splitlines()
+    try:
+        return parse(lines[-1].strip(), "s") if lines else None
+    except SpecError:
+        return None
+
+
+KIND = Kind(
+    name="command", pool="device", check=_check, run=_run, cost_s=lambda _: 10.0,
+    limit_s=lambda payload: float(payload.get("limit_s") or LIMIT_S),
+    memory_bytes=lambda payload: payload.get("memory_bytes"),
+)  # fmt: skip

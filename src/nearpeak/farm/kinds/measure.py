@@ -1,0 +1,96 @@
+"""Jobs that measure one case on one device, alone, in a process that runs nothing else."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from nearpeak.core.measurement import Backend, Timing
+from nearpeak.errors import SpecError
+from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.farm.kinds._cases import case_in
+
+START_S = 60.0
+"""Time that a fresh process may take to import what it needs, beyond the limit of its case."""
+USUAL_START_S = 5.0
+"""Time that starting takes as a rule, for estimates of what a job costs before it ever ran."""
+
+
+def timing_in(payload: Payload) -> Timing:
+    """Return how a payload wants to be timed.
+
+    Raises:
+        SpecError: an entry is not known, of the wrong type, or not positive.
+    """
+    given = payload.get("timing") or {}
+    known = {one.name: type(getattr(Timing(), one.name)) for one in dataclasses.fields(Timing)}
+    for name, value in given.items():
+        if name not in known:
+            raise SpecError(f"measure: timing {name!r} is not known; there are {', '.join(known)}")
+        fits = isinstance(value, known[name]) or (known[name] is float and type(value) is int)
+        if not fits or (isinstance(value, bool) and known[name] is not bool):
+            raise SpecError(f"measure: timing {name!r} is {value!r}; it must be of type {known[name].__name__}")
+        if known[name] in (int, float) and not (math.isfinite(value) and value > 0):
+            raise SpecError(f"measure: timing {name!r} is {value!r}; it must be more than 0")
+    if given.get("cache", "cold") not in ("cold", "hot"):
+        raise SpecError(f"measure: timing 'cache' is {given['cache']!r}; it must be cold or hot")
+    return Timing(**given)
+
+
+def _check(payload: Payload) -> None:
+    from nearpeak.measure.runners import RUNNERS
+
+    more = dict.fromkeys(("arm", "branch"), (str, type(None)))
+    need(payload, "measure", case=dict, runner=str, timing=(dict, type(None)), revision=(dict, type(None)), **more)
+    case_in(payload, "measure")
+    timing_in(payload)
+    RUNNERS[payload["runner"].partition(":")[0]]
+    if payload.get("revision") is not None:
+        revision_in(payload)
+
+
+def revision_in(payload: Payload) -> Any:
+    """Return the commit that a payload measures; none where it does not say."""
+    from nearpeak.core.history import Revision
+
+    if payload.get("revision") is None:
+        return None
+    try:
+        return Revision(**payload["revision"])
+    except TypeError as error:
+        raise SpecError(f"measure: 'revision' is no commit: {error}") from None
+
+
+def _run(payload: Payload) -> Mapping[str, Any]:
+    from nearpeak.exchange.measurement_lines import environment_record, measurement_record
+    from nearpeak.measure.runners import runner_of
+    from nearpeak.measure.taking import TimedRunner
+
+    runner = runner_of(payload["runner"], timing_in(payload), "fresh")
+    case = case_in(payload, "measure")
+    found = runner.measure(case, _lock) if isinstance(runner, TimedRunner) else runner.measure(case)
+    environment = environment_record(found.environment) if found.environment else None
+    return {"measurement": measurement_record(found, ""), "environment": environment}
+
+
+def _lock(backend: Backend) -> AbstractContextManager[None]:
+    """Return the lock of the device, or nothing where whoever started this process holds it for it."""
+    from nearpeak.farm.child import HELD
+    from nearpeak.measure.isolated import lock_of
+    from nearpeak.measure.lock import lock_path
+
+    return nullcontext() if str(lock_path(backend.environment())) in HELD else lock_of(backend)
+
+
+def _memory_bytes(payload: Payload) -> int | None:
+    from nearpeak.measure.isolated import memory_bytes
+
+    return memory_bytes(payload["runner"], timing_in(payload))
+
+
+KIND = Kind(
+    name="measure", pool="device", check=_check, run=_run, memory_bytes=_memory_bytes,
+    limit_s=lambda payload: timing_in(payload).limit_s + START_S,
+    cost_s=lambda payload: timing_in(payload).budget_s + USUAL_START_S,
+)  # fmt: skip

@@ -1,0 +1,26 @@
+"""Jobs that predict: how long good software is expected to take for one case on one device."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.farm.kinds._cases import case_in, check_target
+
+
+def _check(payload: Payload) -> None:
+    need(payload, "predict", case=dict, target=str)
+    case_in(payload, "predict")
+    check_target(payload["target"])
+
+
+def _run(payload: Payload) -> Mapping[str, Any]:
+    from nearpeak.achievable import predict
+
+    found = predict(case_in(payload, "predict"), payload["target"])
+    return {
+        "bound_s": found.bound_s, "time_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s,
+        "limiter": found.limiter,
+    }  # fmt: skip
+
+
+KIND = Kind(name="predict", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:predictions",))

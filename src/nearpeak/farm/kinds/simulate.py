@@ -1,0 +1,25 @@
+"""Jobs that simulate one case on a device that may not exist."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.farm.kinds._cases import case_in, check_target
+
+
+def _check(payload: Payload) -> None:
+    need(payload, "simulate", case=dict, target=str)
+    case_in(payload, "simulate")
+    check_target(payload["target"])
+
+
+def _run(payload: Payload) -> Mapping[str, Any]:
+    from nearpeak.sim.machine import PS_PER_S
+    from nearpeak.sim.simulation import simulate_case
+    from nearpeak.targets import target_of
+
+    found = simulate_case(case_in(payload, "simulate"), target_of(payload["target"]))
+    return {"time_s": found.end_ps / PS_PER_S, "cta_count": found.cta_count}
+
+
+KIND = Kind(name="simulate", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:simulations",))

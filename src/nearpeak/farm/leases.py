@@ -1,0 +1,264 @@
+"""Leases of devices with fencing tokens: take, start, renew, publish, give back; by the clock of the database alone."""
+
+import os
+import platform
+import secrets
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from nearpeak.farm.publishing import into_history
+from nearpeak.farm.queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
+from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, text_of
+from nearpeak.store import Store
+from nearpeak.store.dialect import add_rows, claim, now_ns, reading, writing
+
+TTL_S = 60.0
+"""How long a lease lives unless it is renewed."""
+INFRA_COUNT = 3
+"""Times that a batch may meet an unfit host or device before it fails."""
+BACK_OFF_S = 10.0
+"""Wait after the first unfit host or device; it doubles with each."""
+_EVIDENCE_BYTES = 1 << 20
+DRAINING, OVER, BUSY, ELSEWHERE = "draining", "over", "busy", "elsewhere"
+"""Why a lease was not given: the device takes nothing new; the batch is finished; either is held; it belongs on the
+device that the comparison began on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one job of a batch ended."""
+
+    text: str
+    """What it gave, as JSON text."""
+    time_s: float
+    """How long it took."""
+    failed: bool = False
+    """Whether the program failed: that is a result too, and is not tried again."""
+
+
+def holder_name() -> str:
+    """Return a name that no other holder has: host, process, and a random word."""
+    return f"{platform.node()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def steady_s() -> float:
+    """Return a clock that never steps and goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def take(store: Store, devices: Sequence[str], batch: int, ttl_s: float = TTL_S, holder: str = "") -> Lease | str:
+    """Return the lease of one of `devices` for a batch, or why there is none.
+
+    One transaction: a device that is free, or whose lease expired, gets the batch and the next token.
+    """
+    holder, began_s = holder or holder_name(), steady_s()
+    with writing(store.engine, store.name) as connection:
+        return _taken(connection, devices, batch, ttl_s, (holder, began_s))
+
+
+def _taken(
+    connection: Connection, devices: Sequence[str], batch: int, ttl_s: float, who: tuple[str, float]
+) -> Lease | str:
+    row, at_ns = _free_device(connection, devices), now_ns(connection)
+    if isinstance(row, str):
+        return row
+    pin = connection.execute(select(BATCH.c.comparison).where(BATCH.c.id == batch)).scalar()
+    if pin:
+        claim(connection, f"comparison {pin}")
+    wanted = connection.execute(select(BATCH).where(BATCH.c.id == batch).with_for_update()).one_or_none()
+    if wanted is None or wanted.state in FINAL:
+        return OVER
+    if _held(connection, batch, row.name, at_ns):
+        return BUSY
+    if not _fits(connection, wanted, row):
+        return ELSEWHERE
+    if row.job_batch_id is not None:
+        freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
+    token = row.fencing_token + 1
+    connection.execute(
+        update(LEASE)
+        .where(LEASE.c.id == row.id)
+        .values(job_batch_id=batch, holder=who[0], fencing_token=token, expires_ns=at_ns + int(ttl_s * NS))
+    )
+    attempt = _new_attempt(connection, batch, row.name, token, who[0], at_ns)
+    set_state(
+        connection, batch, "leased", at_ns, held_by=row.name, fencing_token=token,
+        attempt_count=wanted.attempt_count + 1,
+    )  # fmt: skip
+    return Lease(
+        device=_device(row), batch=batch, uid=wanted.uid, attempt=attempt, holder=who[0], fencing_token=token,
+        ttl_s=ttl_s, began_s=who[1], jobs=_jobs(connection, batch),
+    )  # fmt: skip
+
+
+def _free_device(connection: Connection, devices: Sequence[str]) -> Any:
+    """Return the row of a device that is to be had, held by this transaction; or why there is none."""
+    at_ns = now_ns(connection)
+    free = (LEASE.c.job_batch_id.is_(None)) | (LEASE.c.expires_ns <= at_ns)
+    asked = select(LEASE).where(LEASE.c.name.in_(list(devices)))
+    row = connection.execute(
+        asked.where(free, LEASE.c.service == "open").order_by(LEASE.c.name).limit(1).with_for_update(skip_locked=True)
+    ).one_or_none()
+    if row is not None:
+        return row
+    is_open = connection.execute(asked.where(LEASE.c.service == "open").limit(1)).first()
+    return BUSY if is_open else DRAINING
+
+
+def _held(connection: Connection, batch: int, device: str, at_ns: int) -> bool:
+    """Say whether the batch is held on some device by a lease that lives."""
+    held = select(LEASE.c.id).where(LEASE.c.job_batch_id == batch, LEASE.c.expires_ns > at_ns)
+    if connection.execute(held).first() is not None:
+        return True
+    stale = select(LEASE).where(LEASE.c.job_batch_id == batch, LEASE.c.name != device)
+    for row in connection.execute(stale.with_for_update()).all():
+        freed(connection, row.name, batch, row.fencing_token, at_ns)
+    return False
+
+
+def _fits(connection: Connection, wanted: Any, row: Any) -> bool:
+    """Say whether the batch may run on the device: all rounds of a comparison run where the first one did."""
+    if wanted.pool != row.pool or (wanted.device not in ("", row.name)) or (wanted.model not in ("", row.model)):
+        return False
+    if not wanted.comparison:
+        return True
+    begun = select(BATCH.c.held_by).where(
+        BATCH.c.comparison == wanted.comparison, BATCH.c.held_by != "", BATCH.c.state != "queued"
+    )
+    return set(connection.execute(begun).scalars()) <= {row.name}
+
+
+def _new_attempt(connection: Connection, batch: int, device: str, token: int, holder: str, at_ns: int) -> int:
+    row = {
+        "job_batch_id": batch, "device": device, "fencing_token": token, "holder": holder, "begun_ns": at_ns,
+        "ended_ns": None, "outcome": "running", "note": "", "preflight": "", "postflight": "", "evidence": "",
+    }  # fmt: skip
+    return int(connection.execute(insert(ATTEMPT).values(row).returning(ATTEMPT.c.id)).scalar_one())
+
+
+def _jobs(connection: Connection, batch: int) -> tuple[LeasedJob, ...]:
+    rows = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
+    return tuple(LeasedJob(id=row.id, uid=row.uid, kind=row.kind, text=row.payload) for row in rows)
+
+
+def _device(row: Any) -> Device:
+    return Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent)
+
+
+def start(store: Store, lease: Lease, preflight: Mapping[str, Any]) -> bool:
+    """Say that the batch runs, and how its device was found before; return whether the lease still lives."""
+    with writing(store.engine, store.name) as connection:
+        if not _live(connection, lease):
+            return False
+        connection.execute(
+            update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt).values(preflight=text_of(dict(preflight)))
+        )
+        set_state(connection, lease.batch, "running", now_ns(connection))
+        return True
+
+
+def renew(store: Store, lease: Lease) -> bool:
+    """Prolong the lease by its life, counted from now; return whether it was still held, and the batch still wanted."""
+    with writing(store.engine, store.name) as connection:
+        if not _live(connection, lease):
+            return False
+        ends = now_ns(connection) + int(lease.ttl_s * NS)
+        connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(expires_ns=ends))
+        return True
+
+
+def publish(
+    store: Store, lease: Lease, outcomes: Sequence[Outcome], postflight: Mapping[str, Any] = {}, note: str = ""
+) -> bool:
+    """Make the results count and free the device, in one transaction; return whether the lease still lived.
+
+    Without it nothing counts: the results are kept with the attempt, as evidence, and enter no history.
+    """
+    with writing(store.engine, store.name) as connection:
+        live, at_ns = _live(connection, lease), now_ns(connection)
+        flight = {"postflight": text_of(dict(postflight)), "ended_ns": at_ns, "note": note}
+        mine = update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt)
+        if not live:
+            told = f"[{','.join(one.text for one in outcomes)}]"[:_EVIDENCE_BYTES]
+            connection.execute(mine.values(outcome="rejected", evidence=told, **flight))
+            return False
+        connection.execute(mine.values(outcome="accepted", **flight))
+        both = list(zip(lease.jobs, outcomes, strict=True))
+        rows = [
+            (job.id, lease.attempt, one.time_s, one.text, zlib.crc32(one.text.encode()), at_ns) for job, one in both
+        ]
+        add_rows(connection, RESULT, rows)
+        failed = [job.id for job, one in both if one.failed]
+        if failed:
+            connection.execute(update(JOB).where(JOB.c.id.in_(failed)).values(state="failed"))
+        cost_s = sum(one.time_s for one in outcomes)
+        state = "failed" if len(failed) == len(outcomes) else "done"
+        set_state(connection, lease.batch, state, at_ns, cost_s=cost_s, note=note)
+        _release(connection, lease)
+        into_history(connection, lease, outcomes, at_ns)
+        return True
+
+
+def give_back(store: Store, lease: Lease, note: str, *, outcome: str = "infra", is_unfit: bool = False) -> bool:
+    """Free the device and return the batch to the queue, later with each time; return whether the lease still lived.
+
+    Args:
+        outcome: `infra` counts towards the attempts that a batch has; `lost` does not.
+        is_unfit: the device failed its probe; the second time in a row takes it out of service.
+    """
+    with writing(store.engine, store.name) as connection:
+        live, at_ns = _live(connection, lease), now_ns(connection)
+        mine = update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt)
+        connection.execute(mine.values(outcome=outcome, ended_ns=at_ns, note=note))
+        if not live:
+            return False
+        row = connection.execute(select(BATCH.c.infra_count).where(BATCH.c.id == lease.batch)).one()
+        count = row.infra_count + (outcome == "infra")
+        wait_ns = int(BACK_OFF_S * 2 ** max(0, count - 1) * NS) if outcome == "infra" else 0
+        state = "failed" if count >= INFRA_COUNT else "queued"
+        set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
+        _release(connection, lease, failures=1 if is_unfit else None)
+        return True
+
+
+def _release(connection: Connection, lease: Lease, failures: int | None = 0) -> None:
+    """Free the device; its token stays, so that the next one is greater.
+
+    Args:
+        failures: 0 clears the count of failed probes, 1 adds one and takes the device out of service at two.
+    """
+    values: dict[str, Any] = {"job_batch_id": None, "holder": ""}
+    if failures == 0:
+        values["failure_count"] = 0
+    elif failures:
+        row = connection.execute(select(LEASE.c.failure_count).where(LEASE.c.name == lease.device.name)).one()
+        values["failure_count"] = row.failure_count + 1
+        if row.failure_count + 1 >= 2:
+            values |= {"service": "quarantined", "note": "it failed its probe twice"}
+    connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(values))
+
+
+def _live(connection: Connection, lease: Lease) -> bool:
+    """Say whether the lease is held, not expired, and its batch still this holder's; both rows are locked."""
+    row = connection.execute(select(LEASE).where(LEASE.c.name == lease.device.name).with_for_update()).one_or_none()
+    if row is None or row.fencing_token != lease.fencing_token or row.job_batch_id != lease.batch:
+        return False
+    batch = connection.execute(select(BATCH).where(BATCH.c.id == lease.batch).with_for_update()).one()
+    if batch.held_by != lease.device.name or batch.fencing_token != lease.fencing_token:
+        return False
+    if batch.state in FINAL:  # it was cancelled: the device is free again
+        connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(job_batch_id=None, holder=""))
+        return False
+    return bool(row.expires_ns > now_ns(connection))
+
+
+def is_over(store: Store, batch: int) -> bool:
+    """Say whether a batch is finished."""
+    with reading(store.engine, store.name) as connection:
+        state = connection.execute(select(BATCH.c.state).where(BATCH.c.id == batch)).scalar()
+    return state is None or state in FINAL

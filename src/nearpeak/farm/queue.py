@@ -1,0 +1,272 @@
+"""The queue, which is the store: jobs go in once, wait, are cancelled, and come back when their holder is gone."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.farm.kinds import KINDS
+from nearpeak.farm.schedule import STEP_S
+from nearpeak.farm.values import FINAL, BatchRequest, WaitingBatch, text_of
+from nearpeak.store import Store
+from nearpeak.store.dialect import claim, now_ns, reading, writing
+from nearpeak.store.schema import TABLES
+
+BATCH, JOB, ATTEMPT = TABLES["job_batch"], TABLES["job"], TABLES["job_attempt"]
+LEASE, RESULT, BUDGET = TABLES["device_lease"], TABLES["job_result"], TABLES["farm_budget"]
+NS = 1_000_000_000
+DAY_S = 86400.0
+LOST_COUNT = 20
+"""Holders that a batch may lose before it counts as what ends them."""
+MOST_WAITING = 5000
+"""Batches that are looked at together; the less urgent ones have to wait in any case."""
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What became of requests."""
+
+    new_count: int
+    """Jobs that were not there before."""
+    known_count: int
+    """Jobs that were there already, in whatever state."""
+    refused: tuple[tuple[str, str], ...]
+    """Batches over their budget, and why."""
+    uids: tuple[str, ...]
+    """Identities of all jobs that were asked for, in order."""
+
+
+def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
+    """Put batches into the queue, all in one transaction; what is there already is left as it is.
+
+    A batch that would spend more than its trigger has for the day is kept as `rejected`, with the number.
+
+    Raises:
+        SpecError: a payload cannot run, or the same job stands twice.
+    """
+    check(requests)
+    uids = [job.uid for one in requests for job in one.jobs]
+    with writing(store.engine, store.name) as connection:
+        claim(connection, "farm submit")
+        return _submitted(connection, requests, uids)
+
+
+def check(requests: Sequence[BatchRequest]) -> None:
+    """Refuse what cannot run, and a job that stands twice.
+
+    Raises:
+        SpecError: says which and why.
+    """
+    seen: set[str] = set()
+    for one in requests:
+        for job in one.jobs:
+            KINDS[job.kind].check(job.payload)
+            if job.uid in seen:
+                raise SpecError(f"submit: the same job stands twice ({job.uid}); give one of them another key")
+            seen.add(job.uid)
+
+
+def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
+    known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
+    costs = _past_s(connection, [job.what for one in requests for job in one.jobs])
+    at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
+    for one in requests:
+        new = [job for job in one.jobs if job.uid not in known]
+        if not new:
+            continue
+        if len(new) < len(one.jobs):
+            raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
+        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in new)
+        note = _over_budget(connection, one.trigger, cost_s, spent, at_ns)
+        if note:
+            refused.append((one.uid, note))
+        batch = connection.execute(
+            insert(BATCH).values(_row(one, cost_s, at_ns, note)).returning(BATCH.c.id)
+        ).scalar_one()
+        state = "rejected" if note else "queued"
+        rows += [
+            {"uid": job.uid, "job_batch_id": batch, "place": place, "kind": job.kind, "subject": job.what,
+             "payload": text_of(dict(job.payload)), "state": state}
+            for place, job in enumerate(new)
+        ]  # fmt: skip
+    if rows:
+        connection.execute(insert(JOB), rows)
+    return Submitted(new_count=len(rows), known_count=len(known), refused=tuple(refused), uids=tuple(uids))
+
+
+def _row(one: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, Any]:
+    return {
+        "uid": one.uid, "comparison": one.comparison, "round": one.round, "pool": one.pool, "device": one.device,
+        "model": one.model, "priority": one.priority, "cost_s": cost_s, "owner": one.owner, "run_trigger": one.trigger,
+        "state": "rejected" if note else "queued", "attempt_count": 0, "infra_count": 0, "not_before_ns": 0,
+        "created_ns": at_ns, "ended_ns": at_ns if note else None, "held_by": "", "fencing_token": 0, "note": note,
+    }  # fmt: skip
+
+
+def _looked_up(connection: Connection, asked: Any, column: Any, values: Sequence[str]) -> Iterable[Any]:
+    for first in range(0, len(values), _CHUNK):
+        yield from connection.execute(asked.where(column.in_(values[first : first + _CHUNK]))).scalars()
+
+
+def _past_s(connection: Connection, subjects: Sequence[str]) -> dict[str, float]:
+    """Return the median past duration of each subject that has one."""
+    if connection.execute(select(RESULT.c.job_id).limit(1)).first() is None:
+        return {}
+    found: dict[str, list[float]] = {}
+    wanted = list(dict.fromkeys(subjects))
+    asked = select(JOB.c.subject, RESULT.c.time_s).join_from(JOB, RESULT, JOB.c.id == RESULT.c.job_id)
+    for first in range(0, len(wanted), _CHUNK):
+        for row in connection.execute(asked.where(JOB.c.subject.in_(wanted[first : first + _CHUNK]))):
+            found.setdefault(row.subject, []).append(row.time_s)
+    return {subject: statistics.median(times) for subject, times in found.items()}
+
+
+def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dict[str, float], at_ns: int) -> str:
+    """Return why a batch is refused, empty where it is not; what is not is counted in `spent`."""
+    day_s = connection.execute(select(BUDGET.c.day_s).where(BUDGET.c.run_trigger == trigger)).scalar()
+    if day_s is None:
+        return ""
+    if trigger not in spent:
+        since = at_ns - int(DAY_S * NS)
+        asked = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
+            BATCH.c.run_trigger == trigger, BATCH.c.created_ns > since, BATCH.c.state.not_in(("rejected", "cancelled"))
+        )
+        spent[trigger] = float(connection.execute(asked).scalar_one())
+    if spent[trigger] + cost_s > day_s:
+        return (
+            f"budget of trigger {trigger!r}: {spent[trigger]:.0f} s of {day_s:.0f} s a day are spent, "
+            f"and this needs {cost_s:.0f} s"
+        )
+    spent[trigger] += cost_s
+    return ""
+
+
+def set_budget(store: Store, trigger: str, day_s: float) -> None:
+    """Say how much device time a trigger may ask for in a day."""
+    with writing(store.engine, store.name) as connection:
+        claim(connection, "farm submit")
+        changed = update(BUDGET).where(BUDGET.c.run_trigger == trigger).values(day_s=day_s)
+        if not connection.execute(changed).rowcount:
+            connection.execute(insert(BUDGET).values(run_trigger=trigger, day_s=day_s))
+
+
+def waiting(store: Store) -> list[WaitingBatch]:
+    """Return the batches that may begin now: queued, not told to wait, and no earlier round of theirs unfinished."""
+    earlier = BATCH.alias()
+    unfinished = (
+        select(earlier.c.id)
+        .where(
+            earlier.c.comparison == BATCH.c.comparison, earlier.c.round < BATCH.c.round, earlier.c.state.not_in(FINAL)
+        )
+        .exists()
+    )
+    begun = select(earlier.c.id).where(
+        earlier.c.comparison == BATCH.c.comparison, earlier.c.round < BATCH.c.round, earlier.c.state == "done"
+    )
+    with reading(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        asked = select(BATCH, begun.exists().label("started")).where(
+            BATCH.c.state == "queued", BATCH.c.not_before_ns <= at_ns, (BATCH.c.comparison == "") | ~unfinished
+        )
+        urgent = BATCH.c.priority * int(STEP_S * NS) + BATCH.c.created_ns  # the order of `schedule.rank`
+        rows = connection.execute(asked.order_by(urgent, BATCH.c.id).limit(MOST_WAITING)).all()
+        pins = _pins(connection, [row.comparison for row in rows if row.comparison])
+    names = ("id", "uid", "pool", "model", "comparison", "round", "priority", "owner", "cost_s", "attempt_count")
+    return [
+        WaitingBatch(
+            **{name: getattr(row, name) for name in names}, device=row.device or pins.get(row.comparison, ""),
+            waited_s=max(0.0, (at_ns - row.created_ns) / NS), begun=row.attempt_count > 0,
+            started=bool(row.comparison and row.started),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def _pins(connection: Connection, comparisons: Sequence[str]) -> dict[str, str]:
+    """Return the device that each comparison has begun on."""
+    asked = select(BATCH.c.comparison, BATCH.c.held_by).where(BATCH.c.held_by != "", BATCH.c.state != "queued")
+    wanted = list(dict.fromkeys(comparisons))
+    found: dict[str, str] = {}
+    for first in range(0, len(wanted), _CHUNK):
+        part = asked.where(BATCH.c.comparison.in_(wanted[first : first + _CHUNK])).order_by(BATCH.c.round.desc())
+        found |= {row.comparison: row.held_by for row in connection.execute(part)}
+    return found
+
+
+def used_s(store: Store) -> dict[str, float]:
+    """Return the device time of each owner's finished batches in the last day."""
+    with reading(store.engine, store.name) as connection:
+        since = now_ns(connection) - int(DAY_S * NS)
+        asked = (
+            select(BATCH.c.owner, func.sum(BATCH.c.cost_s))
+            .where(BATCH.c.ended_ns > since, BATCH.c.state.in_(("done", "failed")))
+            .group_by(BATCH.c.owner)
+        )
+        return {owner: float(total) for owner, total in connection.execute(asked)}
+
+
+def reclaim(store: Store) -> int:
+    """Return batches whose holder let the lease expire to the queue, and how many they are."""
+    expired = select(LEASE.c.name, LEASE.c.job_batch_id, LEASE.c.fencing_token).where(LEASE.c.job_batch_id.is_not(None))
+    with reading(store.engine, store.name) as connection:
+        if connection.execute(expired.where(LEASE.c.expires_ns <= now_ns(connection)).limit(1)).first() is None:
+            return 0
+    with writing(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        rows = connection.execute(expired.where(LEASE.c.expires_ns <= at_ns).with_for_update(skip_locked=True)).all()
+        for row in rows:
+            freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
+    return len(rows)
+
+
+def freed(connection: Connection, device: str, batch: int, fencing_token: int, at_ns: int) -> None:
+    """Free a device whose lease expired, and return its batch to the queue; both rows are held by the caller."""
+    connection.execute(update(LEASE).where(LEASE.c.name == device).values(job_batch_id=None, holder=""))
+    attempts = update(ATTEMPT).where(
+        ATTEMPT.c.device == device, ATTEMPT.c.fencing_token == fencing_token, ATTEMPT.c.outcome == "running"
+    )
+    connection.execute(attempts.values(outcome="lost", ended_ns=at_ns, note="its lease expired"))
+    mine = (BATCH.c.id == batch, BATCH.c.held_by == device, BATCH.c.fencing_token == fencing_token)
+    row = connection.execute(select(BATCH.c.state, BATCH.c.attempt_count).where(*mine).with_for_update()).first()
+    if row is None or row.state in FINAL:
+        return
+    lost = row.attempt_count >= LOST_COUNT
+    note = f"failed: {row.attempt_count} holders were lost while they ran it" if lost else "a holder was lost"
+    set_state(connection, batch, "failed" if lost else "queued", at_ns, note=note)
+
+
+def set_state(connection: Connection, batch: int, state: str, at_ns: int, **more: object) -> None:
+    """Set the state of a batch; its jobs share it until it is final, which is written with each of them."""
+    ended = at_ns if state in FINAL else None
+    connection.execute(update(BATCH).where(BATCH.c.id == batch).values(state=state, ended_ns=ended, **more))
+    if state in FINAL:
+        jobs = update(JOB).where(JOB.c.job_batch_id == batch, JOB.c.state.not_in(FINAL))
+        connection.execute(jobs.values(state=state))
+
+
+def cancel(store: Store, uids: Sequence[str]) -> int:
+    """Cancel batches, named by themselves or by one of their jobs, and return how many were not over yet.
+
+    A measurement that runs is ended at the next renewal of its lease; its result could not be published any more.
+
+    Raises:
+        NotFoundError: there is no such job.
+    """
+    count = 0
+    with writing(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        for uid in uids:
+            owner = select(JOB.c.job_batch_id).where(JOB.c.uid == uid)
+            row = connection.execute(
+                select(BATCH.c.id, BATCH.c.state).where((BATCH.c.uid == uid) | BATCH.c.id.in_(owner)).with_for_update()
+            ).first()
+            if row is None:
+                raise NotFoundError(f"job {uid}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
+            if row.state not in FINAL:
+                set_state(connection, row.id, "cancelled", at_ns, note="cancelled")
+                count += 1
+    return count

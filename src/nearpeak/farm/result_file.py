@@ -1,0 +1,44 @@
+"""The result of a process in a file that is whole or not there: length and check sum, then JSON."""
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+_MARK = "nearpeak-result"
+_LONGEST_BYTES = 64 << 20
+
+
+def write_result(path: Path, value: object) -> None:
+    """Write a result so that it appears whole, also after a power cut."""
+    text = json.dumps(value).encode()
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        file.write(f"{_MARK} {len(text)} {zlib.crc32(text):08x}\n".encode() + text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_result(path: Path) -> Any:
+    """Return a result; none where the file is missing, half, changed, or no JSON.
+
+    >>> read_result(Path("missing")) is None
+    True
+    """
+    try:
+        if path.stat().st_size > _LONGEST_BYTES:
+            return None
+        head, _, text = path.read_bytes().partition(b"\n")
+        mark, length, crc = head.decode("ascii").split(" ")
+        if mark != _MARK or int(length) != len(text) or int(crc, 16) != zlib.crc32(text):
+            return None
+        return json.loads(text)
+    except (OSError, ValueError):
+        return None

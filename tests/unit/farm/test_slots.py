@@ -1,0 +1,47 @@
+"""Small jobs under one lease: a job that ends its process takes no other with it."""
+
+import json
+
+from nearpeak.farm import slots
+from nearpeak.farm.values import LeasedJob
+from nearpeak.isolation import Ending
+from nearpeak.ops import case
+
+
+def jobs(count):
+    record = case("gemm", m=32, n=32, k=32, dtype="fp32").record()
+    return [
+        LeasedJob(id=number, uid=str(number), kind="predict", text=json.dumps({"case": record, "target": "h100_sxm"}))
+        for number in range(count)
+    ]
+
+
+def test_jobs_run_in_a_warmed_process_and_each_has_its_time():
+    found = slots.run_on_slot("here/0", jobs(3))
+    assert [one.failed for one in found] == [False] * 3
+    assert len({one.text for one in found}) == 1
+    assert all(0 < one.time_s < 5 for one in found)
+
+
+def test_a_batch_is_halved_until_only_the_job_that_crashes_is_left(monkeypatch):
+    called = []
+
+    def dies_with_the_third(function, arguments, **more):
+        called.append(len(arguments["jobs"]))
+        if any("h200" in payload for _, payload in arguments["jobs"]):
+            return Ending(verdict="died", value=-11)
+        return Ending(verdict="result", value=slots.answers(arguments["jobs"]))
+
+    monkeypatch.setattr(slots, "call_isolated", dies_with_the_third)
+    wanted = jobs(6)
+    wanted[2] = LeasedJob(id=2, uid="2", kind="predict", text=wanted[2].text.replace("h100_sxm", "h200_sxm"))
+    found = slots.run_on_slot("here/0", wanted)
+    assert [one.failed for one in found] == [False, False, True, False, False, False]
+    assert json.loads(found[2].text) == {"outcome": "crash", "message": "it ended its process (SIGSEGV)"}
+    assert called == [6, 3, 1, 2, 1, 1, 3]
+
+
+def test_a_job_that_does_not_end_is_a_timeout(monkeypatch):
+    monkeypatch.setattr(slots, "call_isolated", lambda *_, **__: Ending(verdict="timeout", value=None))
+    (found,) = slots.run_on_slot("here/0", jobs(1))
+    assert (found.failed, json.loads(found.text)["outcome"]) == (True, "timeout")
