@@ -75,10 +75,10 @@ def series_of(connection: Connection, where: Mapping[str, str | int]) -> tuple[S
         "workload": _T["workload"].c.name, "metric": _T["metric"].c.name, "device": _T["device_model"].c.name,
         "testbed": _T["testbed"].c.name, "branch": _T["series"].c.branch, "owner": _T["series"].c.owner,
     }  # fmt: skip
-    asked = _series_select().where(*(columns[name] == value for name, value in where.items()))
+    asked = series_select().where(*(columns[name] == value for name, value in where.items()))
     rows = connection.execute(asked.order_by(_T["series"].c.id)).all()
-    counts = _run_counts(connection, [row.id for row in rows] if len(rows) <= 100 else None)
-    return tuple(_series(row, counts.get(row.id, 0)) for row in rows)
+    counts = run_counts(connection, [row.id for row in rows] if len(rows) <= 100 else None)
+    return tuple(series_row(row, counts.get(row.id, 0)) for row in rows)
 
 
 def history_of(connection: Connection, series: int) -> History:
@@ -198,7 +198,8 @@ def _prefixed(table: str) -> list[Any]:
     return [column.label(f"{table}_{column.name}") for column in _T[table].c]
 
 
-def _series_select() -> Select[Any]:
+def series_select() -> Select[Any]:
+    """Return the question for all series, with all that `series_row` needs."""
     s = _T["series"].c
     return (
         select(
@@ -215,7 +216,8 @@ def _series_select() -> Select[Any]:
     )  # fmt: skip
 
 
-def _run_counts(connection: Connection, series: Sequence[int] | None) -> dict[int, int]:
+def run_counts(connection: Connection, series: Sequence[int] | None) -> dict[int, int]:
+    """Return the runs that count of some series, or of all."""
     m = _T["measurement"].c
     asked = (
         select(m.series_id, func.count(m.run_id.distinct()))
@@ -227,7 +229,8 @@ def _run_counts(connection: Connection, series: Sequence[int] | None) -> dict[in
     return {one: int(count) for one, count in connection.execute(asked).tuples()}
 
 
-def _series(row: Row[Any], run_count: int) -> Series:
+def series_row(row: Row[Any], run_count: int) -> Series:
+    """Return a row of `series_select` as a series."""
     metric = Metric(
         name=row.metric_name, unit=row.metric_unit, direction=row.metric_direction, scale=row.metric_scale,
         kind=row.metric_kind,

@@ -2,9 +2,9 @@
 
 from sqlalchemy import MetaData
 
-from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
+from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention, v0006_access
 
-VERSIONS = (v0001_measurements, v0002_findings, v0003_retention)
+VERSIONS = (v0001_measurements, v0002_findings, v0003_retention, v0006_access)
 """Versions of the schema, oldest first; a new one is a file and a word here."""
 HEAD = VERSIONS[-1].revision
 """Version that this nearpeak reads and writes."""

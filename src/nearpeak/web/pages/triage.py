@@ -1,0 +1,134 @@
+"""Triage: alerts that wait, the costliest first, gone through by keys."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearpeak.core.alert import CLOSED, STATUSES
+from nearpeak.core.history import Series
+from nearpeak.history.triage import NOTHING, Weight, ordered, weights_of
+from nearpeak.store.browsing import AlertRow
+from nearpeak.web._asked import Asked
+from nearpeak.web._chart import Chart
+from nearpeak.web._histories import small_charts
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import age, percent, sha_text, show, time_cell
+from nearpeak.web.pages import Page
+
+ROWS = 24
+SORTS = ("gap", "age", "owner")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An alert of the queue."""
+
+    alert: AlertRow
+    """The alert."""
+    weight: Weight
+    """How much it matters."""
+    series: Series | None
+    """Its first series."""
+    chart: Chart | None
+    """History of that series."""
+    is_snoozed: bool
+    """Whether nobody is to be bothered now."""
+
+    @property
+    def worst(self) -> str:
+        """Its largest change, in words."""
+        return percent(self.weight.worst_ratio)
+
+    @property
+    def gap(self) -> str:
+        """What it costs, in words; empty where that is not known."""
+        return show(self.weight.gap_s, "s") if self.weight.gap_s else ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.alert.status in CLOSED
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the queue."""
+    shown, sort = asked.choice("shown", ("open", "closed", "all", *STATUSES)), asked.choice("sort", SORTS)
+    snoozed = asked.choice("snoozed", ("hidden", "shown"))
+    found = alerts_in_order(site, shown, sort, asked.words(), asked.text("owner"), with_snoozed=snoozed == "shown")
+    limit, start = asked.rows(ROWS)
+    part = found[start : start + limit] if not site.setting.is_static else found
+    known = weights(site)
+    waiting = _waiting(site, () if asked.is_whole and not site.setting.is_static else part, known)
+    table = _table(found if asked.is_whole else part, known)
+    return View(
+        title="Triage", template="triage", tables=(table,),
+        context={
+            "waiting": waiting, "table": table, "total": len(found), "start": start, "rows": ROWS,
+            "shown": shown, "sort": sort, "snoozed": snoozed, "sorts": SORTS, "query": asked.text("q"),
+            "owner": asked.text("owner"), "age": lambda at_ns: age(at_ns, site.now_ns), "sha": sha_text,
+            "series_count": site.store.browsing.series((), limit=1).total_count,
+        },
+    )  # fmt: skip
+
+
+def weights(site: Site) -> dict[int, Weight]:
+    """Return the weight of each alert; remembered, as it takes a look at every change."""
+    found: dict[int, Weight] = site.remembered(
+        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark()[1:2]
+    )
+    return found
+
+
+def alerts_in_order(
+    site: Site, shown: str, sort: str, words: Sequence[str] = (), owner: str = "", *, with_snoozed: bool = True
+) -> list[AlertRow]:
+    """Return the alerts of the queue in order."""
+    found, known = site.store.browsing.alerts(shown=shown, words=words), weights(site)
+    if owner:
+        found = tuple(
+            one for one in found if owner in (one.assignee, *known.get(one.id, NOTHING).owners)
+        )  # fmt: skip
+    if not with_snoozed:
+        found = tuple(one for one in found if not _snoozed(site, one))
+    return ordered(found, known, sort)
+
+
+def _snoozed(site: Site, one: AlertRow) -> bool:
+    return site.now_ns is not None and (one.snoozed_until_ns or 0) > site.now_ns
+
+
+def _waiting(site: Site, alerts: Sequence[AlertRow], known: dict[int, Weight]) -> list[Waiting]:
+    first = {one.id: known.get(one.id, NOTHING).primary_series for one in alerts}
+    series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
+    charts = {one.name: one for one in small_charts(site, series.values())}
+    return [
+        Waiting(
+            alert=one, weight=known.get(one.id, NOTHING), series=series.get(first[one.id] or 0),
+            chart=charts.get(f"series{first[one.id]}"), is_snoozed=_snoozed(site, one),
+        )
+        for one in alerts
+    ]  # fmt: skip
+
+
+def _table(alerts: Sequence[AlertRow], known: dict[int, Weight]) -> Table:
+    return Table(
+        name="alerts", caption="Alerts",
+        columns=columns("alert|Alert", "title|What", "state|State", "assignee|Who", "#worst_ratio|Largest change",
+                        "#gap_s|Longer per call", "#changes|Series", "good|Last good", "bad|First bad",
+                        "opened_ns|Opened"),
+        rows=tuple(_row(one, known.get(one.id, NOTHING)) for one in alerts), empty="no alerts",
+    )  # fmt: skip
+
+
+def _row(one: AlertRow, weight: Weight) -> tuple[Cell, ...]:
+    link = Link(page="alert", path={"alert": str(one.id)})
+    return (
+        Cell(value=one.id, link=link), Cell(value=one.title), Cell(value=one.status), Cell(value=one.assignee),
+        Cell(value=weight.worst_ratio, text=percent(weight.worst_ratio)),
+        Cell(value=weight.gap_s, text=show(weight.gap_s, "s") if weight.gap_s else "–"),
+        Cell(value=weight.change_count), Cell(value=one.rev_lo, text=sha_text(one.rev_lo)),
+        Cell(value=one.rev_hi, text=sha_text(one.rev_hi)), time_cell(one.created_ns),
+    )  # fmt: skip
+
+
+PAGE = Page(name="triage", path="/", build=build, title="Triage", rank=1)
