@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from nearpeak.core.history import Device, Metric, Pairs, Revision, RunRecord, SampleSet, Scalar, Source, Testbed
 from nearpeak.errors import SpecError
 
@@ -39,8 +41,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def _set_record(one: SampleSet) -> dict[str, Any]:
     return _fields(one) | {
         "metric": _fields(one.metric), "testbed": {"name": one.testbed.name, "policy": dict(one.testbed.policy)},
-        "values": [float(value) for value in one.values], "parameters": dict(one.parameters),
-        "channels": {name: [float(value) for value in values] for name, values in one.channels.items()},
+        "values": np.asarray(one.values).tolist(), "parameters": dict(one.parameters),
+        "channels": {name: np.asarray(values).tolist() for name, values in one.channels.items()},
     }  # fmt: skip
 
 
@@ -211,7 +213,7 @@ class _Reader:
         return None if found is None else _real(found, f"{self.where}.{name}")
 
     def reals(self, name: str) -> tuple[float, ...]:
-        return tuple(_real(one, f"{self.where}.{name}") for one in self._list(name, 4_000_000))
+        return tuple(_number(one, f"{self.where}.{name}") for one in self._list(name, 4_000_000))
 
     def scalars(self, name: str) -> dict[str, Scalar]:
         found = self._take(name, {})
@@ -235,6 +237,13 @@ def _real(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e300 or not math.isfinite(value):
         raise SpecError(f"{where[:100]}: is no finite number")
     return float(value)
+
+
+def _number(value: object, where: str) -> float:
+    """Return a sample; whole numbers stay whole, as counts beyond 2^53 are no floats."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
+        return value
+    return _real(value, where)
 
 
 def _scalar(value: object, where: str) -> Scalar:

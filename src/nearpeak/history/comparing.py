@@ -73,7 +73,7 @@ def _judged(
     if one.metric.direction == "higher":  # less is worse: the inverse is a time
         sides = [[1 / value for value in side] for side in sides]
     try:
-        found = judged_against(*sides, TOLERANCE_RATIO, commit_count=1)
+        found = judged_against(sides[0], sides[1], sides[2], TOLERANCE_RATIO, commit_count=1)
     except SpecError:
         return None, NOT_POSITIVE
     if found is None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
 
 from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Revision, Run, Series
@@ -211,6 +211,15 @@ class Browsing:
         with reading(self._engine, self._name) as connection:
             return tuple(connection.execute(asked).tuples())
 
+    def blamed(self, alerts: Sequence[int]) -> dict[int, tuple[tuple[str, str], ...]]:
+        """Return, for each of some alerts, what may be behind it: axis and what it is."""
+        t, found = _T["attribution"].c, dict[int, tuple[tuple[str, str], ...]]()
+        asked = select(t.alert_id, t.axis, t.what).where(t.alert_id.in_(list(alerts))).order_by(t.id)
+        with reading(self._engine, self._name) as connection:
+            for alert, axis, what in connection.execute(asked).tuples():
+                found[alert] = (*found.get(alert, ()), (axis, what))
+        return found
+
     def bisects(self, alert: int) -> tuple[int, ...]:
         """Return the searches that an alert led to."""
         b = _T["bisect"].c
@@ -255,7 +264,7 @@ class Browsing:
         m = _T["alert_member"].c
         asked = select(m.change_point_id, m.alert_id).where(m.change_point_id.in_(list(changes)))
         with reading(self._engine, self._name) as connection:
-            return {one: alert for one, alert in connection.execute(asked).tuples()}
+            return dict(connection.execute(asked).tuples().all())
 
     def newest(self, series: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return run and value of the newest launch of each of some series that has one."""
@@ -382,7 +391,7 @@ def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[Memb
     return tuple(_member(row) for row in connection.execute(asked.order_by(a.alert_id, p.id)))
 
 
-def _member(row: Row[Any]) -> MemberRow:
+def _member(row: Any) -> MemberRow:
     alert, series, role, effect, value, unit, direction, owner = row
     return MemberRow(
         alert_id=alert, series_id=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,

@@ -41,7 +41,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 
 
-class Refused(NearpeakError):
+class RefusedError(NearpeakError):
     """What may not be done: the status says why."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -89,15 +89,15 @@ def visitor_with(site: Site, text: str) -> Visitor:
 def check_reading(site: Site, visitor: Visitor) -> None:
     """Refuse those who may not even read."""
     if site.setting.is_private and not visitor.scope:
-        raise Refused(401, "this dashboard is private: sign in with a token")
+        raise RefusedError(401, "this dashboard is private: sign in with a token")
 
 
 def check_writing(visitor: Visitor) -> None:
     """Refuse those who may not write."""
     if not visitor.scope:
-        raise Refused(401, "writing needs a token: nearpeak token add NAME --scope submit")
+        raise RefusedError(401, "writing needs a token: nearpeak token add NAME --scope submit")
     if not visitor.can_write:
-        raise Refused(403, f"token {visitor.name!r} may only {visitor.scope}")
+        raise RefusedError(403, f"token {visitor.name!r} may only {visitor.scope}")
 
 
 def check_origin(request: Request) -> None:
@@ -106,7 +106,7 @@ def check_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     here = request.headers.get("host", "")
     if fetched not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != here):
-        raise Refused(403, "this form comes from another site")
+        raise RefusedError(403, "this form comes from another site")
 
 
 def mark_of(visitor: Visitor) -> str:
@@ -117,25 +117,25 @@ def mark_of(visitor: Visitor) -> str:
 def check_mark(visitor: Visitor, given: str) -> None:
     """Refuse a form that was not written for this visitor."""
     if not hmac.compare_digest(mark_of(visitor).encode(), given.encode("utf-8", "replace")):
-        raise Refused(403, "this form is out of date; load the page again")
+        raise RefusedError(403, "this form is out of date; load the page again")
 
 
 async def body_of(request: Request, most_bytes: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        Refused: it is too large, or packed.
+        RefusedError: it is too large, or packed.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise Refused(415, "bodies are sent unpacked")
+        raise RefusedError(415, "bodies are sent unpacked")
     stated = request.headers.get("content-length", "0")
     if not stated.isdigit() or int(stated[:20]) > most_bytes:
-        raise Refused(413, f"the body is larger than {most_bytes} bytes")
+        raise RefusedError(413, f"the body is larger than {most_bytes} bytes")
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > most_bytes:
-            raise Refused(413, f"the body is larger than {most_bytes} bytes")
+            raise RefusedError(413, f"the body is larger than {most_bytes} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -144,10 +144,10 @@ async def form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form.
 
     Raises:
-        Refused: it is too large, or no form.
+        RefusedError: it is too large, or no form.
     """
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise Refused(415, "forms are sent as application/x-www-form-urlencoded")
+        raise RefusedError(415, "forms are sent as application/x-www-form-urlencoded")
     data = await body_of(request, FORM_BYTES)
     try:
         return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict"))

@@ -55,4 +55,4 @@ def levels_of(one: Series) -> tuple[tuple[str, float], ...]:
     """Return the levels that a series is compared with: speed of light, and what is expected of good software."""
     bound, predicted = bound_of(one), prediction_of(one)
     found = [("speed of light", bound.time_s)] if bound else []
-    return tuple([*found, *([("predicted", predicted.time_s)] if predicted else [])])
+    return (*found, *([("predicted", predicted.time_s)] if predicted else []))

@@ -63,7 +63,7 @@ class Site:
         return found
 
     def href(self, link: Link, base: str = "") -> str:
-        """Return the address of a link.
+        """Return the address of a link; empty where files cannot answer what it asks.
 
         Args:
             base: for files, the way from the folder of the page up to that of the site.
@@ -71,9 +71,9 @@ class Site:
         path = self.setting.paths[link.page]
         for name, value in link.path.items():
             path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
-        if self.setting.is_static:
-            return base + file_of(path)
         query = {name: value for name, value in link.query.items() if value not in ("", None)}
+        if self.setting.is_static:
+            return "" if query else base + file_of(path)
         return path + (f"?{urlencode(query)}" if query else "")
 
 
@@ -87,7 +87,7 @@ def file_of(path: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """Return a name as it stands in addresses: letters that are safe everywhere, and a digest that tells it from others.
+    """Return a name as it stands in addresses: letters that are safe everywhere, and a digest.
 
     >>> key_of("gemm")
     'gemm-93af1ae0'

@@ -1,4 +1,4 @@
-"""What a page is before it is written as HTML: tables that export, charts with their table, links, and their context."""
+"""What a page is before it is written as HTML: tables that export, links, and what its template is given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -30,15 +30,15 @@ def date(at_ns: int | None) -> str:
 def age(at_ns: int, now_ns: int | None) -> str:
     """Return how long ago something was; the date where there is no clock.
 
-    >>> age(0, 3 * 86_400 * 10**9), age(0, 7200 * 10**9)
-    ('3 days', '2 h')
+    >>> age(0, 3 * 86_400 * 10**9), age(0, 7200 * 10**9), age(0, 10**9)
+    ('3 days', '2 h', '0 min')
     """
     if now_ns is None:
         return date(at_ns)[:10]
-    hours = max(0, now_ns - at_ns) // 3_600_000_000_000
-    if hours < 48:
-        return f"{hours} h"
-    return f"{hours // 24} days"
+    minutes = max(0, now_ns - at_ns) // 60_000_000_000
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
 def time_cell(at_ns: int | None) -> Cell:

@@ -15,7 +15,7 @@ from nearpeak.history.triage import act
 from nearpeak.store import Store
 from nearpeak.web import _guard as guard
 from nearpeak.web._asked import Asked
-from nearpeak.web._guard import NOBODY, Guarded, Refused, Visitor
+from nearpeak.web._guard import NOBODY, Guarded, RefusedError, Visitor
 from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, table_json
 from nearpeak.web._reports import report_text, workload_report
 from nearpeak.web._site import Setting, Site
@@ -218,7 +218,7 @@ def status_of(error: Exception) -> int:
     >>> status_of(NotFoundError("run 7: is not in the store")), status_of(SpecError("q: is too long"))
     (404, 400)
     """
-    if isinstance(error, Refused):
+    if isinstance(error, RefusedError):
         return error.status
     if isinstance(error, HTTPException):
         return error.status_code

@@ -26,7 +26,7 @@
       const context = u.ctx, ratio = devicePixelRatio || 1;
       context.save();
       context.beginPath();
-      context.rect(u.bbox.left, u.bbox.top - 12 * ratio, u.bbox.width, u.bbox.height + 12 * ratio);
+      context.rect(u.bbox.left, u.bbox.top - 14 * ratio, u.bbox.width, u.bbox.height + 14 * ratio);
       context.clip();
       for (const [index, worse, sure, text] of data.marks) {
         const x = Math.round(u.valToPos(index - 0.5, "x", true));
@@ -44,7 +44,7 @@
         const width = context.measureText(words).width;
         const right = x + 4 * ratio + width > u.bbox.left + u.bbox.width;
         context.textAlign = right ? "right" : "left";
-        context.fillText(words, x + (right ? -4 : 4) * ratio, u.bbox.top + 10 * ratio);
+        context.fillText(words, x + (right ? -4 : 4) * ratio, u.bbox.top - 2 * ratio);
       }
       context.restore();
     }] } };
@@ -99,11 +99,11 @@
       legend: { show: false }, series, bands: [{ series: [3, 2], fill: hue.accent + "33" }],
       scales: { x: { time: false, range: (u, low, high) => [low - 0.6, high + 0.6] }, y: { range: () => range(data, fit) } },
       axes: [
-        { ...axis, show: !small, values: (u, splits) => splits.map((one) => (Number.isInteger(one) && data.sha[one]) || ""), space: 90 },
+        { ...axis, show: !small, size: 30, values: (u, splits) => splits.map((one) => (Number.isInteger(one) && data.sha[one]) || ""), space: 90 },
         { ...axis, size: small ? 54 : 66, space: small ? 30 : 38, values: (u, splits) => splits.map((one) => shown(one, data.unit, 4)) },
       ],
       cursor: { y: false, drag: { x: !small, y: false }, points: { size: 7 } },
-      padding: [small ? 6 : 14, 10, small ? 4 : 0, 0],
+      padding: [14, 10, small ? 4 : 0, 0],
       plugins: [marksPlugin(data, hue), tipPlugin(data, element)],
     };
   }

@@ -36,7 +36,7 @@ def _route(site: Site, one: Endpoint) -> Any:
         body = None
         if one.writes:
             if not bearer:  # a cookie alone would let other sites write in its holder's name
-                raise guard.Refused(401, "writing needs a token in the header Authorization: Bearer")
+                raise guard.RefusedError(401, "writing needs a token in the header Authorization: Bearer")
             guard.check_writing(visitor)
             body = await _body(request)
         asked = Asked(path=request.path_params, query=dict(request.query_params))
@@ -50,7 +50,7 @@ def _route(site: Site, one: Endpoint) -> Any:
 
 async def _body(request: Request) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise guard.Refused(415, "the body must be application/json")
+        raise guard.RefusedError(415, "the body must be application/json")
     data = await guard.body_of(request, MOST_BYTES)
     return await run_in_threadpool(parse_json, data)
 

@@ -67,4 +67,4 @@ ERROR = fields(error=TEXT)
 
 def page_of(items: Json, name: str) -> Json:
     """Return the schema of a page of a list."""
-    return fields(**{name: listed(items), "total": WHOLE})
+    return fields((name, "total"), **{name: listed(items), "total": WHOLE})

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Series
 from nearpeak.errors import NotFoundError
+from nearpeak.history.triage import NOTHING
 from nearpeak.store.browsing import AlertRow
 from nearpeak.store.findings import AlertEvent, ChangePoint, StoredComparison
+from nearpeak.store.investigations import Attribution
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import measure_command
 from nearpeak.web._histories import small_charts
@@ -18,7 +20,6 @@ from nearpeak.web._view import Cell, Table, View, columns
 from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, time_cell
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import alerts_in_order, weights
-from nearpeak.history.triage import NOTHING
 
 CHARTS = 24
 """Series that are drawn; the table holds all."""
@@ -35,7 +36,7 @@ def build(site: Site, asked: Asked) -> View:
     changes = sorted(site.store.browsing.changes(ids=list(members)), key=lambda one: -abs(one.effect_ratio))
     series = {one.id: one for one in site.store.browsing.series_by_id([one.series for one in changes])}
     drawn = [series[one] for one in dict.fromkeys(one.series for one in changes) if one in series][:CHARTS]
-    stack = _stack(site, changes)
+    stack = _stack(changes)
     blamed = site.store.investigations.attributions(number)
     tables = (
         _changes(changes, series, members), _stack_table(stack), _blamed(blamed), *_bisects(site, number),
@@ -70,7 +71,7 @@ def _revision(site: Site, changes: Sequence[ChangePoint]) -> str:
     return next((run.revision.subject for run in runs if run.revision), "")
 
 
-def _stack(site: Site, changes: Sequence[ChangePoint]) -> tuple[tuple[str, str, str], ...]:
+def _stack(changes: Sequence[ChangePoint]) -> tuple[tuple[str, str, str], ...]:
     """Return the components that changed with the first change."""
     for one in changes[:1]:
         rows = one.evidence.get("stack")
@@ -83,7 +84,7 @@ def _changes(changes: Sequence[ChangePoint], series: Mapping[int, Series], roles
     return Table(
         name="changes", caption="Series that changed",
         columns=columns("series|Series", "device|Device", "runner|Runner", "#ratio|Change", "#low_ratio|From",
-                        "#high_ratio|To", "#equal_clock_ratio|At equal clocks", "tier|How sure", "role|Role",
+                        "#high_ratio|To", "#clock_ratio|Clock", "tier|How sure", "role|Role",
                         "bad|First bad"),
         rows=tuple(_change_row(one, series[one.series], roles.get(one.id, "")) for one in changes
                    if one.series in series),
@@ -106,8 +107,8 @@ def _clock(one: ChangePoint) -> Cell:
     """Return what is left of a change when the clock is taken out, as far as it was recorded with it."""
     ratio = one.evidence.get("clock_ratio")
     if not isinstance(ratio, (int, float)):
-        return Cell(value=None, text="clock unknown", kind="muted")
-    return Cell(value=ratio, text=f"clock {percent(ratio)}", hint="clock after the change over clock before")
+        return Cell(value=None, text="unknown", kind="muted")
+    return Cell(value=ratio, text=percent(ratio), hint="clock after the change over clock before")
 
 
 def _stack_table(stack: Sequence[tuple[str, str, str]]) -> Table:
@@ -118,12 +119,14 @@ def _stack_table(stack: Sequence[tuple[str, str, str]]) -> Table:
     )  # fmt: skip
 
 
-def _blamed(found: Sequence[object]) -> Table:
+def _blamed(found: Sequence[Attribution]) -> Table:
     return Table(
         name="blamed", caption="What may be behind it",
-        columns=columns("axis|Axis", "what|What", "before|Before", "after|After", "#score_ratio|Score", "method|Method"),
+        columns=columns("axis|Axis", "what|What", "before|Before", "after|After", "#score_ratio|Score",
+                        "method|Method"),
         rows=tuple(
-            tuple(Cell(value=getattr(one, name)) for name in ("axis", "what", "before", "after", "score_ratio", "method"))
+            (Cell(value=one.axis), Cell(value=one.what), Cell(value=one.before), Cell(value=one.after),
+             Cell(value=one.score_ratio), Cell(value=one.method))
             for one in found
         ),
         empty="nothing is blamed yet",

@@ -44,7 +44,8 @@ def _measured(site: Site, series: Sequence[Series]) -> Table:
     return Table(
         name="measured", caption="Where it is measured",
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "metric|Metric",
-                        "#value|Newest", "#predicted_s|Predicted", "#bound_s|Speed of light", "#attained_ratio|Reached"),
+                        "#value|Newest", "#predicted_s|Predicted", "#bound_s|Speed of light",
+                        "#attained_ratio|Reached"),
         rows=tuple(
             (series_cell(one.series, f"series {one.series.id}"), Cell(value=one.series.device),
              Cell(value=one.series.testbed.name), Cell(value=one.series.branch), Cell(value=one.series.metric.name),

@@ -102,7 +102,8 @@ def _row(one: Compared, a: str, b: str) -> tuple[Cell, ...]:
     stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in one.stack)
     verdict = _verdict(one, a, b)
     return (
-        series_cell(one.series), Cell(value=_place(one.series)), quantity(one.before.value if one.before else None, unit),
+        series_cell(one.series), Cell(value=_place(one.series)),
+        quantity(one.before.value if one.before else None, unit),
         quantity(one.after.value if one.after else None, unit),
         change(found.time_ratio if found else None, sure=bool(found) and verdict.kind in ("good", "bad")),
         *(Cell(value=end, text="–" if end is None else percent(end))

@@ -60,8 +60,8 @@ def _strips(rows: Sequence[Standing]) -> tuple[tuple[str, tuple[float, ...]], ..
 def _classes(rows: Sequence[Standing]) -> Table:
     return Table(
         name="kernels", caption="By kernel and device",
-        columns=columns("kernel|Kernel", "device|Device", "#series|Series", "#least_ratio|Least", "#median_ratio|Median",
-                        "#most_ratio|Most"),
+        columns=columns("kernel|Kernel", "device|Device", "#series|Series", "#least_ratio|Least",
+                        "#median_ratio|Median", "#most_ratio|Most"),
         rows=tuple(
             (Cell(value=kernel), Cell(value=device), Cell(value=len(group)),
              *(part(ratio) for ratio in _spread([one.attained_ratio for one in group if one.attained_ratio])))

@@ -22,7 +22,8 @@ def build(site: Site, asked: Asked) -> View:
     matrix, table = _matrix(rows, shown), _devices(site, site.store.browsing.devices(), rows)
     return View(
         title="Fleet", template="fleet", tables=(matrix, table),
-        context={"matrix": matrix, "devices": table, "show": shown, "kernels": len({one.series.workload for one in rows})},
+        context={"matrix": matrix, "devices": table, "show": shown,
+                 "kernels": len({one.series.workload for one in rows})},
     )  # fmt: skip
 
 

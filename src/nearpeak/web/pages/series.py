@@ -1,4 +1,4 @@
-"""One series: its history with changes, intervals, the speed of light and what is expected, and what changed with it."""
+"""One series: its history with changes, intervals, bound and prediction, and what changed with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,9 +25,9 @@ from nearpeak.web._words import (
     series_cell,
     sha_text,
     value_text,
+    workload_link,
 )
 from nearpeak.web._words import where as place_of
-from nearpeak.web._words import workload_link
 from nearpeak.web.pages import Page
 
 ROWS = 60
@@ -130,7 +130,7 @@ def _change(one: TrackChange, direction: str) -> tuple[Cell, ...]:
     return (
         Cell(value="worse" if one.worse else "better", text=said + over, kind="bad" if one.worse else "good"),
         change(one.value_ratio, direction=direction, sure=one.tier == "confirmed"),
-        Cell(value=one.low_ratio, text=percent(one.low_ratio)), Cell(value=one.high_ratio, text=percent(one.high_ratio)),
+        *(Cell(value=ratio, text=percent(ratio)) for ratio in (one.low_ratio, one.high_ratio)),
         Cell(value=sure), Cell(value=one.good_sha, text=sha_text(one.good_sha)),
         Cell(value=one.bad_sha, text=sha_text(one.bad_sha), link=_commits(one)),
         Cell(value=one.subject, text=clean(one.subject)[:80]), Cell(value=stack),

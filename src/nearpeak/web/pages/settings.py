@@ -16,8 +16,8 @@ def build(site: Site, asked: Asked) -> View:
     """Return the settings of the store."""
     del asked
     tables = tuple(_tables(site))
-    return View(title="Settings", template="settings", tables=tables,
-                context={"tables": tables, "info": site.store.info() if not site.setting.is_static else {}})  # fmt: skip
+    info = {} if site.setting.is_static else site.store.info()
+    return View(title="Settings", template="settings", tables=tables, context={"tables": tables, "info": info})
 
 
 def _tables(site: Site) -> Iterator[Table]:

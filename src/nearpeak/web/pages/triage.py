@@ -33,6 +33,8 @@ class Waiting:
     """History of that series."""
     is_snoozed: bool
     """Whether nobody is to be bothered now."""
+    blamed: tuple[tuple[str, str], ...] = ()
+    """What may be behind it: axis and what it is."""
 
     @property
     def worst(self) -> str:
@@ -100,11 +102,13 @@ def _snoozed(site: Site, one: AlertRow) -> bool:
 def _waiting(site: Site, alerts: Sequence[AlertRow], known: dict[int, Weight]) -> list[Waiting]:
     first = {one.id: known.get(one.id, NOTHING).primary_series for one in alerts}
     series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
+    blamed = site.store.browsing.blamed([one.id for one in alerts])
     charts = {one.name: one for one in small_charts(site, series.values())}
     return [
         Waiting(
             alert=one, weight=known.get(one.id, NOTHING), series=series.get(first[one.id] or 0),
             chart=charts.get(f"series{first[one.id]}"), is_snoozed=_snoozed(site, one),
+            blamed=blamed.get(one.id, ())[:3],
         )
         for one in alerts
     ]  # fmt: skip
