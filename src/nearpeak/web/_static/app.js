@@ -97,7 +97,7 @@
 
   async function send(form, action, fields) {
     const body = new URLSearchParams({ action, mark: one("[name=mark]", form).value, ...fields });
-    const answer = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" } });
+    const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { Accept: "application/json" } });
     const found = await answer.json();
     if (!answer.ok) throw new Error(found.error);
     return found.status;
