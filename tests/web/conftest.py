@@ -17,7 +17,8 @@ from nearpeak.store import open_store
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome")
 EVIL = (
     "<script>window.stolen=1</script>", '"><img src=x onerror="window.stolen=1">', "</script><script>stolen=1//",
-    "../../../etc/passwd", "{{ 7 * 7 }}", "'; DROP TABLE run; --", "=cmd|' /C calc'!A0", "\u202egnp.exe", "void f<T, N>()",
+    "../../../etc/passwd", "{{ 7 * 7 }}", "'; DROP TABLE run; --", "=cmd|' /C calc'!A0", "\u202egnp.exe",
+    "void f<T, N>()",
 )  # fmt: skip
 """Names that others may have chosen."""
 
@@ -45,7 +46,8 @@ def evil_run(number):
     bed, name = Testbed(name=EVIL[0], policy={EVIL[1]: EVIL[2]}), EVIL[number % len(EVIL)]
     sets = tuple(
         SampleSet(
-            case=f"{name}{place}", label=f"{one} {place}", workload=one, testbed=bed, note=one, values=(1e-3, 2e-3 + number),
+            case=f"{name}{place}", label=f"{one} {place}", workload=one, testbed=bed, note=one,
+            values=(1e-3, 2e-3 + number),
             metric=TIME if place else Metric(name=EVIL[1], unit="<b>s", kind="other"), parameters={one: one},
         ) for place, one in enumerate(EVIL)
     )  # fmt: skip

@@ -14,7 +14,8 @@ PAGES = (
 )  # fmt: skip
 NOT_BLANK = """() => Array.from(document.querySelectorAll("[data-chart] canvas")).map((one) => {
   const data = one.getContext("2d").getImageData(0, 0, one.width, one.height).data, seen = new Set();
-  for (let at = 0; at < data.length; at += 4) if (data[at + 3]) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at + 3]) seen.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
   return seen.size;
 })"""
 CONTRAST = """() => {
@@ -30,7 +31,8 @@ CONTRAST = """() => {
     if (!own || !one.getClientRects().length || one.closest("svg, .sr, .skip, .u-wrap")) continue;
     const style = getComputedStyle(one), [a, b] = [light(style.color), light(opaque(one))];
     const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) low.push([one.tagName, one.className, one.textContent.trim().slice(0, 30), ratio.toFixed(2)].join(" "));
+    if (ratio < 4.5)
+      low.push([one.tagName, one.className, one.textContent.trim().slice(0, 30), ratio.toFixed(2)].join(" "));
   }
   return low;
 }"""

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -24,9 +25,19 @@ from nearpeak.web.server import application
 
 
 @pytest.fixture
-def store(copied):
-    with open_store(copied) as opened:
+def store(tmp_path):
+    """A small store with an alert."""
+    with open_store(tmp_path / "store.db", create=True) as opened:
+        opened.ingest_all([random_run(number) for number in range(100, 104)])
+        opened.findings.open_alert("slower", {})
         yield opened
+
+
+@pytest.fixture
+def other(tmp_path):
+    """The place of an empty store that is served."""
+    open_store(tmp_path / "other.db", create=True).close()
+    return tmp_path / "other.db"
 
 
 @pytest.fixture
@@ -98,10 +109,12 @@ def test_a_private_dashboard_shows_nothing_without_a_token(store):
     assert client.get("/api/v1/series", headers=held(store, "read")).status_code == 200
 
 
-def test_tokens_are_kept_as_hashes(store, copied):
+def test_tokens_are_kept_as_hashes(store, tmp_path):
     text = store.access.add_token("ci", "submit", days=1)
     store.close()
-    assert text.encode() not in b"".join(one.read_bytes() for one in copied.parent.glob("copy.db*"))
+    data = b"".join(one.read_bytes() for one in tmp_path.glob("store.db*"))
+    assert b"submit" in data
+    assert text.encode() not in data
 
 
 def test_runs_that_are_sent_twice_are_there_once_with_their_samples(store, client, tmp_path):
@@ -112,8 +125,8 @@ def test_runs_that_are_sent_twice_are_there_once_with_their_samples(store, clien
     assert [one["new"] for one in second.json()["runs"]] == [False] * 5
     with open_store(tmp_path / "direct.db", create=True) as direct:
         direct.ingest_all(sent)
-        there = contents(store)
-        assert {key: value for key, value in there.items() if key in contents(direct)} == contents(direct)
+        there, wanted = contents(store), contents(direct)
+    assert {key: there[key] for key in wanted} == wanted
 
 
 def test_all_runs_of_a_body_are_written_or_none(store, client):
@@ -127,8 +140,9 @@ def test_all_runs_of_a_body_are_written_or_none(store, client):
 
 @pytest.mark.parametrize(("data", "kind", "status"), [
     (b"[" * 100_000, "application/json", 400), (b'{"runs":' + b"[" * 40 + b"]" * 40 + b"}", "application/json", 400),
-    (b"a" * (MOST_BYTES + 1), "application/json", 413), (b"{}", "text/plain", 415), (b"\xff\xfe", "application/json", 400),
-    (b'{"runs":[NaN]}', "application/json", 400), (b'{"runs":[]}', "application/json", 400), (b"1e999", "application/json", 400),
+    (b"a" * (MOST_BYTES + 1), "application/json", 413), (b"{}", "text/plain", 415),
+    (b"\xff\xfe", "application/json", 400), (b'{"runs":[NaN]}', "application/json", 400),
+    (b'{"runs":[]}', "application/json", 400), (b"1e999", "application/json", 400),
 ])  # fmt: skip
 def test_bodies_are_bounded_in_size_and_nesting(store, client, data, kind, status):
     headers = held(store) | {"content-type": kind}
@@ -157,10 +171,8 @@ def test_a_run_with_any_field_replaced_is_taken_or_refused(data):
             break
         part = part[key]
     part[key] = data.draw(JSON)
-    try:
-        parse_run(record)
-    except SpecError as error:
-        assert len(str(error)) < 12_000
+    with suppress(SpecError):
+        assert parse_run(record).samples
 
 
 def test_what_is_written_is_what_is_read():
@@ -169,13 +181,13 @@ def test_what_is_written_is_what_is_read():
     assert run_record(again) == run_record(one)
 
 
-def test_pushing_a_store_gives_the_other_one_the_same_runs_once(tmp_path, copied):
+def test_pushing_a_store_gives_the_other_one_the_same_runs_once(tmp_path, other):
     with open_store(tmp_path / "mine.db", create=True) as mine:
         mine.ingest_all([random_run(number) for number in range(4)])
         mine.ingest(run(7, [samples("c", [1e-3], channels={"power_w": [100.0, 101.0]})], facts={"a": 1}))
         records = list(records_of(mine))
         wanted = contents(mine)
-    with open_store(copied) as store, served(copied) as address:
+    with open_store(other) as store, served(other) as address:
         token = store.access.add_token("ci", "submit", days=1)
         first, second = push(records, address, token), push(records, address, token)
         assert (first.new_count, first.known_count, second.new_count, second.known_count) == (5, 0, 0, 5)
@@ -183,13 +195,13 @@ def test_pushing_a_store_gives_the_other_one_the_same_runs_once(tmp_path, copied
     assert {key: there[key] for key in wanted} == wanted
 
 
-def test_a_push_is_tried_again_and_given_up_in_the_end(copied):
+def test_a_push_is_tried_again_and_given_up_in_the_end(other):
     waits = []
     with pytest.raises(MeasureError, match="not acknowledged after 6 tries"):
         push([random_run(1)], "http://127.0.0.1:9", "np_x", wait=waits.append)
     assert len(waits) == 5
     assert waits[-1] <= 20
-    with open_store(copied) as store, served(copied) as address, pytest.raises(SpecError, match=r"refused: 40[13]"):
+    with open_store(other) as store, served(other) as address, pytest.raises(SpecError, match=r"refused: 40[13]"):
         push([random_run(1)], address, store.access.add_token("x", "read", days=1), wait=waits.append)
     assert len(waits) == 5, "a refusal is not tried again"
 
@@ -200,8 +212,8 @@ def test_a_token_goes_nowhere_that_is_not_safe(address):
         push([random_run(1)], address, "np_x", wait=lambda _: None)
 
 
-def test_many_send_at_once_and_every_run_is_there(copied):
-    with open_store(copied) as store, served(copied) as address:
+def test_many_send_at_once_and_every_run_is_there(other):
+    with open_store(other) as store, served(other) as address:
         token, before = store.access.add_token("ci", "submit", days=1), store.info()["run"]
         threads = [
             threading.Thread(target=push, args=([random_run(number + 10 * one) for number in range(8)], address, token))

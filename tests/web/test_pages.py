@@ -146,8 +146,10 @@ def test_a_wrong_address_is_refused_in_one_line(made_up, query):
     assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/series/999999", "/runs/0", "/alerts/99", "/cases/none", "/workloads/../x", "/nowhere",
-                                  "/static/../app.py", "/static/%2e%2e/server.py", "/reports/..%2f..%2fetc%2fpasswd"])  # fmt: skip
+@pytest.mark.parametrize("path", [
+    "/series/999999", "/runs/0", "/alerts/99", "/cases/none", "/workloads/../x", "/nowhere", "/static/../app.py",
+    "/static/%2e%2e/server.py", "/reports/..%2f..%2fetc%2fpasswd",
+])  # fmt: skip
 def test_what_is_not_there_is_404(made_up, path):
     with open_store(made_up) as store:
         assert TestClient(application(store)).get(path).status_code == 404
