@@ -55,7 +55,8 @@ def _add_findings(store: Store) -> None:
             for number in range(len(changes))
         ])  # fmt: skip
         connection.execute(insert(TABLES["alert_event"]), [
-            {"alert_id": number, "at_ns": number, "actor": "nearpeak", "from_status": "", "to_status": "new", "note": ""}
+            {"alert_id": number, "at_ns": number, "actor": "nearpeak", "from_status": "", "to_status": "new",
+             "note": ""}
             for number in alerts
         ])  # fmt: skip
 

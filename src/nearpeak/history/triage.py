@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.alert import CLOSED, next_statuses
 from nearpeak.errors import SpecError
 from nearpeak.store import Store
-from nearpeak.store.browsing import AlertRow, MemberRow
+from nearpeak.store.listed import AlertKey, MemberRow
 
 ACTIONS = ("acknowledge", "assign", "expected", "invalid", "snooze", "fixing", "verify", "reopen")
 """What can be done with an alert in one step."""
@@ -129,14 +129,14 @@ def _check_line(name: str, text: str) -> None:
         raise SpecError(f"{name}: is not one line of at most 500 characters")
 
 
-def ordered(alerts: Sequence[AlertRow], weights: dict[int, Weight], by: str) -> list[AlertRow]:
+def ordered(alerts: Sequence[AlertKey], weights: Mapping[int, Weight], by: str) -> list[AlertKey]:
     """Return alerts by `gap` (largest first), `age` (oldest first) or `owner`.
 
     Raises:
         SpecError: there is no such order.
     """
 
-    def gap(one: AlertRow) -> tuple[float, float, int]:
+    def gap(one: AlertKey) -> tuple[float, float, int]:
         weight = weights.get(one.id, NOTHING)
         return (-weight.gap_s, -weight.worst_ratio, one.id)
 

@@ -1,7 +1,6 @@
 """Questions of people who look around: pages of series, runs and alerts, a few rows each, out of any size of store."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
@@ -11,121 +10,10 @@ from nearpeak.core.history import Revision, Run, Series
 from nearpeak.store import queries
 from nearpeak.store.dialect import reading
 from nearpeak.store.findings import ChangePoint, changes_where
+from nearpeak.store.listed import AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Some rows of a longer list."""
-
-    rows: tuple[Any, ...]
-    """The rows."""
-    total_count: int
-    """Rows of the whole list."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRow:
-    """An alert as lists show it."""
-
-    id: int
-    """Identity within the store."""
-    title: str
-    """One line."""
-    status: str
-    """Where it stands."""
-    rev_lo: str
-    """Last good commit."""
-    rev_hi: str
-    """First bad one."""
-    assignee: str
-    """Who looks after it."""
-    priority: int
-    """Smaller is more urgent."""
-    created_ns: int
-    """When it was opened."""
-    due_ns: int | None
-    """When it should be done."""
-    snoozed_until_ns: int | None
-    """Until when nobody is to be bothered."""
-    tracker_url: str
-    """Issue that it is followed in."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRow:
-    """A change of an alert, with what it takes to weigh it."""
-
-    alert_id: int
-    """Alert."""
-    series_id: int
-    """Series that changed."""
-    role: str
-    """`primary`, `downstream` or `related`."""
-    effect_ratio: float
-    """Logarithm of new over old level."""
-    value: float | None
-    """Newest value of the series, in the metric's unit."""
-    unit: str
-    """Unit of the metric."""
-    direction: str
-    """Which is better: `lower` or `higher`."""
-    owner: str
-    """Who looks after the series."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
-    """A measurement as the page of its run shows it."""
-
-    series_id: int
-    """Series."""
-    label: str
-    """Case in one line."""
-    testbed: str
-    """What took it."""
-    metric: str
-    """What was measured."""
-    unit: str
-    """Unit of the figures."""
-    launch: int
-    """Which launch."""
-    sample_count: int
-    """Samples."""
-    outcome: str
-    """How it ended."""
-    note: str
-    """What is to be known of it."""
-    value: float | None
-    """Median; none where it failed, as below."""
-    low_value: float | None
-    """Lower end of its 95 % interval."""
-    high_value: float | None
-    """Upper end."""
-    clock_hz: float | None
-    """Mean clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow:
-    """A unit that ran something."""
-
-    name: str
-    """Model."""
-    vendor: str
-    """Who makes it."""
-    architecture: str
-    """`sm_90` and the like."""
-    host: str
-    """Machine."""
-    uuid: str
-    """Identity of the unit."""
-    run_count: int
-    """Runs on it."""
-    last_ns: int
-    """When the newest began."""
 
 
 class Browsing:
@@ -180,15 +68,34 @@ class Browsing:
         with reading(self._engine, self._name) as connection:
             return _measured(connection, run, limit, offset)
 
-    def alerts(self, *, shown: str = "open", words: Sequence[str] = (), ids: Sequence[int] | None = None
-               ) -> tuple[AlertRow, ...]:  # fmt: skip
-        """Return alerts, most urgent first.
+    def histories(self, series: Sequence[Series]) -> tuple[queries.History, ...]:
+        """Return the histories of some series, in their order."""
+        with reading(self._engine, self._name) as connection:
+            return queries.histories_of(connection, series)
+
+    def alert_keys(self, *, shown: str = "open", words: Sequence[str] = ()) -> tuple[AlertKey, ...]:
+        """Return what alerts are ordered and left out by.
 
         Args:
             shown: `open`, `closed`, `all`, or a state.
         """
+        c = _T["alert"].c
+        asked = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
+        if shown != "all":
+            states = {"open": c.status.not_in(CLOSED), "closed": c.status.in_(CLOSED)}
+            asked = asked.where(states.get(shown, c.status == shown))
+        for word in words:
+            asked = asked.where(_holds(word, (c.title, c.rev_hi, c.assignee)))
         with reading(self._engine, self._name) as connection:
-            return _alert_rows(connection, shown, words, ids)
+            return tuple(map(AlertKey._make, connection.execute(asked).tuples()))
+
+    def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
+        """Return some alerts, in the order of `ids`; those that are not there are left out."""
+        c = _T["alert"].c
+        asked = select(*(c[name] for name in AlertRow.__slots__)).where(c.id.in_(list(ids)))
+        with reading(self._engine, self._name) as connection:
+            found = {row["id"]: AlertRow(**row) for row in connection.execute(asked).mappings()}
+        return tuple(found[one] for one in ids if one in found)
 
     def members(self, alerts: Sequence[int] | None = None) -> tuple[MemberRow, ...]:
         """Return the changes of some alerts, or of all, each with the newest value of its series."""
@@ -359,21 +266,6 @@ def _measured(connection: Connection, run: int, limit: int, offset: int) -> Part
     )  # fmt: skip
     rows = tuple(MeasuredRow(**row) for row in connection.execute(asked).mappings())
     return Part(rows=rows, total_count=int(total))
-
-
-def _alert_rows(
-    connection: Connection, shown: str, words: Sequence[str], ids: Sequence[int] | None
-) -> tuple[AlertRow, ...]:
-    c = _T["alert"].c
-    asked = select(*(c[name] for name in AlertRow.__slots__)).order_by(c.priority, c.id.desc())
-    if ids is not None:
-        asked = asked.where(c.id.in_(list(ids)))
-    elif shown != "all":
-        states = {"open": c.status.not_in(CLOSED), "closed": c.status.in_(CLOSED)}
-        asked = asked.where(states.get(shown, c.status == shown))
-    for word in words:
-        asked = asked.where(_holds(word, (c.title, c.rev_hi, c.assignee)))
-    return tuple(AlertRow(**row) for row in connection.execute(asked).mappings())
 
 
 def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[MemberRow, ...]:

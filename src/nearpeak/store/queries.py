@@ -90,22 +90,34 @@ def history_of(connection: Connection, series: int) -> History:
     found = series_of(connection, {"id": series})
     if not found:
         raise NotFoundError(f"series {series}: is not in the store; 'nearpeak store info' counts what is")
+    return histories_of(connection, found)[0]
+
+
+def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
+    """Return the histories of some series, in their order; superseded runs are left out."""
     m, r, v = _T["measurement"].c, _T["run"].c, _T["revision"].c
     asked = (
         select(
             r.id, r.order_key, func.coalesce(v.fp_pos, -1), func.coalesce(v.sha, ""), r.stack_id, r.device_id,
-            m.launch, m.n, m.outcome, m.clock_hz, *(m[name] for name in SUMMARIES),
+            m.launch, m.n, m.outcome, m.clock_hz, *(m[name] for name in SUMMARIES), m.series_id,
         )
         .join(_T["run"], r.id == m.run_id)
         .outerjoin(_T["revision"], v.id == r.revision_id)
-        .where(m.series_id == series, r.superseded_by.is_(None))
-        .order_by(r.order_key, r.id, m.launch)
+        .where(m.series_id.in_([one.id for one in series]), r.superseded_by.is_(None))
+        .order_by(m.series_id, r.order_key, r.id, m.launch)
     )  # fmt: skip
-    columns = list(zip(*connection.execute(asked).tuples().all(), strict=True)) or [()] * (10 + len(SUMMARIES))
+    rows: dict[int, list[Any]] = {}
+    for row in connection.execute(asked).tuples():
+        rows.setdefault(row[-1], []).append(row)
+    return tuple(_history(one, rows.get(one.id, [])) for one in series)
+
+
+def _history(series: Series, rows: Sequence[Any]) -> History:
+    columns = list(zip(*rows, strict=True)) or [()] * (11 + len(SUMMARIES))
     whole = [np.array(columns[place], dtype=np.int64) for place in (0, 1, 2, 4, 5, 6, 7)]
-    reals = {name: _reals(column) for name, column in zip(("clock_hz", *SUMMARIES), columns[9:], strict=True)}
+    reals = {name: _reals(column) for name, column in zip(("clock_hz", *SUMMARIES), columns[9:-1], strict=True)}
     return History(
-        series=found[0], run_ids=whole[0], order_keys=whole[1], positions=whole[2], shas=tuple(columns[3]),
+        series=series, run_ids=whole[0], order_keys=whole[1], positions=whole[2], shas=tuple(columns[3]),
         stack_ids=whole[3], device_ids=whole[4], launches=whole[5], sample_counts=whole[6],
         outcomes=tuple(columns[8]), **reals,
     )  # fmt: skip

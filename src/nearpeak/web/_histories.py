@@ -19,7 +19,8 @@ def small_charts(site: Site, series: Iterable[Series]) -> tuple[Chart, ...]:
     """Return a small chart of each series, with the changes that are stored."""
     found = tuple(series)
     changes = changes_by_series(site, [one.id for one in found])
-    return tuple(_small(site, one, changes.get(one.id, ())) for one in found)
+    histories = site.store.browsing.histories(found) if found else ()
+    return tuple(_small(one, changes.get(one.series.id, ())) for one in histories)
 
 
 def changes_by_series(site: Site, series: Sequence[int]) -> Mapping[int, tuple[ChangePoint, ...]]:
@@ -30,9 +31,8 @@ def changes_by_series(site: Site, series: Sequence[int]) -> Mapping[int, tuple[C
     return found
 
 
-def _small(site: Site, one: Series, changes: Sequence[ChangePoint]) -> Chart:
-    history = site.store.history(one.id)
-    points = points_of(history)
+def _small(history: History, changes: Sequence[ChangePoint]) -> Chart:
+    one, points = history.series, points_of(history)
     return chart_of(
         f"series{one.id}", f"{one.label}, {where(one)}", one.metric.unit, points, intervals_of(history, points),
         marks=marks_of(changes, points, one.metric.direction), is_small=True,

@@ -15,6 +15,10 @@ from nearpeak.web._view import Link
 
 REMEMBERED_S = 15.0
 """How long weights and the like are remembered where nothing new came in."""
+SHARED_S, MOST_SHARED = 2.0, 200
+"""How long a page is given to others who ask for it without having signed in; pages that are kept for that."""
+MOST_REMEMBERED = 1000
+"""Things that are remembered at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,16 @@ class Setting:
     """Path of each page, with its fields in braces."""
 
 
+class _Shared:
+    """A page that several may ask for at once."""
+
+    __slots__ = ("found", "lock", "until_s")
+
+    def __init__(self) -> None:
+        self.lock, self.until_s = threading.Lock(), 0.0
+        self.found: Any = None
+
+
 class Site:
     """What pages are built from."""
 
@@ -40,27 +54,56 @@ class Site:
         """Keep the store and how it is shown."""
         self.store, self.setting = store, setting
         self._memory: dict[str, tuple[Any, float, Any]] = {}
-        self._lock = threading.Lock()
+        self._making: set[str] = set()
+        self._shared: dict[tuple[str, tuple[tuple[str, str], ...]], _Shared] = {}
+        self._lock = threading.RLock()
 
     @property
     def now_ns(self) -> int | None:
         """The time; none for files, which must be the same whenever they are written."""
         return None if self.setting.is_static else time.time_ns()
 
-    def remembered(self, name: str, make: Callable[[], Any], mark: Any = None) -> Any:
-        """Return what `make` returns, or what it returned a short while ago where `mark` is still the same."""
+    def remembered(self, name: str, make: Callable[[], Any], mark: Any = None, *, is_lazy: bool = False) -> Any:
+        """Return what `make` returns, or what it returned a short while ago where `mark` is still the same.
+
+        Args:
+            is_lazy: nobody waits for what is out of date: the old one is returned while a new one is made.
+        """
         known = self._memory.get(name)
         if known and known[0] == mark and time.monotonic() < known[1]:
+            return known[2]
+        if is_lazy and known:
+            if name not in self._making:
+                self._making.add(name)
+                threading.Thread(target=self._made, args=(name, make, mark), daemon=True).start()
             return known[2]
         with self._lock:  # one makes it, the others wait for it
             known = self._memory.get(name)
             if known and known[0] == mark and time.monotonic() < known[1]:
                 return known[2]
+            return self._made(name, make, mark)
+
+    def _made(self, name: str, make: Callable[[], Any], mark: Any) -> Any:
+        try:
             found = make()
-            if len(self._memory) > 5000:
+            if len(self._memory) > MOST_REMEMBERED:
                 self._memory.clear()
             self._memory[name] = (mark, time.monotonic() + REMEMBERED_S, found)
+        finally:
+            self._making.discard(name)
         return found
+
+    def shared(self, path: str, query: tuple[tuple[str, str], ...], make: Callable[[], Any]) -> Any:
+        """Return what `make` returns for an address, or what it returned less than SHARED_S ago."""
+        with self._lock:
+            while len(self._shared) > MOST_SHARED:
+                self._shared.pop(next(iter(self._shared)))
+            entry = self._shared.setdefault((path, query), _Shared())
+        with entry.lock:
+            if time.monotonic() >= entry.until_s:
+                entry.found = make()
+                entry.until_s = time.monotonic() + SHARED_S
+            return entry.found
 
     def href(self, link: Link, base: str = "") -> str:
         """Return the address of a link; empty where files cannot answer what it asks.

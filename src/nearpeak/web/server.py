@@ -75,12 +75,18 @@ def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> 
     asked = Asked(path=request.path_params, query=query, is_whole=bool(table))
     if table:
         return _table_answer(page.build(site, asked), table, form)
+
+    def written() -> tuple[str, int]:
+        view = page.build(site, asked)
+        return page_html(view, frame), view.status
+
     frame = Frame(
         site=site, page=page.name, path=request.url.path, query=query, actor=visitor.name,
         can_write=visitor.can_write, mark=guard.mark_of(visitor) if visitor.can_write else "",
     )  # fmt: skip
-    view = page.build(site, asked)
-    return HTMLResponse(page_html(view, frame), status_code=view.status, headers={"cache-control": "no-cache"})
+    # Many look at the same few pages: of those who are not signed in, one waits for all who come at the same time.
+    text, status = written() if visitor.name else site.shared(request.url.path, tuple(sorted(query.items())), written)
+    return HTMLResponse(text, status_code=status, headers={"cache-control": "no-cache"})
 
 
 def _table_answer(view: View, name: str, form: str) -> Response:

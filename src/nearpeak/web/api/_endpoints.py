@@ -9,7 +9,8 @@ from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.exchange.run_lines import parse_run
 from nearpeak.history.standing import bound_of, prediction_of
 from nearpeak.history.tracks import points_of
-from nearpeak.history.triage import ACTIONS, NOTHING, act
+from nearpeak.history.triage import ACTIONS, NOTHING, Weight, act
+from nearpeak.store.listed import AlertRow
 from nearpeak.web._histories import intervals_of
 from nearpeak.web._site import Site
 from nearpeak.web.api import _schemas as schemas
@@ -98,22 +99,22 @@ def _alerts(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
     shown = question.asked.choice("shown", ("open", "closed", "all"))
     sort = question.asked.choice("sort", ("gap", "age", "owner"))
-    found = alerts_in_order(site, shown, sort, question.asked.words())
-    return 200, {"alerts": [_alert(site, one) for one in found[offset : offset + limit]], "total": len(found)}
+    found, known = alerts_in_order(site, shown, sort, question.asked.words())
+    rows = site.store.browsing.alerts(found[offset : offset + limit])
+    return 200, {"alerts": [_alert(known.get(one.id, NOTHING), one) for one in rows], "total": len(found)}
 
 
-def _alert(site: Site, one: Any) -> dict[str, Any]:
-    weight = weights(site).get(one.id, NOTHING)
+def _alert(weight: Weight, one: AlertRow) -> dict[str, Any]:
     return asdict(one) | {"change_count": weight.change_count, "worst_ratio": weight.worst_ratio, "gap_s": weight.gap_s}
 
 
 def _alert_one(site: Site, question: Question) -> tuple[int, Any]:
     number = question.asked.id("alert")
-    found = site.store.browsing.alerts(ids=[number])
+    found = site.store.browsing.alerts([number])
     if not found:
         raise NotFoundError(f"alert {number}: is not in the store")
     members = site.store.browsing.member_roles(number)
-    return 200, _alert(site, found[0]) | {
+    return 200, _alert(weights(site, [number]).get(number, NOTHING), found[0]) | {
         "events": [asdict(one) for one in site.store.findings.events(number)],
         "series": sorted({one.series for one in site.store.browsing.changes(ids=[one for one, _ in members])}),
     }  # fmt: skip

@@ -9,9 +9,9 @@ from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Series
 from nearpeak.errors import NotFoundError
 from nearpeak.history.triage import NOTHING
-from nearpeak.store.browsing import AlertRow
 from nearpeak.store.findings import AlertEvent, ChangePoint, StoredComparison
 from nearpeak.store.investigations import Attribution
+from nearpeak.store.listed import AlertRow
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import measure_command
 from nearpeak.web._histories import small_charts
@@ -28,7 +28,7 @@ CHARTS = 24
 def build(site: Site, asked: Asked) -> View:
     """Return the page of an alert."""
     number = asked.id("alert")
-    found = site.store.browsing.alerts(ids=[number])
+    found = site.store.browsing.alerts([number])
     if not found:
         raise NotFoundError(f"alert {number}: is not in the store")
     alert = found[0]
@@ -45,7 +45,7 @@ def build(site: Site, asked: Asked) -> View:
     return View(
         title=f"Alert {number}", template="alert", tables=tables,
         context={
-            "alert": alert, "weight": weights(site).get(number, NOTHING), "charts": small_charts(site, drawn),
+            "alert": alert, "weight": weights(site, [number]).get(number, NOTHING), "charts": small_charts(site, drawn),
             "tables": {one.name: one for one in tables}, "shown": tables, "blamed": blamed, "stack": stack,
             "revision": _revision(site, changes), "sha": sha_text, "date": date, "percent": percent,
             "commands": tuple(_commands(alert, drawn)), "more": max(0, len(series) - len(drawn)),
@@ -56,7 +56,7 @@ def build(site: Site, asked: Asked) -> View:
 
 def _neighbours(site: Site, number: int) -> tuple[int | None, int | None]:
     """Return the alerts before and after in the queue."""
-    order = [one.id for one in alerts_in_order(site, "open", "gap")]
+    order, _ = alerts_in_order(site, "open", "gap")
     if number not in order:
         return None, None
     place = order.index(number)
@@ -196,7 +196,7 @@ def _commands(alert: AlertRow, series: Sequence[Series]) -> Iterator[tuple[str, 
 
 
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
-    for one in site.store.browsing.alerts(shown="all"):
+    for one in site.store.browsing.alert_keys(shown="all"):
         yield {"alert": str(one.id)}
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from nearpeak.history.standing import Standing, standings
-from nearpeak.store.browsing import DeviceRow
+from nearpeak.store.listed import DeviceRow
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Link, Table, View, columns

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from nearpeak.core.history import Run
 from nearpeak.errors import NotFoundError
-from nearpeak.store.browsing import MeasuredRow
+from nearpeak.store.listed import MeasuredRow
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Link, Table, View, columns

@@ -24,16 +24,17 @@ def build(site: Site, asked: Asked) -> View:
 def _found(site: Site, words: tuple[str, ...]) -> tuple[Table, ...]:
     series = site.store.browsing.series(words, limit=ROWS)
     runs, run_count = site.store.browsing.runs(words, limit=ROWS)
-    alerts = site.store.browsing.alerts(shown="all", words=words)
+    keys = site.store.browsing.alert_keys(shown="all", words=words)
+    alerts = site.store.browsing.alerts([one.id for one in keys[:ROWS]])
     return (
         Table(
             name="series", caption=f"Series ({series.total_count})", columns=columns("series|Series", "where|Where"),
             rows=tuple((series_cell(one), Cell(value=where(one))) for one in series.rows),
         ),
         Table(
-            name="alerts", caption=f"Alerts ({len(alerts)})", columns=columns("alert|Alert", "state|State"),
+            name="alerts", caption=f"Alerts ({len(keys)})", columns=columns("alert|Alert", "state|State"),
             rows=tuple((Cell(value=one.title, link=Link(page="alert", path={"alert": str(one.id)})),
-                        Cell(value=one.status)) for one in alerts[:ROWS]),
+                        Cell(value=one.status)) for one in alerts),
         ),
         Table(
             name="runs", caption=f"Runs ({run_count})",

@@ -1,12 +1,12 @@
 """Triage: alerts that wait, the costliest first, gone through by keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.alert import CLOSED, STATUSES
 from nearpeak.core.history import Series
 from nearpeak.history.triage import NOTHING, Weight, ordered, weights_of
-from nearpeak.store.browsing import AlertRow
+from nearpeak.store.listed import AlertKey, AlertRow
 from nearpeak.web._asked import Asked
 from nearpeak.web._chart import Chart
 from nearpeak.web._histories import small_charts
@@ -56,12 +56,13 @@ def build(site: Site, asked: Asked) -> View:
     """Return the queue."""
     shown, sort = asked.choice("shown", ("open", "closed", "all", *STATUSES)), asked.choice("sort", SORTS)
     snoozed = asked.choice("snoozed", ("hidden", "shown"))
-    found = alerts_in_order(site, shown, sort, asked.words(), asked.text("owner"), with_snoozed=snoozed == "shown")
+    found, known = alerts_in_order(
+        site, shown, sort, asked.words(), asked.text("owner"), with_snoozed=snoozed == "shown"
+    )
     limit, start = asked.rows(ROWS)
-    part = found[start : start + limit] if not site.setting.is_static else found
-    known = weights(site)
+    part = site.store.browsing.alerts(found[start : start + limit])
     waiting = _waiting(site, () if asked.is_whole and not site.setting.is_static else part, known)
-    table = _table(found if asked.is_whole else part, known)
+    table = _table(part, known)
     return View(
         title="Triage", template="triage", tables=(table,),
         context={
@@ -73,33 +74,36 @@ def build(site: Site, asked: Asked) -> View:
     )  # fmt: skip
 
 
-def weights(site: Site) -> dict[int, Weight]:
-    """Return the weight of each alert; remembered, as it takes a look at every change."""
+def weights(site: Site, alerts: Sequence[int]) -> Mapping[int, Weight]:
+    """Return the weight of each of some alerts.
+
+    Weighing all takes a look at every change, which is remembered; alerts that came since are weighed at once.
+    """
     found: dict[int, Weight] = site.remembered(
-        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark()[1:2]
+        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark(), is_lazy=True
     )
-    return found
+    missing = [one for one in alerts if one not in found]
+    return found | weights_of(site.store.browsing.members(missing[:500])) if missing else found
 
 
 def alerts_in_order(
     site: Site, shown: str, sort: str, words: Sequence[str] = (), owner: str = "", *, with_snoozed: bool = True
-) -> list[AlertRow]:
-    """Return the alerts of the queue in order."""
-    found, known = site.store.browsing.alerts(shown=shown, words=words), weights(site)
+) -> tuple[list[int], Mapping[int, Weight]]:
+    """Return the alerts of the queue in order, and their weights."""
+    found: Sequence[AlertKey] = site.store.browsing.alert_keys(shown=shown, words=words)
+    known = weights(site, [one.id for one in found])
     if owner:
-        found = tuple(
-            one for one in found if owner in (one.assignee, *known.get(one.id, NOTHING).owners)
-        )  # fmt: skip
-    if not with_snoozed:
-        found = tuple(one for one in found if not _snoozed(site, one))
-    return ordered(found, known, sort)
+        found = [one for one in found if owner in (one.assignee, *known.get(one.id, NOTHING).owners)]
+    if not with_snoozed and site.now_ns is not None:
+        found = [one for one in found if (one.snoozed_until_ns or 0) <= site.now_ns]
+    return [one.id for one in ordered(found, known, sort)], known
 
 
 def _snoozed(site: Site, one: AlertRow) -> bool:
     return site.now_ns is not None and (one.snoozed_until_ns or 0) > site.now_ns
 
 
-def _waiting(site: Site, alerts: Sequence[AlertRow], known: dict[int, Weight]) -> list[Waiting]:
+def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> list[Waiting]:
     first = {one.id: known.get(one.id, NOTHING).primary_series for one in alerts}
     series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
     blamed = site.store.browsing.blamed([one.id for one in alerts])
@@ -114,7 +118,7 @@ def _waiting(site: Site, alerts: Sequence[AlertRow], known: dict[int, Weight]) -
     ]  # fmt: skip
 
 
-def _table(alerts: Sequence[AlertRow], known: dict[int, Weight]) -> Table:
+def _table(alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> Table:
     return Table(
         name="alerts", caption="Alerts",
         columns=columns("alert|Alert", "title|What", "state|State", "assignee|Who", "#worst_ratio|Largest change",
