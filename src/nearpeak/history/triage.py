@@ -31,20 +31,20 @@ class Weight:
     """Largest change, as the worse level over the better one."""
     gap_s: float
     """Seconds by which one call of each of its cases got longer, added up; 0 where none is a time."""
-    primary_series: int | None
+    series: int | None
     """Series of its first change."""
     owners: tuple[str, ...]
     """Who looks after its series."""
 
 
-NOTHING = Weight(change_count=0, worst_ratio=1.0, gap_s=0.0, primary_series=None, owners=())
+NOTHING = Weight(change_count=0, worst_ratio=1.0, gap_s=0.0, series=None, owners=())
 """Weight of an alert without changes."""
 
 
 def weights_of(members: Iterable[MemberRow]) -> dict[int, Weight]:
     """Return the weight of each alert.
 
-    >>> row = MemberRow(alert_id=1, series_id=7, role="primary", effect_ratio=math.log(1.25), value=5e-6, unit="s",
+    >>> row = MemberRow(alert_id=1, series=7, role="primary", effect_ratio=math.log(1.25), value=5e-6, unit="s",
     ...                 direction="lower", owner="kernels")
     >>> found = weights_of([row])[1]
     >>> round(found.gap_s * 1e6, 9), round(found.worst_ratio, 9), found.owners
@@ -60,7 +60,7 @@ def _weight(rows: Sequence[MemberRow]) -> Weight:
     first = next((one for one in rows if one.role == "primary"), rows[0])
     return Weight(
         change_count=len(rows), worst_ratio=math.exp(max(abs(one.effect_ratio) for one in rows)),
-        gap_s=sum(map(_gap_s, rows)), primary_series=first.series_id,
+        gap_s=sum(map(_gap_s, rows)), series=first.series,
         owners=tuple(sorted({one.owner for one in rows if one.owner})),
     )  # fmt: skip
 

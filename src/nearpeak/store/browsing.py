@@ -253,7 +253,7 @@ def _measured(connection: Connection, run: int, limit: int, offset: int) -> Part
     total = connection.execute(select(func.count()).where(m.run_id == run)).scalar_one()
     asked = (
         select(
-            m.series_id, _T["test_case"].c.label, _T["testbed"].c.name.label("testbed"),
+            m.series_id.label("series"), _T["test_case"].c.label, _T["testbed"].c.name.label("testbed"),
             _T["metric"].c.name.label("metric"), _T["metric"].c.unit, m.launch, m.n.label("sample_count"), m.outcome,
             func.coalesce(m.note, "").label("note"), m.median.label("value"), m.low.label("low_value"),
             m.high.label("high_value"), m.clock_hz,
@@ -286,6 +286,6 @@ def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[Memb
 def _member(row: Any) -> MemberRow:
     alert, series, role, effect, value, unit, direction, owner = row
     return MemberRow(
-        alert_id=alert, series_id=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,
+        alert_id=alert, series=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,
         owner=owner,
     )  # fmt: skip

@@ -61,7 +61,7 @@ class MemberRow:
 
     alert_id: int
     """Alert."""
-    series_id: int
+    series: int
     """Series that changed."""
     role: str
     """`primary`, `downstream` or `related`."""
@@ -81,7 +81,7 @@ class MemberRow:
 class MeasuredRow:
     """A measurement as the page of its run shows it."""
 
-    series_id: int
+    series: int
     """Series."""
     label: str
     """Case in one line."""

@@ -40,10 +40,8 @@ class Chart:
     """Unit of its values."""
     points: tuple[TrackPoint, ...]
     """Its points, as many as are drawn."""
-    lows: tuple[float, ...]
-    """Lower end of the interval of each."""
-    highs: tuple[float, ...]
-    """Upper end."""
+    ends: tuple[tuple[float, float], ...]
+    """Ends of the interval of each."""
     marks: tuple[Mark, ...] = ()
     """Changes of the level."""
     lines: tuple[tuple[str, float], ...] = ()
@@ -56,7 +54,7 @@ class Chart:
         """What the script draws."""
         return {
             "unit": self.unit, "caption": clean(self.caption), "y": [_digits(one.value) for one in self.points],
-            "lo": list(map(_digits, self.lows)), "hi": list(map(_digits, self.highs)),
+            "lo": [_digits(low) for low, _ in self.ends], "hi": [_digits(high) for _, high in self.ends],
             "sha": [one.sha[:10] for one in self.points], "run": [one.run_id for one in self.points],
             "marks": [[one.index, int(one.is_worse), int(one.is_sure), one.text] for one in self.marks],
             "lines": [[name, _digits(value)] for name, value in self.lines],
@@ -85,7 +83,7 @@ def chart_of(
     place = {index: new for new, index in enumerate(kept)}
     return Chart(
         name=name, caption=caption, unit=unit, points=tuple(points[index] for index in kept),
-        lows=tuple(intervals[index][0] for index in kept), highs=tuple(intervals[index][1] for index in kept),
+        ends=tuple(intervals[index] for index in kept),
         marks=tuple(Mark(index=place[one.index], is_worse=one.is_worse, is_sure=one.is_sure, text=one.text)
                     for one in marks),
         lines=tuple(lines), is_small=is_small,

@@ -84,8 +84,6 @@ class View:
     """What the template is given."""
     tables: tuple[Table, ...] = ()
     """All tables of the page, so that each can be asked for alone."""
-    status: int = 200
-    """Status of the answer."""
 
 
 def columns(*words: str) -> tuple[Column, ...]:

@@ -76,17 +76,16 @@ def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> 
     if table:
         return _table_answer(page.build(site, asked), table, form)
 
-    def written() -> tuple[str, int]:
-        view = page.build(site, asked)
-        return page_html(view, frame), view.status
+    def written() -> str:
+        return page_html(page.build(site, asked), frame)
 
     frame = Frame(
         site=site, page=page.name, path=request.url.path, query=query, actor=visitor.name,
         can_write=visitor.can_write, mark=guard.mark_of(visitor) if visitor.can_write else "",
     )  # fmt: skip
     # Many look at the same few pages: of those who are not signed in, one waits for all who come at the same time.
-    text, status = written() if visitor.name else site.shared(request.url.path, tuple(sorted(query.items())), written)
-    return HTMLResponse(text, status_code=status, headers={"cache-control": "no-cache"})
+    text = written() if visitor.name else site.shared(request.url.path, tuple(sorted(query.items())), written)
+    return HTMLResponse(text, headers={"cache-control": "no-cache"})
 
 
 def _table_answer(view: View, name: str, form: str) -> Response:

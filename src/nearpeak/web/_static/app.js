@@ -66,11 +66,12 @@
   const cards = () => all("[data-alert]");
   let current = -1, last = null;
 
-  function choose(place) {
+  function choose(place, quietly) {
     const found = cards();
     if (!found.length) return;
     current = Math.max(0, Math.min(found.length - 1, place));
     found.forEach((card, index) => card.classList.toggle("current", index === current));
+    if (quietly) return;
     found[current].focus({ preventScroll: true });
     found[current].scrollIntoView({ block: "nearest" });
   }
@@ -173,12 +174,12 @@
       else choose(current < 0 ? 0 : current + (event.key === "j" ? 1 : -1));
     } else if (event.key in KEYS && card) act(card, KEYS[event.key]);
     else if (event.key === "u" && cards().length + (last ? 1 : 0)) undo();
-    else if (event.key === "Enter" && event.target.matches("[data-alert]") && one("h2 a", card)) location.href = one("h2 a", card).href;
+    else if (event.key === "Enter" && event.target.matches("[data-alert], body") && card && one("h2 a", card)) location.href = one("h2 a", card).href;
     else if (event.key === "/" && one("#search")) one("#search").focus();
     else if (event.key === "?") help.showModal();
     else if (event.key === "t") flipTheme();
     else return;
     event.preventDefault();
   });
-  if (document.body.dataset.page === "triage" && cards().length) choose(0);
+  if (document.body.dataset.page === "triage" && cards().length) choose(0, true);
 })();

@@ -47,7 +47,7 @@ def _measured(rows: tuple[MeasuredRow, ...]) -> Table:
 def _row(one: MeasuredRow) -> tuple[Cell, ...]:
     failed = one.value is None
     return (
-        Cell(value=one.label, link=series_link(one.series_id)), Cell(value=one.testbed), Cell(value=one.metric),
+        Cell(value=one.label, link=series_link(one.series)), Cell(value=one.testbed), Cell(value=one.metric),
         Cell(value=one.launch), *(quantity(value, one.unit) for value in (one.value, one.low_value, one.high_value)),
         Cell(value=one.sample_count), Cell(value=one.outcome, kind="bad" if failed else ""),
         Cell(value=one.clock_hz, text="–" if one.clock_hz is None else f"{one.clock_hz / 1e9:.3f} GHz"),

@@ -104,7 +104,7 @@ def _snoozed(site: Site, one: AlertRow) -> bool:
 
 
 def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> list[Waiting]:
-    first = {one.id: known.get(one.id, NOTHING).primary_series for one in alerts}
+    first = {one.id: known.get(one.id, NOTHING).series for one in alerts}
     series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
     blamed = site.store.browsing.blamed([one.id for one in alerts])
     charts = {one.name: one for one in small_charts(site, series.values())}
