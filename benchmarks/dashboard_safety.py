@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks._big_store import big_store
 from benchmarks._figures import Figure
-from benchmarks.dashboard import BUILT, served
+from benchmarks.dashboard import BUILT, asked, served
 from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.exchange.run_lines import run_record
 from nearpeak.store import open_store
@@ -165,6 +165,8 @@ def loaded() -> tuple[list[float], int]:
         with open_store(place) as store:
             token = store.access.add_token("load", "submit", days=1)
         with served(place) as (address, _):
+            for path in ("/", "/series/1"):  # what a server does once is not what people wait for
+                asked(address + path)
             stop_s = time.monotonic() + LOAD_S
             whos = [(_reader, number) for number in range(READERS)] + [(_writer, number) for number in range(WRITERS)]
             threads = [

@@ -84,8 +84,7 @@ def measure(
 
         new, found = len(found), list(read_results(out))
         sys.stderr.write(f"{out}: {new} new results, {len(found)} in all\n")
-    if len(found) > 1:
-        sys.stderr.write(f"{_outcomes(found)}\n")
+    sys.stderr.write(f"{_outcomes(found)}\n" if len(found) > 1 else "")
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))

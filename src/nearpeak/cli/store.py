@@ -68,9 +68,7 @@ def import_(
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
                 row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
                 text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
-                words = (
-                    f"{file}: {len(record.samples)} measurements" if done.new else f"{file}: is in the store already"
-                )
+                words = f"{file}: " + (f"{len(record.samples)} measurements" if done.new else "is in the store already")
                 sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
                 if done.new and record.source.lost:
                     sys.stderr.write(f"{file}: not kept: {', '.join(record.source.lost)}\n")

@@ -67,10 +67,11 @@ class Site:
         """Return what `make` returns, or what it returned a short while ago where `mark` is still the same.
 
         Args:
-            is_lazy: nobody waits for what is out of date: the old one is returned while a new one is made.
+            is_lazy: nobody waits for what is out of date: the old one, at most REMEMBERED_S old when it was asked for
+                last, is returned while a new one is made.
         """
         known = self._memory.get(name)
-        if known and known[0] == mark and time.monotonic() < known[1]:
+        if known and (is_lazy or known[0] == mark) and time.monotonic() < known[1]:
             return known[2]
         if is_lazy and known:
             if name not in self._making:

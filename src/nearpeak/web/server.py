@@ -1,6 +1,8 @@
 """The dashboard as a server: pages, their tables, actions behind a token, and the interface for programs."""
 
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -20,7 +22,7 @@ from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, tab
 from nearpeak.web._reports import report_text, workload_report
 from nearpeak.web._site import Setting, Site
 from nearpeak.web._view import View
-from nearpeak.web.pages import Page, pages, paths
+from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
@@ -31,7 +33,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(
     store: Store, *, reports: Path | None = None, is_private: bool = False, session_token: str = "",
-    hosts: frozenset[str] | None = LOCAL,
+    hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
 ) -> Guarded:  # fmt: skip
     """Return the dashboard over a store as an ASGI application.
 
@@ -40,6 +42,7 @@ def application(
         is_private: whether reading needs a token too.
         session_token: text of a token that may act as long as this application runs.
         hosts: names in the Host header that are answered to; none for all.
+        is_warm: whether what takes long the first time is done at once, while nobody waits for it.
     """
     from nearpeak.web.api import api_routes
 
@@ -56,8 +59,18 @@ def application(
         Route("/favicon.ico", _favicon, methods=["GET"]),
     ]  # fmt: skip
     failed = _failure(site)
+    if is_warm:
+        threading.Thread(target=_warm, args=(site,), daemon=True).start()
     app = Starlette(routes=routes, exception_handlers={NearpeakError: failed, HTTPException: failed})
     return Guarded(app, hosts)
+
+
+def _warm(site: Site) -> None:
+    """Weigh the alerts, and load and compile what searching, bounding and predicting needs."""
+    with suppress(NearpeakError):
+        PAGES["triage"].build(site, Asked())
+        for one in site.store.browsing.series((), limit=1).rows:
+            PAGES["series"].build(site, Asked(path={"series": str(one.id)}))
 
 
 def _page_endpoint(site: Site, page: Page) -> Endpoint:

@@ -32,7 +32,7 @@ def all_standings(site: Site) -> tuple[Standing, ...]:
     found: tuple[Standing, ...] = site.remembered(
         "standings",
         lambda: standings(site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows),
-        site.store.browsing.mark()[0],
+        is_lazy=True,
     )
     return found
 

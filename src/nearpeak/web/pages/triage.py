@@ -80,7 +80,7 @@ def weights(site: Site, alerts: Sequence[int]) -> Mapping[int, Weight]:
     Weighing all takes a look at every change, which is remembered; alerts that came since are weighed at once.
     """
     found: dict[int, Weight] = site.remembered(
-        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark(), is_lazy=True
+        "weights", lambda: weights_of(site.store.browsing.members()), is_lazy=True
     )
     missing = [one for one in alerts if one not in found]
     return found | weights_of(site.store.browsing.members(missing[:500])) if missing else found
