@@ -1,25 +1,45 @@
 """The commands that reproduce what a page shows, ready to be copied."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
 
-from nearpeak.core.history import Series
+from nearpeak.core.case import Case
+from nearpeak.core.history import Scalar, Series
 from nearpeak.errors import NearpeakError
 from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.measure.runners import RUNNERS
+from nearpeak.ops import OPS
 
 
 def case_words(one: Series) -> str:
-    """Return a case as words of the command line; empty where it is of another tool."""
+    """Return a case as words of the command line, what stands at its default left out; empty for another tool's."""
     try:
-        case_of_series(one)
+        case = case_of_series(one)
     except NearpeakError:
         return ""
-    rest = {name: value for name, value in one.parameters.items() if name != "op"}
-    if rest.get("phase") == "forward":
-        del rest["phase"]
-    words = [str(one.parameters["op"]), *(f"{name}={_value(value)}" for name, value in rest.items())]
-    return shlex.join(words)
+    return _words(case, tuple(sorted((name, value) for name, value in one.parameters.items() if name != "op")))
+
+
+@lru_cache(maxsize=4096)
+def _words(case: Case, parameters: tuple[tuple[str, Scalar], ...]) -> str:
+    kept = dict(parameters)
+    for name, _ in parameters:
+        fewer = {other: value for other, value in kept.items() if other != name}
+        if _is_same(case, fewer):
+            kept = fewer
+    return shlex.join([case.op, *(f"{name}={_value(value)}" for name, value in kept.items())])
+
+
+def _is_same(case: Case, parameters: Mapping[str, Any]) -> bool:
+    """Say whether these parameters alone give the case."""
+    arguments = dict(parameters)
+    phase = str(arguments.pop("phase", "forward"))
+    try:
+        return OPS[case.op].case(phase, **arguments) == case
+    except (NearpeakError, TypeError, LookupError):
+        return False
 
 
 def measure_command(one: Series) -> str:
