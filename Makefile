@@ -25,7 +25,7 @@ $(BIN)/python:
 
 # Two stamps: people who only look need no development tools.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[hf,onnx]'
+	$(BIN)/python -m pip install --quiet --editable '.[hf,onnx,web]'
 	@touch $@
 
 $(VENV)/.developed: pyproject.toml constraints.txt | $(BIN)/python

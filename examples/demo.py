@@ -18,6 +18,7 @@ from nearpeak.units import show
 TARGETS = ("h200_sxm", "b200_sxm", "mi300x", "l40s", "cpu")
 OUT = Path("build/demo")
 STORE = OUT / "history.db"
+SITE = OUT / "dashboard"
 ONNX_FILE = "backend/test/data/light/light_densenet121.onnx"
 WORKLOADS = (
     ("resnet-50-inference", "resnet-50", {"batch": 32}),
@@ -79,9 +80,27 @@ def _measure(console: Console) -> None:
     )
     for command in ("history", "rank"):
         console.print(f"  .venv/bin/nearpeak {command} --store {STORE}", highlight=False)
+    _dashboard(console)
     console.print("A made-up history of 120 commits with planted regressions, to try the rest on:")
     console.print(f"  .venv/bin/nearpeak demo-history --store {OUT}/made_up.db", highlight=False)
-    console.print(f"  .venv/bin/nearpeak regressions --store {OUT}/made_up.db", highlight=False)
+    console.print(f"  .venv/bin/nearpeak regressions --store {OUT}/made_up.db --save", highlight=False)
+    console.print(f"  .venv/bin/nearpeak serve --store {OUT}/made_up.db --write", highlight=False)
+
+
+def _dashboard(console: Console) -> None:
+    """Write the dashboard over what was measured as files, and say how it is opened and served."""
+    import shutil
+
+    from nearpeak.store import open_store
+    from nearpeak.web.static_site import export_site
+
+    shutil.rmtree(SITE, ignore_errors=True)
+    with open_store(str(STORE)) as store:
+        export_site(store, SITE)
+    console.print("\nThe dashboard over it, as files and as a server:")
+    console.print(f"  {(SITE / 'index.html').resolve().as_uri()}", highlight=False, soft_wrap=True)
+    serve = f".venv/bin/nearpeak serve --store {STORE} --reports {OUT} --write"
+    console.print(f"  {serve}   then http://127.0.0.1:8642/", highlight=False, soft_wrap=True)
 
 
 def _revision() -> tuple[Revision, ...]:

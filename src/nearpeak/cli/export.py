@@ -1,4 +1,4 @@
-"""`nearpeak export`: cases as definition and workload files of flashinfer-bench or SOL-ExecBench."""
+"""`nearpeak export`: cases as files of flashinfer-bench or SOL-ExecBench; a store as a site of files."""
 
 import sys
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli.store import STORE
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
@@ -17,14 +18,24 @@ def export(
     words: list[str] = typer.Argument(
         None, metavar="OP AXIS=EXTENT… | WORKLOAD.json", help="A case in words, or a saved workload."
     ),
-    to: Path = typer.Option(..., "--to", help="Folder for definitions/ and workloads/; made if it is not there."),
+    to: Path | None = typer.Option(None, "--to", help="Folder for definitions/ and workloads/; made if need be."),
     flavour: str = typer.Option("sol", "--flavour", help="Whose form: sol (SOL-ExecBench) or flashinfer."),
+    static: Path | None = typer.Option(None, "--static", help="New folder for the dashboard of --store as files."),
+    store: str | None = STORE,
 ) -> None:
     """Write cases as definition and workload files that flashinfer-bench and SOL-ExecBench read.
 
     The reference in each file is the operator's own PyTorch call as ATen calls. Cases that the files cannot state are
-    named with the reason.
+    named with the reason. With --static, write the dashboard of a store instead: pages that open without a server, and
+    their tables as CSV and JSON; the same store gives the same bytes.
     """
+    if static is not None:
+        if words or to is not None:
+            raise SpecError("export: --static writes the dashboard of --store; it takes neither cases nor --to")
+        _export_site(static, store)
+        return
+    if to is None:
+        raise SpecError("export: --to is missing; name the folder to write, or --static for the dashboard of a store")
     from nearpeak.exchange.workload_lines import check_flavour
 
     check_flavour(flavour)
@@ -35,6 +46,17 @@ def export(
         sys.stderr.write(f"left out: {reason}\n")
     if len(left_out) == len(cases):
         raise NotModelledError("export: none of the cases can be stated in these files")
+
+
+def _export_site(folder: Path, store: str | None) -> None:
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+    from nearpeak.web.static_site import export_site
+
+    with open_store(place_of(store)) as opened, shared.progress("writing pages"):
+        found = export_site(opened, folder)
+    size = f"{found.size_bytes / 1e6:.1f} MB"
+    sys.stderr.write(f"wrote {found.page_count} pages, {found.file_count} files, {size}: {folder / 'index.html'}\n")
 
 
 def register(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import cases_of, suite_of_words
+from nearpeak.cli._push import PUSH, check_push, pushed
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def measure(
     store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
+    push: str | None = PUSH,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
@@ -67,7 +69,7 @@ def measure(
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
-    keep = _keeper(store, repository, branch)
+    keep = _keeper(store, repository, branch, push)
     device, plain, found = measuring._target_of(runner), json or not (text or shared.on_terminal()), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
     for one in measuring.measure(
@@ -82,31 +84,37 @@ def measure(
 
         new, found = len(found), list(read_results(out))
         sys.stderr.write(f"{out}: {new} new results, {len(found)} in all\n")
-    if len(found) > 1:
-        sys.stderr.write(f"{_outcomes(found)}\n")
+    sys.stderr.write(f"{_outcomes(found)}\n" if len(found) > 1 else "")
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))
 
 
-def _keeper(place: str | None, repository: Path | None, branch: str) -> "Callable[[list[Measurement]], None]":
-    """Return what puts measurements into the store; what is wrong with the options is said before anything runs."""
-    if place is None:
+def _keeper(
+    place: str | None, repository: Path | None, branch: str, push: str | None
+) -> "Callable[[list[Measurement]], None]":
+    """Return what keeps and sends measurements; what is wrong with the options is said before anything runs."""
+    if place is None and push is None:
         if repository is not None:
             raise SpecError("--repository: says which commit --store keeps the results under; add --store")
         return lambda _: None
     from nearpeak.cli.store import revision_of
-    from nearpeak.history.keeping import kept
+    from nearpeak.history.keeping import runs_of_now
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
 
-    whole, revision = place_of(place), revision_of(repository, None)
-    open_store(whole, create=True).close()
+    check_push(push)
+    whole, revision = place_of(place) if place else "", revision_of(repository, None)
+    if whole:
+        open_store(whole, create=True).close()
 
     def keep(found: "list[Measurement]") -> None:
-        if found:
-            count = kept(whole, found, revision, branch)
+        records = runs_of_now(found, revision, branch) if found else ()
+        if whole and records:
+            with open_store(whole, create=True) as store:
+                count = sum(one.new for one in store.ingest_all(records))
             sys.stderr.write(f"{place}: {count} new runs\n")
+        pushed(records, push if records else None)
 
     return keep
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._push import PUSH, check_push, pushed
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def import_(
     trigger: str = typer.Option("import", "--trigger", help="Why it ran: nightly, pr, manual, rerun, …."),
     again: bool = typer.Option(False, "--again", help="Import a file that is in the store already once more."),
     details: bool = typer.Option(False, "--details", help="List every field of a file that the store does not keep."),
+    push: str | None = PUSH,
     json: bool = shared.JSON,
 ) -> None:
     """Bring result files into the store, which is made where there is none.
@@ -51,6 +53,7 @@ def import_(
     from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
     from nearpeak.store.opening import place_of
 
+    check_push(push)
     revision = revision_of(repository, commit)
     stack, tracked = _pairs(component, "--component"), _pairs(track, "--track")
     place, read = place_of(store), []
@@ -67,12 +70,11 @@ def import_(
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
                 row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
                 text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
-                words = (
-                    f"{file}: {len(record.samples)} measurements" if done.new else f"{file}: is in the store already"
-                )
+                words = f"{file}: " + (f"{len(record.samples)} measurements" if done.new else "is in the store already")
                 sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
                 if done.new and record.source.lost:
                     sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
+    pushed([record for _, records in read for record in records], push)
 
 
 def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
@@ -190,6 +192,21 @@ def merge(
                 sys.stderr.write(f"{source.name}: {merged(source, target)} new runs\n")
 
 
+def push(
+    address: str = typer.Argument(metavar="URL", help="Dashboard that takes them; its token is in NEARPEAK_TOKEN."),
+    store: str | None = STORE,
+    runs: list[int] = typer.Option([], "--run", help="Only this run, by its number. Repeatable; all by default."),
+) -> None:
+    """Send the runs of a store to a dashboard; what is there already is left as it is, so that it can be repeated."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+    from nearpeak.store.replaying import records_of
+
+    check_push(address)
+    with open_store(place_of(store)) as opened:
+        pushed(records_of(opened, runs or None), address)
+
+
 def retain(
     archive: Path = typer.Argument(help="Folder that the samples are archived in; it must not be there."),
     store: str | None = STORE,
@@ -218,7 +235,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     group = shared.group_of("The history of measurements: import, export, check, upgrade, back up.")
     group.command("import")(import_)
-    for command in (info, export, check, upgrade, backup, salvage, merge, retain):
+    for command in (info, export, check, upgrade, backup, salvage, merge, push, retain):
         group.command()(command)
     app.add_typer(group, name="store")
 

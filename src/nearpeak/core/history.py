@@ -181,6 +181,8 @@ class Source:
     """File name, for people."""
     lost: tuple[str, ...] = ()
     """Fields of the file that the store has no place for."""
+    uid: str = ""
+    """Identity that the run has in another store; empty where it comes from a file."""
 
     @property
     def key(self) -> str:
@@ -189,7 +191,7 @@ class Source:
         >>> Source(digest="a").key == Source(digest="a", name="renamed.json").key
         True
         """
-        return digest([self.digest, self.selector, self.importer, self.version])
+        return self.uid or digest([self.digest, self.selector, self.importer, self.version])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

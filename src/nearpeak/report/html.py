@@ -28,7 +28,7 @@ _FOLDER = Path(__file__).parent / "_html"
 
 def render(analysis: Analysis) -> str:
     """Return the page."""
-    style, script = (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "script.js").read_text("utf-8")
+    style, script = palette() + (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "script.js").read_text("utf-8")
     plot = roofline.plot_of(analysis)
     return (
         _environment()
@@ -49,6 +49,11 @@ def render(analysis: Analysis) -> str:
             shown_count=SHOWN_COUNT,
         )
     )
+
+
+def palette() -> str:
+    """Return the colours and typefaces of all pages, light and dark, as CSS."""
+    return (_FOLDER / "palette.css").read_text("utf-8")
 
 
 def used_assumptions(analysis: Analysis) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from nearpeak.store.store import Store
 MANIFEST = "manifest.json"
 _PART_ROWS = 2_000_000
 """Samples of one file: what is held in memory at once."""
-_LEFT_OUT = frozenset({"sample_blob", "channel_blob", "record_blob", "store_info"})
+_LEFT_OUT = frozenset({"sample_blob", "channel_blob", "record_blob", "store_info", "api_token"})
 Columns = Mapping[str, Sequence[Any] | npt.NDArray[Any]]
 
 

@@ -66,7 +66,7 @@ class Findings:
             gone = [old["id"] for key, old in known.items() if key not in {one.order_key for one in found}]
             lost = update(table).where(table.c.id.in_(gone), table.c.retracted_ns.is_(None))
             connection.execute(lost.values(retracted_ns=now_ns))
-            return _changes(connection, mine, retracted=False)
+            return changes_where(connection, mine, retracted=False)
 
     def changes(
         self, *, series: int | None = None, tier: str | None = None, retracted: bool = False
@@ -79,7 +79,7 @@ class Findings:
         c = _T["change_point"].c
         wanted = [column == value for column, value in ((c.series_id, series), (c.tier, tier)) if value is not None]
         with reading(self._engine, self._name) as connection:
-            return _changes(connection, and_(True, *wanted), retracted=retracted)
+            return changes_where(connection, and_(True, *wanted), retracted=retracted)
 
     def confirm(self, change_point: int, evidence: Json) -> None:
         """Raise a suspect to the confirmed tier, and keep what confirmed it."""
@@ -220,6 +220,11 @@ class Findings:
             Alert(**{name: row[name] for name in names}, members=tuple(members.get(row["id"], ()))) for row in rows
         )
 
+    def status_of(self, alert: int) -> str:
+        """Return where an alert stands."""
+        with reading(self._engine, self._name) as connection:
+            return str(_alert_row(connection, alert)["status"])
+
     def events(self, alert: int) -> tuple[AlertEvent, ...]:
         """Return the events of an alert, oldest first."""
         e = _T["alert_event"].c
@@ -274,7 +279,8 @@ def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     return row | {"tier": "confirmed" if old["tier"] == "confirmed" else row["tier"], "evidence": evidence}
 
 
-def _changes(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:
+def changes_where(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:
+    """Return the change points that `where` selects, by series and place."""
     table = _T["change_point"]
     asked = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
     if not retracted:

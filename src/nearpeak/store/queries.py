@@ -76,10 +76,10 @@ def series_of(connection: Connection, where: Mapping[str, str | int]) -> tuple[S
         "workload": _T["workload"].c.name, "metric": _T["metric"].c.name, "device": _T["device_model"].c.name,
         "testbed": _T["testbed"].c.name, "branch": _T["series"].c.branch, "owner": _T["series"].c.owner,
     }  # fmt: skip
-    asked = _series_select().where(*(columns[name] == value for name, value in where.items()))
+    asked = series_select().where(*(columns[name] == value for name, value in where.items()))
     rows = connection.execute(asked.order_by(_T["series"].c.id)).all()
-    counts = _run_counts(connection, [row.id for row in rows] if len(rows) <= 100 else None)
-    return tuple(_series(row, counts.get(row.id, 0)) for row in rows)
+    counts = run_counts(connection, [row.id for row in rows] if len(rows) <= 100 else None)
+    return tuple(series_row(row, counts.get(row.id, 0)) for row in rows)
 
 
 def history_of(connection: Connection, series: int) -> History:
@@ -91,22 +91,34 @@ def history_of(connection: Connection, series: int) -> History:
     found = series_of(connection, {"id": series})
     if not found:
         raise NotFoundError(f"series {series}: is not in the store; 'nearpeak store info' counts what is")
+    return histories_of(connection, found)[0]
+
+
+def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
+    """Return the histories of some series, in their order; superseded runs are left out."""
     m, r, v = _T["measurement"].c, _T["run"].c, _T["revision"].c
     asked = (
         select(
             r.id, r.order_key, func.coalesce(v.fp_pos, -1), func.coalesce(v.sha, ""), r.stack_id, r.device_id,
-            m.launch, m.n, m.outcome, m.clock_hz, *(m[name] for name in SUMMARIES),
+            m.launch, m.n, m.outcome, m.clock_hz, *(m[name] for name in SUMMARIES), m.series_id,
         )
         .join(_T["run"], r.id == m.run_id)
         .outerjoin(_T["revision"], v.id == r.revision_id)
-        .where(m.series_id == series, r.superseded_by.is_(None))
-        .order_by(r.order_key, r.id, m.launch)
+        .where(m.series_id.in_([one.id for one in series]), r.superseded_by.is_(None))
+        .order_by(m.series_id, r.order_key, r.id, m.launch)
     )  # fmt: skip
-    columns = list(zip(*connection.execute(asked).tuples().all(), strict=True)) or [()] * (10 + len(SUMMARIES))
+    rows: dict[int, list[Any]] = {}
+    for row in connection.execute(asked).tuples():
+        rows.setdefault(row[-1], []).append(row)
+    return tuple(_history(one, rows.get(one.id, [])) for one in series)
+
+
+def _history(series: Series, rows: Sequence[Any]) -> History:
+    columns = list(zip(*rows, strict=True)) or [()] * (11 + len(SUMMARIES))
     whole = [np.array(columns[place], dtype=np.int64) for place in (0, 1, 2, 4, 5, 6, 7)]
-    reals = {name: _reals(column) for name, column in zip(("clock_hz", *SUMMARIES), columns[9:], strict=True)}
+    reals = {name: _reals(column) for name, column in zip(("clock_hz", *SUMMARIES), columns[9:-1], strict=True)}
     return History(
-        series=found[0], run_ids=whole[0], order_keys=whole[1], positions=whole[2], shas=tuple(columns[3]),
+        series=series, run_ids=whole[0], order_keys=whole[1], positions=whole[2], shas=tuple(columns[3]),
         stack_ids=whole[3], device_ids=whole[4], launches=whole[5], sample_counts=whole[6],
         outcomes=tuple(columns[8]), **reals,
     )  # fmt: skip
@@ -217,7 +229,8 @@ def _prefixed(table: str) -> list[Any]:
     return [column.label(f"{table}_{column.name}") for column in _T[table].c]
 
 
-def _series_select() -> Select[Any]:
+def series_select() -> Select[Any]:
+    """Return the question for all series, with all that `series_row` needs."""
     s = _T["series"].c
     return (
         select(
@@ -234,7 +247,8 @@ def _series_select() -> Select[Any]:
     )  # fmt: skip
 
 
-def _run_counts(connection: Connection, series: Sequence[int] | None) -> dict[int, int]:
+def run_counts(connection: Connection, series: Sequence[int] | None) -> dict[int, int]:
+    """Return the runs that count of some series, or of all."""
     m = _T["measurement"].c
     asked = (
         select(m.series_id, func.count(m.run_id.distinct()))
@@ -246,7 +260,8 @@ def _run_counts(connection: Connection, series: Sequence[int] | None) -> dict[in
     return {one: int(count) for one, count in connection.execute(asked).tuples()}
 
 
-def _series(row: Row[Any], run_count: int) -> Series:
+def series_row(row: Row[Any], run_count: int) -> Series:
+    """Return a row of `series_select` as a series."""
     metric = Metric(
         name=row.metric_name, unit=row.metric_unit, direction=row.metric_direction, scale=row.metric_scale,
         kind=row.metric_kind,

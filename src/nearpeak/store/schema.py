@@ -8,6 +8,7 @@ from nearpeak.store.migrations.versions import (
     v0003_retention,
     v0004_bridges_and_records,
     v0005_farm,
+    v0006_access,
 )
 
 VERSIONS = (
@@ -16,6 +17,7 @@ VERSIONS = (
     v0003_retention,
     v0004_bridges_and_records,
     v0005_farm,
+    v0006_access,
 )
 """Versions of the schema, oldest first; a new one is a file and a word here."""
 HEAD = VERSIONS[-1].revision

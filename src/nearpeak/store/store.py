@@ -11,6 +11,8 @@ from sqlalchemy import Connection, func, select, update
 from nearpeak.core.history import Latest, Pairs, Revision, Run, RunRecord, Series, stack_difference
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.store import queries
+from nearpeak.store.access import Access
+from nearpeak.store.browsing import Browsing
 from nearpeak.store.dialect import claim, is_sqlite, reading, writing
 from nearpeak.store.dimensions import revision_id
 from nearpeak.store.findings import Findings
@@ -46,6 +48,8 @@ class Store:
         self.findings = Findings(self.engine, self.name)
         self.policies = Policies(self.engine, self.name)
         self.investigations = Investigations(self.engine, self.name)
+        self.access = Access(self.engine, self.name)
+        self.browsing = Browsing(self.engine, self.name)
         self._series: dict[str, int] = {}
 
     def __enter__(self) -> "Store":

@@ -1,0 +1,73 @@
+"""`nearpeak token`: who may write through the dashboard."""
+
+import json as jsonlib
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import typer
+
+from nearpeak.cli import _shared as shared
+from nearpeak.cli.store import STORE
+
+
+def add(
+    name: str = typer.Argument(metavar="NAME", help="Whose it is, or what for; shown beside everything it does."),
+    scope: str = typer.Option("submit", "--scope", help="read; submit: also results and alerts; admin."),
+    days: float = typer.Option(90.0, "--days", min=0.001, help="After so many days it ends."),
+    store: str | None = STORE,
+) -> None:
+    """Make a token and print it, this once: the store keeps a hash of it."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        text = opened.access.add_token(name, scope, days=days)
+    sys.stdout.write(f"{text}\n")
+    sys.stderr.write(
+        f"{name} may {scope} for {days:g} days; keep it where only its holder reads, e.g. in NEARPEAK_TOKEN\n"
+    )
+
+
+def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
+    """List tokens: whose, what they may do, until when."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = opened.access.tokens()
+    now_ns = time.time_ns()
+    if json or not shared.on_terminal():
+        for one in found:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
+        return
+    for one in found:
+        until = datetime.fromtimestamp(one.expires_ns / 1e9, tz=UTC).strftime("%Y-%m-%d")
+        state = f"until {until}" if one.holds(now_ns) else "ended"
+        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {one.name}\n")
+    if not found:
+        sys.stdout.write("no tokens: nobody may write through the dashboard\n")
+
+
+def revoke(
+    token: int = typer.Argument(metavar="NUMBER", help="Its number in 'nearpeak token list'."),
+    store: str | None = STORE,
+) -> None:
+    """Take a token back at once."""
+    from nearpeak.store import open_store
+    from nearpeak.store.opening import place_of
+
+    with open_store(place_of(store)) as opened:
+        opened.access.revoke(token)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = typer.Typer(
+        help="Tokens: who may write through the dashboard.", no_args_is_help=True, rich_markup_mode=None
+    )
+    group.command()(add)
+    group.command("list")(list_)
+    group.command()(revoke)
+    app.add_typer(group, name="token")

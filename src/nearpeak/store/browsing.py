@@ -1,0 +1,292 @@
+"""Questions of people who look around: pages of series, runs and alerts, a few rows each, out of any size of store."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
+
+from nearpeak.core.alert import CLOSED
+from nearpeak.core.history import Revision, Run, Series
+from nearpeak.store import queries
+from nearpeak.store.dialect import reading
+from nearpeak.store.findings import changes_where
+from nearpeak.store.found import StoredChange
+from nearpeak.store.listed import AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
+from nearpeak.store.schema import TABLES
+
+_T = TABLES
+
+
+class Browsing:
+    """Lists of a store, a page at a time."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        """Keep where to read; `name` is what messages call the store."""
+        self._engine, self._name = engine, name
+
+    def series(self, words: Sequence[str] = (), where: Mapping[str, str] | None = None, *, limit: int = 100,
+               offset: int = 0) -> Part:  # fmt: skip
+        """Return the series whose texts hold all `words`, ordered for reading.
+
+        Args:
+            where: `device`, `testbed`, `branch`, `metric`, `owner`, `workload` or `case` with the value it must have.
+        """
+        with reading(self._engine, self._name) as connection:
+            return _series_part(connection, words, where or {}, limit, offset)
+
+    def series_by_id(self, ids: Sequence[int]) -> tuple[Series, ...]:
+        """Return some series, in the order of `ids`; those that are not there are left out."""
+        asked = queries.series_select().where(_T["series"].c.id.in_(list(ids)))
+        with reading(self._engine, self._name) as connection:
+            rows = connection.execute(asked).all()
+            counts = queries.run_counts(connection, [row.id for row in rows]) if len(rows) <= 50 else {}
+        found = {row.id: queries.series_row(row, counts.get(row.id, 0)) for row in rows}
+        return tuple(found[one] for one in ids if one in found)
+
+    def cases(self) -> tuple[tuple[str, str, str], ...]:
+        """Return each case: its identity, its line for people, what it is of."""
+        c, w = _T["test_case"].c, _T["workload"].c
+        asked = select(c.case_digest, c.label, w.name).join_from(_T["test_case"], _T["workload"], w.id == c.workload_id)
+        with reading(self._engine, self._name) as connection:
+            return tuple(connection.execute(asked.order_by(w.name, c.label, c.case_digest)).tuples())
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the values that series have, by what they are chosen by."""
+        with reading(self._engine, self._name) as connection:
+            return {
+                name: tuple(sorted(one for one in connection.execute(asked).scalars() if one))
+                for name, asked in _CHOICES.items()
+            }
+
+    def runs(self, words: Sequence[str] = (), *, limit: int = 100, offset: int = 0) -> tuple[tuple[Run, ...], int]:
+        """Return runs, newest first, whose commit, subject, device or source holds all `words`; and how many."""
+        with reading(self._engine, self._name) as connection:
+            ids, total = _run_ids(connection, words, limit, offset)
+            return queries.runs_of(connection, ids)[::-1] if ids else (), total
+
+    def measurements(self, run: int, *, limit: int = 200, offset: int = 0) -> Part:
+        """Return the measurements of a run."""
+        with reading(self._engine, self._name) as connection:
+            return _measured(connection, run, limit, offset)
+
+    def histories(self, series: Sequence[Series]) -> tuple[queries.History, ...]:
+        """Return the histories of some series, in their order."""
+        with reading(self._engine, self._name) as connection:
+            return queries.histories_of(connection, series)
+
+    def alert_keys(self, *, shown: str = "open", words: Sequence[str] = ()) -> tuple[AlertKey, ...]:
+        """Return what alerts are ordered and left out by.
+
+        Args:
+            shown: `open`, `closed`, `all`, or a state.
+        """
+        c = _T["alert"].c
+        asked = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
+        if shown != "all":
+            states = {"open": c.status.not_in(CLOSED), "closed": c.status.in_(CLOSED)}
+            asked = asked.where(states.get(shown, c.status == shown))
+        for word in words:
+            asked = asked.where(_holds(word, (c.title, c.rev_hi, c.assignee)))
+        with reading(self._engine, self._name) as connection:
+            return tuple(map(AlertKey._make, connection.execute(asked).tuples()))
+
+    def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
+        """Return some alerts, in the order of `ids`; those that are not there are left out."""
+        c = _T["alert"].c
+        asked = select(*(c[name] for name in AlertRow.__slots__)).where(c.id.in_(list(ids)))
+        with reading(self._engine, self._name) as connection:
+            found = {row["id"]: AlertRow(**row) for row in connection.execute(asked).mappings()}
+        return tuple(found[one] for one in ids if one in found)
+
+    def members(self, alerts: Sequence[int] | None = None) -> tuple[MemberRow, ...]:
+        """Return the changes of some alerts, or of all, each with the newest value of its series."""
+        with reading(self._engine, self._name) as connection:
+            return _members(connection, alerts)
+
+    def changes(self, *, ids: Sequence[int] | None = None, series: Sequence[int] | None = None
+                ) -> tuple[StoredChange, ...]:  # fmt: skip
+        """Return change points that still hold: some by id, or those of some series."""
+        table = _T["change_point"].c
+        where = [column.in_(list(value)) for column, value in ((table.id, ids), (table.series_id, series))
+                 if value is not None]  # fmt: skip
+        with reading(self._engine, self._name) as connection:
+            return changes_where(connection, and_(True, *where), retracted=False)
+
+    def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
+        """Return the change points of an alert with their roles."""
+        m = _T["alert_member"].c
+        asked = select(m.change_point_id, m.role).where(m.alert_id == alert)
+        with reading(self._engine, self._name) as connection:
+            return tuple(connection.execute(asked).tuples())
+
+    def blamed(self, alerts: Sequence[int]) -> dict[int, tuple[tuple[str, str], ...]]:
+        """Return, for each of some alerts, what may be behind it: axis and what it is."""
+        t, found = _T["attribution"].c, dict[int, tuple[tuple[str, str], ...]]()
+        asked = select(t.alert_id, t.axis, t.what).where(t.alert_id.in_(list(alerts))).order_by(t.id)
+        with reading(self._engine, self._name) as connection:
+            for alert, axis, what in connection.execute(asked).tuples():
+                found[alert] = (*found.get(alert, ()), (axis, what))
+        return found
+
+    def bisects(self, alert: int) -> tuple[int, ...]:
+        """Return the searches that an alert led to."""
+        b = _T["bisect"].c
+        with reading(self._engine, self._name) as connection:
+            return tuple(connection.execute(select(b.id).where(b.alert_id == alert).order_by(b.id)).scalars())
+
+    def runs_at(self, order_keys: Sequence[int]) -> tuple[Run, ...]:
+        """Return the runs at some places of the history."""
+        r = _T["run"].c
+        with reading(self._engine, self._name) as connection:
+            asked = select(r.id).where(r.order_key.in_(list(order_keys))).limit(100)
+            ids = list(connection.execute(asked).scalars())
+            return queries.runs_of(connection, ids) if ids else ()
+
+    def revisions(self, limit: int = 200) -> tuple[Revision, ...]:
+        """Return the newest commits that were measured, newest first."""
+        r = _T["run"].c
+        newest = (
+            select(func.max(r.id)).where(r.revision_id.is_not(None)).group_by(r.revision_id)
+            .order_by(func.max(r.order_key).desc()).limit(limit)
+        )  # fmt: skip
+        with reading(self._engine, self._name) as connection:
+            ids = list(connection.execute(newest).scalars())
+            runs = queries.runs_of(connection, ids)[::-1] if ids else ()
+        return tuple(run.revision for run in runs if run.revision is not None)
+
+    def devices(self) -> tuple[DeviceRow, ...]:
+        """Return all units that ran something, by model."""
+        d, m, h, r = _T["device"].c, _T["device_model"].c, _T["host"].c, _T["run"].c
+        asked = (
+            select(m.name, m.vendor, m.architecture, h.name.label("host"), d.uuid, func.count(r.id).label("run_count"),
+                   func.max(r.started_ns).label("last_ns"))
+            .join_from(_T["device"], _T["run"], r.device_id == d.id)
+            .join(_T["device_model"], m.id == d.device_model_id).join(_T["host"], h.id == d.host_id)
+            .group_by(d.id, m.name, m.vendor, m.architecture, h.name, d.uuid).order_by(m.name, h.name, d.id)
+        )  # fmt: skip
+        with reading(self._engine, self._name) as connection:
+            return tuple(DeviceRow(**row) for row in connection.execute(asked).mappings())
+
+    def alerts_of_changes(self, changes: Sequence[int]) -> dict[int, int]:
+        """Return the alert of each change point that has one."""
+        m = _T["alert_member"].c
+        asked = select(m.change_point_id, m.alert_id).where(m.change_point_id.in_(list(changes)))
+        with reading(self._engine, self._name) as connection:
+            return dict(connection.execute(asked).tuples().all())
+
+    def newest(self, series: Sequence[int]) -> dict[int, tuple[int, float]]:
+        """Return run and value of the newest launch of each of some series that has one."""
+        s, m = _T["series"].c, _T["measurement"].c
+        at = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
+        asked = select(s.id, m.run_id, m.median).join_from(_T["series"], _T["measurement"], at)
+        asked = asked.where(s.id.in_(list(series)), m.median.is_not(None))
+        with reading(self._engine, self._name) as connection:
+            return {one: (run, value) for one, run, value in connection.execute(asked).tuples()}
+
+    def mark(self) -> tuple[int, ...]:
+        """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""
+        with reading(self._engine, self._name) as connection:
+            names = ("run", "change_point", "alert_event")
+            return tuple(
+                int(connection.execute(select(func.coalesce(func.max(_T[name].c.id), 0))).scalar_one())
+                for name in names
+            )
+
+
+_CHOICES = {
+    "device": select(_T["device_model"].c.name),
+    "testbed": select(_T["testbed"].c.name).distinct(),
+    "branch": select(_T["series"].c.branch).distinct(),
+    "metric": select(_T["metric"].c.name),
+    "owner": select(_T["series"].c.owner).distinct(),
+    "workload": select(_T["workload"].c.name),
+}
+_COLUMNS: dict[str, ColumnElement[Any]] = {
+    "device": _T["device_model"].c.name, "testbed": _T["testbed"].c.name, "branch": _T["series"].c.branch,
+    "metric": _T["metric"].c.name, "owner": _T["series"].c.owner, "workload": _T["workload"].c.name,
+    "case": _T["test_case"].c.case_digest,
+}  # fmt: skip
+
+
+def _holds(word: str, columns: Iterable[ColumnElement[Any]]) -> ColumnElement[bool]:
+    """Return the condition that one of `columns` holds `word`, taken literally and in any case."""
+    return or_(*(column.icontains(word, autoescape=True) for column in columns))
+
+
+def _series_part(
+    connection: Connection, words: Sequence[str], where: Mapping[str, str], limit: int, offset: int
+) -> Part:
+    texts = (
+        _T["test_case"].c.label,
+        *(_COLUMNS[name] for name in ("workload", "device", "testbed", "branch", "owner")),
+    )
+    asked = queries.series_select().where(*(_COLUMNS[name] == value for name, value in where.items()))
+    for word in words:
+        exact = [_T["test_case"].c.case_digest == word, _T["series"].c.fingerprint == word]
+        asked = asked.where(or_(_holds(word, texts), *exact))
+    total = connection.execute(select(func.count()).select_from(asked.subquery())).scalar_one()
+    order = (_T["device_model"].c.name, _T["testbed"].c.name, _T["test_case"].c.label, _T["series"].c.id)
+    rows = connection.execute(asked.order_by(*order).limit(limit).offset(offset)).all()
+    counts = queries.run_counts(connection, [row.id for row in rows]) if len(rows) <= 50 else {}
+    return Part(rows=tuple(queries.series_row(row, counts.get(row.id, 0)) for row in rows), total_count=int(total))
+
+
+def _run_ids(connection: Connection, words: Sequence[str], limit: int, offset: int) -> tuple[list[int], int]:
+    r, v = _T["run"].c, _T["revision"].c
+    asked = (
+        select(r.id)
+        .outerjoin(_T["revision"], v.id == r.revision_id)
+        .join(_T["device"], _T["device"].c.id == r.device_id)
+        .join(_T["device_model"], _T["device_model"].c.id == _T["device"].c.device_model_id)
+    )
+    for word in words:
+        asked = asked.where(
+            _holds(word, (func.coalesce(v.sha, ""), func.coalesce(v.subject, ""), _T["device_model"].c.name,
+                          r.source_name, r.branch))
+        )  # fmt: skip
+    total = int(connection.execute(select(func.count()).select_from(asked.subquery())).scalar_one())
+    newest = asked.order_by(r.order_key.desc(), r.id.desc()).limit(limit).offset(offset)
+    return list(connection.execute(newest).scalars()), total
+
+
+def _measured(connection: Connection, run: int, limit: int, offset: int) -> Part:
+    m, s = _T["measurement"].c, _T["series"].c
+    total = connection.execute(select(func.count()).where(m.run_id == run)).scalar_one()
+    asked = (
+        select(
+            m.series_id.label("series"), _T["test_case"].c.label, _T["testbed"].c.name.label("testbed"),
+            _T["metric"].c.name.label("metric"), _T["metric"].c.unit, m.launch, m.n.label("sample_count"), m.outcome,
+            func.coalesce(m.note, "").label("note"), m.median.label("value"), m.low.label("low_value"),
+            m.high.label("high_value"), m.clock_hz,
+        )
+        .join(_T["series"], s.id == m.series_id)
+        .join(_T["test_case"], _T["test_case"].c.id == s.test_case_id)
+        .join(_T["testbed"], _T["testbed"].c.id == s.testbed_id)
+        .join(_T["metric"], _T["metric"].c.id == s.metric_id)
+        .where(m.run_id == run).order_by(m.series_id, m.launch).limit(limit).offset(offset)
+    )  # fmt: skip
+    rows = tuple(MeasuredRow(**row) for row in connection.execute(asked).mappings())
+    return Part(rows=rows, total_count=int(total))
+
+
+def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[MemberRow, ...]:
+    a, p, s, m = _T["alert_member"].c, _T["change_point"].c, _T["series"].c, _T["measurement"].c
+    newest = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
+    asked = (
+        select(a.alert_id, p.series_id, a.role, p.effect, m.median, _T["metric"].c.unit, _T["metric"].c.direction,
+               s.owner)
+        .join_from(_T["alert_member"], _T["change_point"], p.id == a.change_point_id)
+        .join(_T["series"], s.id == p.series_id)
+        .join(_T["metric"], _T["metric"].c.id == s.metric_id)
+        .outerjoin(_T["measurement"], newest)
+    )  # fmt: skip
+    asked = asked if alerts is None else asked.where(a.alert_id.in_(list(alerts)))
+    return tuple(_member(row) for row in connection.execute(asked.order_by(a.alert_id, p.id)))
+
+
+def _member(row: Any) -> MemberRow:
+    alert, series, role, effect, value, unit, direction, owner = row
+    return MemberRow(
+        alert_id=alert, series=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,
+        owner=owner,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""The pages: one file each, found by its stem; what is built here is written as HTML, or as a table alone."""
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from nearpeak.errors import SpecError
+from nearpeak.registry import Registry
+from nearpeak.web._asked import Asked
+from nearpeak.web._site import Site
+from nearpeak.web._view import View
+
+
+def _once(_: Site) -> Iterator[Mapping[str, str]]:
+    yield {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page of the site."""
+
+    name: str
+    """The file stem."""
+    path: str
+    """Its path, with what it names in braces."""
+    build: Callable[[Site, Asked], View]
+    """Makes it; a NotFoundError where what the path names is not there."""
+    everywhere: Callable[[Site], Iterator[Mapping[str, str]]] = _once
+    """What its path can name, for a site that becomes files."""
+    title: str = ""
+    """Name in the menu; empty where it has no place there."""
+    rank: int = 0
+    """Place in the menu."""
+    is_static: bool = True
+    """Whether it makes sense as a file."""
+
+
+def _load(name: str) -> Page:
+    found: Page = importlib.import_module(f"nearpeak.web.pages.{name}").PAGE
+    if found.name != name:
+        raise SpecError(f"web/pages/{name}.py: its page is called {found.name!r}; file and name must agree")
+    return found
+
+
+PAGES: Registry[Page] = Registry(
+    kind="page", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.pages"
+)
+"""All pages by name; adding one is adding a file with a `PAGE`."""
+
+
+@cache
+def pages() -> tuple[Page, ...]:
+    """Return all pages."""
+    return tuple(PAGES[name] for name in PAGES)
+
+
+@cache
+def menu() -> tuple[Page, ...]:
+    """Return the pages of the menu, in its order."""
+    return tuple(sorted((one for one in pages() if one.title), key=lambda one: one.rank))
+
+
+def paths() -> dict[str, str]:
+    """Return the path of each page."""
+    return {one.name: one.path for one in pages()}

@@ -1,0 +1,62 @@
+"""All series: found by words and choices, as a list or as a grid of charts."""
+
+from collections.abc import Sequence
+
+from nearpeak.core.history import Latest, Series
+from nearpeak.web._asked import Asked
+from nearpeak.web._histories import changes_by_series, small_charts
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Table, View, columns
+from nearpeak.web._words import change, quantity, series_cell, workload_link
+from nearpeak.web.pages import Page
+
+ROWS, CHARTS = 100, 24
+CHOICES = ("device", "testbed", "branch", "metric", "owner", "workload")
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return a page of series."""
+    words, shown = asked.words(), asked.choice("as", ("list", "charts"))
+    where = {name: value for name in CHOICES if (value := asked.text(name))}
+    limit, start = asked.rows(CHARTS if shown == "charts" else ROWS)
+    part = site.store.browsing.series(words, where, limit=limit, offset=start)
+    table = _table(site, part.rows)
+    choices = site.remembered("choices", site.store.browsing.choices)
+    return View(
+        title="Series", template="all_series", tables=(table,),
+        context={
+            "table": table, "total": part.total_count, "start": start, "limit": limit, "query": asked.text("q"),
+            "where": where, "as_charts": shown == "charts",
+            "charts": small_charts(site, part.rows) if shown == "charts" and not asked.is_whole else (),
+            "choices": {name: choices[name] for name in CHOICES if len(choices[name]) > 1 or name in where},
+            "page": start // max(limit, 1), "titles": {"testbed": "runner", "workload": "kernel"},
+        },
+    )  # fmt: skip
+
+
+def _table(site: Site, series: Sequence[Series]) -> Table:
+    ids = [one.id for one in series]
+    latest = {one.series: one for one in site.store.latest_against_previous(ids)}
+    single = site.store.browsing.newest([one for one in ids if one not in latest])
+    changes = changes_by_series(site, ids) if len(ids) <= 1000 else {}
+    return Table(
+        name="series", caption="Series", has_filter=site.setting.is_static,
+        columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "workload|Kernel",
+                        "metric|Metric", "owner|Owner", "#value|Newest", "#change_ratio|Against the one before",
+                        "#changes|Changes"),
+        rows=tuple(_row(one, latest.get(one.id), single.get(one.id), len(changes.get(one.id, ()))) for one in series),
+        empty="no series fits",
+    )  # fmt: skip
+
+
+def _row(one: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[Cell, ...]:
+    value = pair.value if pair else single[1] if single else None
+    return (
+        series_cell(one), Cell(value=one.device), Cell(value=one.testbed.name), Cell(value=one.branch),
+        Cell(value=one.workload, link=workload_link(one.workload)), Cell(value=one.metric.name), Cell(value=one.owner),
+        quantity(value, one.metric.unit),
+        change(pair.ratio if pair else None, direction=one.metric.direction, sure=False), Cell(value=changes),
+    )  # fmt: skip
+
+
+PAGE = Page(name="all_series", path="/series", build=build, title="Series", rank=2)

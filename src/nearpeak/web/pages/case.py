@@ -1,0 +1,102 @@
+"""One case: what it is, the commands that reproduce it, where it was measured, and what it takes at least."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nearpeak.core.history import Series
+from nearpeak.errors import NearpeakError, NotFoundError
+from nearpeak.history.devices import case_of_series
+from nearpeak.history.standing import standings
+from nearpeak.report._words import limiter
+from nearpeak.targets import TARGETS
+from nearpeak.web._asked import Asked
+from nearpeak.web._commands import commands_of
+from nearpeak.web._histories import small_charts
+from nearpeak.web._site import Site, case_key
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import clean, part, quantity, series_cell, workload_link
+from nearpeak.web.pages import Page
+
+CHARTS = 12
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the page of a case."""
+    key = asked.path["case"]
+    digest = next((one[0] for one in site.store.browsing.cases() if case_key(one[0]) == key), None)
+    if digest is None:
+        raise NotFoundError(f"case {key[:40]}: is not in the store")
+    found: Sequence[Series] = site.store.browsing.series((), {"case": digest}, limit=500).rows
+    if not found:
+        raise NotFoundError(f"case {key}: has no series")
+    one = found[0]
+    tables = (_measured(site, found), _bounds(one), _parameters(one))
+    return View(
+        title=clean(one.label), template="case", tables=tables,
+        context={
+            "series": one, "tables": tables, "charts": small_charts(site, found[:CHARTS]), "count": len(found),
+            "commands": tuple(commands_of(one)), "workload_link": workload_link(one.workload), "clean": clean,
+            "digest": digest,
+        },
+    )  # fmt: skip
+
+
+def _measured(site: Site, series: Sequence[Series]) -> Table:
+    return Table(
+        name="measured", caption="Where it is measured",
+        columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "metric|Metric",
+                        "#value|Newest", "#predicted_s|Predicted", "#bound_s|Speed of light",
+                        "#attained_ratio|Reached"),
+        rows=tuple(
+            (series_cell(one.series, f"series {one.series.id}"), Cell(value=one.series.device),
+             Cell(value=one.series.testbed.name), Cell(value=one.series.branch), Cell(value=one.series.metric.name),
+             quantity(one.value, one.series.metric.unit), quantity(one.predicted_s, "s"), quantity(one.bound_s, "s"),
+             part(one.attained_ratio, implausible=one.is_implausible))
+            for one in standings(site.store, series)
+        ),
+    )  # fmt: skip
+
+
+def _bounds(one: Series) -> Table:
+    """Return what the case takes at least on every device that is described."""
+    from nearpeak.targets import target_of
+    from nearpeak.theory.case_bound import case_bound
+
+    rows = []
+    try:
+        case = case_of_series(one)
+    except NearpeakError:
+        case = None
+    for name in TARGETS if case is not None else ():
+        target = target_of(name)
+        try:
+            bound = case_bound(case, target) if case is not None else None
+        except NearpeakError:
+            continue
+        if bound is not None:
+            link = Link(page="target", path={"target": name})
+            rows.append((Cell(value=target.title, link=link), quantity(bound.time_s, "s"),
+                         Cell(value=bound.limiter, text=limiter(bound.limiter))))  # fmt: skip
+    rows.sort(key=lambda row: (float(row[1].value or 0.0), str(row[0].value)))
+    return Table(
+        name="bounds", caption="Speed of light on every device",
+        columns=columns("target|Device", "#bound_s|Least time", "limiter|Limited by"), rows=tuple(rows),
+        empty="it is a benchmark of another tool: nothing bounds it",
+    )  # fmt: skip
+
+
+def _parameters(one: Series) -> Table:
+    return Table(
+        name="parameters", caption="What it is", columns=columns("name|Name", "value|Value"),
+        rows=tuple((Cell(value=name), Cell(value=value, text=clean(str(value))))
+                   for name, value in sorted(one.parameters.items())),
+        empty="its tool states no parameters",
+    )  # fmt: skip
+
+
+def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
+    for digest, _, _ in site.store.browsing.cases():
+        if site.store.browsing.series((), {"case": digest}, limit=1).rows:
+            yield {"case": case_key(digest)}
+
+
+PAGE = Page(name="case", path="/cases/{case}", build=build, everywhere=_everywhere)

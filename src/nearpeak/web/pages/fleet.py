@@ -1,0 +1,101 @@
+"""The fleet: devices × kernels as a heat map, how fresh each is, and how much its values scatter."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from nearpeak.history.standing import Standing, standings
+from nearpeak.store.listed import DeviceRow
+from nearpeak.web._asked import Asked
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import age, percent, share, time_cell
+from nearpeak.web.pages import Page
+
+MOST_KERNELS = 60
+SHOWN = ("attained", "change")
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the fleet."""
+    shown = asked.choice("show", SHOWN)
+    rows = all_standings(site)
+    matrix, table = _matrix(rows, shown), _devices(site, site.store.browsing.devices(), rows)
+    return View(
+        title="Fleet", template="fleet", tables=(matrix, table),
+        context={"matrix": matrix, "devices": table, "show": shown,
+                 "kernels": len({one.series.workload for one in rows})},
+    )  # fmt: skip
+
+
+def all_standings(site: Site) -> tuple[Standing, ...]:
+    """Return where every series of times stands; remembered until a run comes in."""
+    found: tuple[Standing, ...] = site.remembered(
+        "standings",
+        lambda: standings(site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows),
+        is_lazy=True,
+    )
+    return found
+
+
+def _matrix(rows: Sequence[Standing], shown: str) -> Table:
+    cells: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    for one in rows:
+        cells[one.series.workload, one.series.device].append(one)
+    devices = sorted({device for _, device in cells})
+    kernels = sorted({kernel for kernel, _ in cells})[:MOST_KERNELS]
+    title = {"attained": "Best part of the speed of light", "change": "Largest change since the run before"}[shown]
+    return Table(
+        name="heat", caption=f"{title}, by kernel and device", is_matrix=True,
+        columns=columns("kernel|Kernel", *(f"#{device}|{device}" for device in devices)),
+        rows=tuple(
+            (Cell(value=kernel), *(_cell(cells.get((kernel, device), ()), kernel, device, shown) for device in devices))
+            for kernel in kernels
+        ),
+        empty="no times are stored",
+    )  # fmt: skip
+
+
+def _cell(rows: Sequence[Standing], kernel: str, device: str, shown: str) -> Cell:
+    if not rows:
+        return Cell(value=None, text="·", kind="muted", hint="not measured")
+    link = Link(page="all_series", query={"workload": kernel, "device": device})
+    if shown == "change":
+        ratios = [one.change_ratio for one in rows if one.change_ratio is not None]
+        worst = max(ratios, key=lambda ratio: abs(ratio - 1), default=None)
+        if worst is None:
+            return Cell(value=None, text="–", link=link, kind="muted")
+        kind = "" if abs(worst - 1) < 0.02 else "bad" if worst > 1 else "good"
+        return Cell(value=worst, text=percent(worst), link=link, kind=kind, hint=f"{len(rows)} series")
+    parts = [one.attained_ratio for one in rows if one.attained_ratio is not None]
+    if not parts:
+        return Cell(value=None, text="no bound", link=link, kind="muted")
+    best = max(parts)
+    hint = f"{len(rows)} series, {share(min(parts))} to {share(best)}"
+    return Cell(value=best, text=share(best), link=link, kind=f"heat-{min(9, int(best * 10))}", hint=hint)
+
+
+def _devices(site: Site, devices: Sequence[DeviceRow], rows: Sequence[Standing]) -> Table:
+    counts: Mapping[str, int] = _counted(rows)
+    return Table(
+        name="devices", caption="Devices",
+        columns=columns("device|Device", "host|Host", "uuid|Unit", "vendor|Vendor", "architecture|Architecture",
+                        "#series|Series", "#runs|Runs", "last_run_ns|Last run", "age|Fresh"),
+        rows=tuple(
+            (Cell(value=one.name, link=Link(page="all_series", query={"device": one.name})), Cell(value=one.host),
+             Cell(value=one.uuid), Cell(value=one.vendor), Cell(value=one.architecture),
+             Cell(value=counts.get(one.name, 0)), Cell(value=one.run_count), time_cell(one.last_ns),
+             Cell(value=age(one.last_ns, site.now_ns)))
+            for one in devices
+        ),
+        empty="no device has run anything",
+    )  # fmt: skip
+
+
+def _counted(rows: Sequence[Standing]) -> dict[str, int]:
+    found: dict[str, int] = defaultdict(int)
+    for one in rows:
+        found[one.series.device] += 1
+    return found
+
+
+PAGE = Page(name="fleet", path="/fleet", build=build, title="Fleet", rank=4)

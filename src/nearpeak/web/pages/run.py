@@ -1,0 +1,83 @@
+"""One run: where, on which software, at which commit, and everything that it measured."""
+
+from collections.abc import Iterator, Mapping
+
+from nearpeak.core.history import Run
+from nearpeak.errors import NotFoundError
+from nearpeak.store.listed import MeasuredRow
+from nearpeak.web._asked import Asked
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import clean, date, quantity, series_link
+from nearpeak.web.pages import Page
+
+ROWS = 100
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the page of a run."""
+    number = asked.id("run")
+    runs = site.store.runs([number])
+    if not runs:
+        raise NotFoundError(f"run {number}: is not in the store")
+    run = runs[0]
+    limit, start = asked.rows(ROWS)
+    part = site.store.browsing.measurements(number, limit=limit, offset=start)
+    tables = (_measured(part.rows), _facts(run), _stack(run))
+    return View(
+        title=f"Run {number}", template="run", tables=tables,
+        context={
+            "run": run, "measured": tables[0], "facts": tables[1], "stack": tables[2], "total": part.total_count,
+            "start": start, "limit": limit, "page": start // max(limit, 1), "date": date, "clean": clean,
+            "compare": Link(page="compare", query={"b": run.revision.sha}) if run.revision else None,
+        },
+    )  # fmt: skip
+
+
+def _measured(rows: tuple[MeasuredRow, ...]) -> Table:
+    return Table(
+        name="measurements", caption="Measurements",
+        columns=columns("case|Case", "runner|Runner", "metric|Metric", "#launch|Launch", "#value|Median",
+                        "#low|95 % from", "#high|to", "#samples|Samples", "outcome|Outcome", "#clock_hz|Clock",
+                        "note|Note"),
+        rows=tuple(map(_row, rows)), empty="it measured nothing",
+    )  # fmt: skip
+
+
+def _row(one: MeasuredRow) -> tuple[Cell, ...]:
+    failed = one.value is None
+    return (
+        Cell(value=one.label, link=series_link(one.series)), Cell(value=one.testbed), Cell(value=one.metric),
+        Cell(value=one.launch), *(quantity(value, one.unit) for value in (one.value, one.low_value, one.high_value)),
+        Cell(value=one.sample_count), Cell(value=one.outcome, kind="bad" if failed else ""),
+        Cell(value=one.clock_hz, text="–" if one.clock_hz is None else f"{one.clock_hz / 1e9:.3f} GHz"),
+        Cell(value=one.note, text=clean(one.note)[:200]),
+    )  # fmt: skip
+
+
+def _facts(run: Run) -> Table:
+    device = run.device
+    rows = [
+        ("device", device.name), ("vendor", device.vendor), ("architecture", device.architecture),
+        ("unit", device.uuid), ("partition", device.partition), ("host", device.host), *device.settings,
+        *((name, str(value)) for name, value in sorted(run.facts.items())),
+    ]  # fmt: skip
+    return Table(
+        name="environment", caption="Where it ran", columns=columns("name|What", "value|Value"),
+        rows=tuple((Cell(value=name), Cell(value=value)) for name, value in rows if value),
+    )  # fmt: skip
+
+
+def _stack(run: Run) -> Table:
+    return Table(
+        name="software", caption="Software", columns=columns("component|Component", "version|Version"),
+        rows=tuple((Cell(value=name), Cell(value=version)) for name, version in run.stack), empty="not stated",
+    )  # fmt: skip
+
+
+def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
+    for one in site.store.browsing.runs((), limit=5000)[0]:
+        yield {"run": str(one.id)}
+
+
+PAGE = Page(name="run", path="/runs/{run}", build=build, everywhere=_everywhere)

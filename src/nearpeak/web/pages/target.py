@@ -1,0 +1,66 @@
+"""One device: every figure with its source, and what is measured on it."""
+
+from collections.abc import Iterator, Mapping
+
+from nearpeak.core.target import Target
+from nearpeak.errors import NotFoundError
+from nearpeak.history.devices import target_of_device
+from nearpeak.targets import TARGETS, target_of
+from nearpeak.units import show
+from nearpeak.web._asked import Asked
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web.pages import Page
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the page of a device."""
+    name = asked.path["target"]
+    if name not in TARGETS:
+        raise NotFoundError(f"target {name[:60]}: is not described; see the list of targets")
+    one = target_of(name)
+    tables = (_peaks(one), _memory(one))
+    choices = site.remembered("choices", site.store.browsing.choices)["device"]
+    here = [device for device in choices if (found := target_of_device(device)) is not None and found.name == name]
+    return View(
+        title=one.title, template="target", tables=tables,
+        context={"target": one, "tables": tables, "show": show,
+                 "devices": [(device, Link(page="all_series", query={"device": device})) for device in here]},
+    )  # fmt: skip
+
+
+def _peaks(one: Target) -> Table:
+    return Table(
+        name="peaks", caption="Rates",
+        columns=columns("unit|Unit", "#flop_per_s|Rate", "#clock_hz|At clock", "source|Source"),
+        rows=tuple(
+            (Cell(value=unit), Cell(value=peak.flop_per_s, text=show(peak.flop_per_s, "FLOP/s")),
+             Cell(value=peak.clock_hz, text=show(peak.clock_hz, "Hz")), Cell(value=peak.source))
+            for unit, peak in sorted(one.peaks.items())
+        ),
+    )  # fmt: skip
+
+
+def _memory(one: Target) -> Table:
+    rows = [("memory", one.dram.capacity_bytes, one.dram.bandwidth_bytes_per_s, one.dram.source)]
+    rows += [(f"link {name}", None, link.bandwidth_bytes_per_s, link.source) for name, link in one.links.items()]
+    return Table(
+        name="memory", caption="Memory and links",
+        columns=columns("level|Level", "#capacity_bytes|Capacity", "#bandwidth_bytes_per_s|Bandwidth", "source|Source"),
+        rows=tuple(
+            (Cell(value=level), _shown(capacity, "B"), _shown(bandwidth, "B/s"), Cell(value=source))
+            for level, capacity, bandwidth, source in rows
+        ),
+    )  # fmt: skip
+
+
+def _shown(value: float | None, unit: str) -> Cell:
+    return Cell(value=value, text="–" if value is None else show(value, unit))
+
+
+def _everywhere(_: Site) -> Iterator[Mapping[str, str]]:
+    for name in TARGETS:
+        yield {"target": name}
+
+
+PAGE = Page(name="target", path="/targets/{target}", build=build, everywhere=_everywhere)

@@ -1,0 +1,38 @@
+"""All devices that are described, with the figures that bounds rest on most."""
+
+from nearpeak.targets import TARGETS, target_of
+from nearpeak.web._asked import Asked
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import quantity, show
+from nearpeak.web.pages import Page
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the list."""
+    del site, asked
+    rows = []
+    for name in TARGETS:
+        one = target_of(name)
+        rate = max((peak.flop_per_s for unit, peak in one.peaks.items() if unit.startswith("matrix")), default=None)
+        rows.append((
+            Cell(value=one.title, link=Link(page="target", path={"target": name})), Cell(value=one.vendor),
+            Cell(value=one.architecture), Cell(value=one.sm_count),
+            Cell(value=rate, text="–" if rate is None else show(rate, "FLOP/s")),
+            _of(one.dram.bandwidth_bytes_per_s, "B/s"), _of(one.dram.capacity_bytes, "B"), _of(one.power_w, "W"),
+        ))  # fmt: skip
+    table = Table(
+        name="targets", caption="Devices that are described", has_filter=True,
+        columns=columns("target|Device", "vendor|Vendor", "architecture|Architecture", "#sm_count|Multiprocessors",
+                        "#flop_per_s|Fastest products", "#bandwidth_bytes_per_s|Memory bandwidth",
+                        "#capacity_bytes|Memory", "#power_w|Power"),
+        rows=tuple(rows),
+    )  # fmt: skip
+    return View(title="Targets", template="targets", tables=(table,), context={"table": table, "count": len(rows)})
+
+
+def _of(value: float | None, unit: str) -> Cell:
+    return quantity(value, unit) if value is None or unit == "W" else Cell(value=value, text=show(value, unit))
+
+
+PAGE = Page(name="targets", path="/targets", build=build, title="Targets", rank=9)

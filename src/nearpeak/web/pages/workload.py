@@ -1,0 +1,74 @@
+"""One kernel or model: its cases on every device, and the report of what they take at least."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nearpeak.core.history import Series
+from nearpeak.errors import NotFoundError
+from nearpeak.history.standing import Standing, standings
+from nearpeak.web._asked import Asked
+from nearpeak.web._histories import small_charts
+from nearpeak.web._reports import cases_of, targets_of
+from nearpeak.web._site import Site, key_of
+from nearpeak.web._view import Cell, Table, View, columns
+from nearpeak.web._words import case_link, change, clean, part, quantity, series_link
+from nearpeak.web.pages import Page
+
+ROWS, CHARTS = 200, 12
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the page of a workload."""
+    name, found = named(site, asked.path["workload"])
+    limit, start = asked.rows(ROWS)
+    rows = standings(site.store, found[start : start + limit])
+    table = _table(rows)
+    report = bool(cases_of(found) and targets_of(found))
+    return View(
+        title=clean(name) or "not named", template="workload", tables=(table,),
+        context={
+            "name": name, "table": table, "total": len(found), "start": start, "limit": limit,
+            "page": start // max(limit, 1), "charts": small_charts(site, found[:CHARTS]), "has_report": report,
+            "source": f"/raw/workloads/{asked.path['workload']}", "key": asked.path["workload"], "clean": clean,
+            "devices": len({one.device for one in found}), "cases": len({one.case for one in found}),
+        },
+    )  # fmt: skip
+
+
+def named(site: Site, key: str) -> tuple[str, Sequence[Series]]:
+    """Return the workload of an address with its series.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    for name in site.remembered("choices", site.store.browsing.choices)["workload"]:
+        if key_of(name) == key:
+            return name, site.store.browsing.series((), {"workload": name}, limit=5000).rows
+    raise NotFoundError(f"workload {key[:60]}: is not in the store")
+
+
+def _table(rows: Sequence[Standing]) -> Table:
+    return Table(
+        name="cases", caption="Cases",
+        columns=columns("case|Case", "series|Series", "device|Device", "runner|Runner", "metric|Metric",
+                        "#value|Newest", "#change_ratio|Against the one before", "#predicted_s|Predicted",
+                        "#bound_s|Speed of light", "#attained_ratio|Reached"),
+        rows=tuple(
+            (Cell(value=one.series.label, link=case_link(one.series.case)),
+             Cell(value=one.series.id, text=f"series {one.series.id}", link=series_link(one.series.id)),
+             Cell(value=one.series.device), Cell(value=one.series.testbed.name), Cell(value=one.series.metric.name),
+             quantity(one.value, one.series.metric.unit),
+             change(one.change_ratio, direction=one.series.metric.direction, sure=False),
+             quantity(one.predicted_s, "s"), quantity(one.bound_s, "s"),
+             part(one.attained_ratio, implausible=one.is_implausible))
+            for one in rows
+        ),
+    )  # fmt: skip
+
+
+def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
+    for name in sorted({one.workload for one in site.store.browsing.series((), limit=100_000).rows}):
+        if name:
+            yield {"workload": key_of(name)}
+
+
+PAGE = Page(name="workload", path="/workloads/{workload}", build=build, everywhere=_everywhere)

@@ -1,0 +1,34 @@
+"""Kernels and models whose cases are measured, and reports that lie beside the store."""
+
+from nearpeak.web._asked import Asked
+from nearpeak.web._reports import report_names
+from nearpeak.web._site import Site
+from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web._words import workload_link
+from nearpeak.web.pages import Page
+
+
+def build(site: Site, asked: Asked) -> View:
+    """Return the list."""
+    del asked
+    counts: dict[str, int] = {}
+    for _, _, name in site.store.browsing.cases():
+        counts[name] = counts.get(name, 0) + 1
+    kernels = Table(
+        name="workloads", caption="Measured", columns=columns("workload|Kernel or model", "#cases|Cases"),
+        rows=tuple((Cell(value=name, link=workload_link(name)), Cell(value=count)) for name, count in counts.items()),
+        empty="nothing is measured yet",
+    )  # fmt: skip
+    names = () if site.setting.is_static else report_names(site.setting.reports)
+    reports = Table(
+        name="reports", caption="Reports", columns=columns("report|Report"),
+        rows=tuple((Cell(value=name, link=Link(page="report", path={"report": name})),) for name in names),
+        empty="no folder of reports is shown: nearpeak serve --reports FOLDER",
+    )  # fmt: skip
+    return View(
+        title="Workloads", template="workloads", tables=(kernels, reports),
+        context={"tables": (kernels, reports) if names else (kernels,)},
+    )  # fmt: skip
+
+
+PAGE = Page(name="workloads", path="/workloads", build=build, title="Workloads", rank=8)

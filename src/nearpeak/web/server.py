@@ -1,0 +1,245 @@
+"""The dashboard as a server: pages, their tables, actions behind a token, and the interface for programs."""
+
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from nearpeak.errors import NearpeakError, NotFoundError, SpecError, StoreError
+from nearpeak.history.triage import act
+from nearpeak.store import Store
+from nearpeak.web import _guard as guard
+from nearpeak.web._asked import Asked
+from nearpeak.web._guard import NOBODY, Guarded, RefusedError, Visitor
+from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, table_json
+from nearpeak.web._reports import report_text, workload_report
+from nearpeak.web._site import Setting, Site
+from nearpeak.web._view import View
+from nearpeak.web.pages import PAGES, Page, pages, paths
+from nearpeak.web.pages.workload import named
+
+LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
+"""Names of a server that this machine alone reaches."""
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".woff2": "font/woff2"}
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(
+    store: Store, *, reports: Path | None = None, is_private: bool = False, session_token: str = "",
+    hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
+) -> Guarded:  # fmt: skip
+    """Return the dashboard over a store as an ASGI application.
+
+    Args:
+        reports: folder of reports (.html) that are shown beside the store.
+        is_private: whether reading needs a token too.
+        session_token: text of a token that may act as long as this application runs.
+        hosts: names in the Host header that are answered to; none for all.
+        is_warm: whether what takes long the first time is done at once, while nobody waits for it.
+    """
+    from nearpeak.web.api import api_routes
+
+    setting = Setting(reports=reports, is_private=is_private, session_token=session_token, paths=paths())
+    site = Site(store, setting)
+    routes = [
+        *api_routes(site),
+        *(Route(one.path, _page_endpoint(site, one), methods=["GET"]) for one in pages()),
+        Route("/alerts/{alert}/actions", _action_endpoint(site), methods=["POST"]),
+        Route("/sign-in", _sign_in_page(site), methods=["GET"]), Route("/sign-in", _sign_in(site), methods=["POST"]),
+        Route("/sign-out", _sign_out, methods=["POST"]), Route("/static/{name:path}", _static, methods=["GET"]),
+        Route("/raw/reports/{report}", _raw_report(site), methods=["GET"]),
+        Route("/raw/workloads/{workload}", _raw_workload(site), methods=["GET"]),
+        Route("/favicon.ico", _favicon, methods=["GET"]),
+    ]  # fmt: skip
+    failed = _failure(site)
+    if is_warm:
+        threading.Thread(target=_warm, args=(site,), daemon=True).start()
+    app = Starlette(routes=routes, exception_handlers={NearpeakError: failed, HTTPException: failed})
+    return Guarded(app, hosts)
+
+
+def _warm(site: Site) -> None:
+    """Weigh the alerts, and load and compile what searching, bounding and predicting needs."""
+    with suppress(NearpeakError):
+        PAGES["triage"].build(site, Asked())
+        for one in site.store.browsing.series((), limit=1).rows:
+            PAGES["series"].build(site, Asked(path={"series": str(one.id)}))
+
+
+def _page_endpoint(site: Site, page: Page) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        visitor = await run_in_threadpool(guard.visitor_of, site, request)
+        guard.check_reading(site, visitor)
+        return await run_in_threadpool(_page_answer, site, page, request, visitor)
+
+    return endpoint
+
+
+def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
+    query = dict(request.query_params)
+    table, form = query.pop("table", ""), query.pop("format", "")
+    asked = Asked(path=request.path_params, query=query, is_whole=bool(table))
+    if table:
+        return _table_answer(page.build(site, asked), table, form)
+
+    def written() -> str:
+        return page_html(page.build(site, asked), frame)
+
+    frame = Frame(
+        site=site, page=page.name, path=request.url.path, query=query, actor=visitor.name,
+        can_write=visitor.can_write, mark=guard.mark_of(visitor) if visitor.can_write else "",
+    )  # fmt: skip
+    # Many look at the same few pages: of those who are not signed in, one waits for all who come at the same time.
+    text = written() if visitor.name else site.shared(request.url.path, tuple(sorted(query.items())), written)
+    return HTMLResponse(text, headers={"cache-control": "no-cache"})
+
+
+def _table_answer(view: View, name: str, form: str) -> Response:
+    found = next((one for one in view.tables if one.name == name), None)
+    if found is None:
+        raise NotFoundError(f"table {name[:60]!r}: is not on this page")
+    if form not in ("csv", "json"):
+        raise SpecError(f"format {form[:20]!r}: is neither csv nor json")
+    text = table_csv(found) if form == "csv" else table_json(found)
+    kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
+    safe = "".join(letter for letter in found.name if letter.isalnum())
+    return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{safe}.{form}"'})
+
+
+def _action_endpoint(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        visitor = await run_in_threadpool(guard.visitor_of, site, request)
+        guard.check_writing(visitor)
+        guard.check_origin(request)
+        form = await guard.form_of(request)
+        guard.check_mark(visitor, form.get("mark", ""))
+        alert = Asked(path=request.path_params).id("alert")
+        status = await run_in_threadpool(_act, site, alert, form, visitor)
+        if "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"alert": alert, "status": status})
+        return RedirectResponse(f"/alerts/{alert}", status_code=303)
+
+    return endpoint
+
+
+def _act(site: Site, alert: int, form: dict[str, str], visitor: Visitor) -> str:
+    action, days = form.get("action", ""), form.get("days", "") or "7"
+    if not (days.isascii() and days.isdigit() and len(days) < 5):
+        raise SpecError("days: is no whole number")
+    status = act(
+        site.store, alert, action, actor=visitor.name, note=form.get("note", ""), assignee=form.get("assignee", ""),
+        days=int(days),
+    )  # fmt: skip
+    site.store.access.log(visitor.name, action, f"alert {alert}", form.get("note", "") or form.get("assignee", ""))
+    return status
+
+
+def _sign_in_page(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        visitor = await run_in_threadpool(guard.visitor_of, site, request)
+        return _plain_page(site, "sign_in", "Sign in", "", visitor)
+
+    return endpoint
+
+
+def _sign_in(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        guard.check_origin(request)
+        form = await guard.form_of(request)
+        text = form.get("token", "").strip()
+        visitor = await run_in_threadpool(guard.visitor_with, site, text)
+        if not visitor.scope:
+            said = "that is no token that holds; it may have ended"
+            return _plain_page(site, "sign_in", "Sign in", said, NOBODY, status=401)
+        answer = RedirectResponse("/", status_code=303)
+        answer.set_cookie(guard.COOKIE, text, httponly=True, samesite="strict", secure=request.url.scheme == "https",
+                          max_age=12 * 3600)  # fmt: skip
+        return answer
+
+    return endpoint
+
+
+async def _sign_out(request: Request) -> Response:
+    guard.check_origin(request)
+    answer = RedirectResponse("/", status_code=303)
+    answer.delete_cookie(guard.COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+def _plain_page(site: Site, template: str, title: str, said: str, visitor: Visitor, status: int = 200) -> Response:
+    frame = Frame(site=site, page=template, path="/", actor=visitor.name, can_write=visitor.can_write)
+    view = View(title=title, template=template, context={"said": said})
+    return HTMLResponse(page_html(view, frame), status_code=status)
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in ASSETS:
+        raise NotFoundError("file: is not there")
+    headers = {"cache-control": "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"}
+    return Response(asset(name), media_type=_TYPES[name[name.rindex(".") :]], headers=headers)
+
+
+async def _favicon(_: Request) -> Response:
+    return Response(status_code=204)
+
+
+def _raw_report(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        guard.check_reading(site, await run_in_threadpool(guard.visitor_of, site, request))
+        text = await run_in_threadpool(report_text, site.setting.reports, request.path_params["report"])
+        return HTMLResponse(text, headers={"content-security-policy": guard.REPORT_POLICY})
+
+    return endpoint
+
+
+def _raw_workload(site: Site) -> Endpoint:
+    def made(key: str) -> str:
+        name, series = named(site, key)
+        text: str = site.remembered(f"report {key}", lambda: workload_report(name, series))
+        return text
+
+    async def endpoint(request: Request) -> Response:
+        guard.check_reading(site, await run_in_threadpool(guard.visitor_of, site, request))
+        text = await run_in_threadpool(made, request.path_params["workload"])
+        return HTMLResponse(text, headers={"content-security-policy": guard.REPORT_POLICY})
+
+    return endpoint
+
+
+def _failure(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Return what answers when something cannot be done: a page for people, one line for programs."""
+
+    async def failed(request: Request, error: Exception) -> Response:
+        status, text = status_of(error), " ".join(str(getattr(error, "detail", error)).split())[:500]
+        if request.url.path.startswith("/api/") or "application/json" in request.headers.get("accept", ""):
+            return JSONResponse({"error": text}, status_code=status)
+        if request.query_params.get("table"):
+            return PlainTextResponse(f"{text}\n", status_code=status)
+        if status == 401 and request.method == "GET":
+            return RedirectResponse("/sign-in", status_code=303)
+        return _plain_page(site, "failure", "Not here" if status == 404 else "Not possible", text, NOBODY, status)
+
+    return failed
+
+
+def status_of(error: Exception) -> int:
+    """Return the status of the answer to a request that failed.
+
+    >>> status_of(NotFoundError("run 7: is not in the store")), status_of(SpecError("q: is too long"))
+    (404, 400)
+    """
+    if isinstance(error, RefusedError):
+        return error.status
+    if isinstance(error, HTTPException):
+        return error.status_code
+    if isinstance(error, NotFoundError):
+        return 404
+    return 503 if isinstance(error, StoreError) else 400
