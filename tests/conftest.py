@@ -47,7 +47,7 @@ def pytest_make_collect_report(collector):
 
 
 SLOW_FILES = frozenset({
-    "test_architecture", "test_autocast", "test_compare", "test_demonstration", "test_device_report", "test_doors",
+    "test_architecture", "test_autocast", "test_bridging", "test_compare", "test_demonstration", "test_device_report", "test_doors",
     "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_importers",
     "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_masked_products",
     "test_measured_in_isolation", "test_measured_with_telemetry", "test_model_type", "test_onnx_file",

@@ -9,6 +9,7 @@ from nearpeak.cli import application
 from nearpeak.errors import NearpeakError
 from nearpeak.measuring import measure
 from nearpeak.ops import case
+from nearpeak.store.schema import HEAD
 
 ON = ("--device", "made up")
 
@@ -77,7 +78,7 @@ def test_copies_checks_merges_exports_and_retention(call, tmp_path):
     assert "could be removed" in call("retain", "old", "--store", "c.db", "--days", "0")[1]
     assert not (tmp_path / "old").exists()
     assert " removed;" in call("retain", "old", "--store", "c.db", "--days", "0", "--apply")[1]
-    assert "0003 already" in call("upgrade", "--store", "c.db")[2]
+    assert f"{HEAD} already" in call("upgrade", "--store", "c.db")[2]
     assert call("salvage", "d.db", "--store", "b.db")[0] == 0
 
 
