@@ -219,7 +219,7 @@ def records_of(connection: Connection, run: int, series: int, launch: int = 0) -
     for kind, crc32, data in connection.execute(asked.order_by(c.kind)).tuples():
         if checksum(data) != crc32:
             raise StoreError(
-                f"run {run}, series {series}, launch {launch}, {kind}: is damaged on disk; import it again"
+                f"run {run}, series {series}, launch {launch}, {kind}: is damaged on disk; import its file again"
             )
         found[kind] = json.loads(zlib.decompress(data))
     return found

@@ -143,7 +143,7 @@ def test_declared_changes_are_expected_and_suppressed_series_are_not_told(place,
     groups = [
         json.loads(line) for line in run(capsys, "regressions", "--save", "--store", place, "--json")[0].splitlines()
     ]
-    assert [one["status"] for one in groups] == ["expected", "new", "new"]
+    assert [one["status"] for one in groups] == ["expected", "new", ""]
     assert "NVIDIA H100" not in {series["device"][:11] for one in groups for series, _ in one["changes"]}
     shown = json.loads(run(capsys, "alerts", "show", "1", "--store", place, "--json")[0])
     assert [one["axis"] for one in shown["attributions"]] == ["device", "commit"]
@@ -177,7 +177,9 @@ def test_a_gate_writes_its_reports_whole_and_leaves_with_the_documented_code(pla
     policy.write_text(POLICY)
     files = {name: tmp_path / f"gate.{name}" for name in ("junit", "markdown", "sarif")}
     options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-    text, code = run(capsys, "gate", "--policy", str(policy), "--store", place, *options, "--json")
+    text, code = run(
+        capsys, "gate", "--policy", str(policy), "--store", place, "--revision", "a4ea042754", *options, "--json"
+    )
     result = json.loads(text)
     assert code == result["exit_code"] == 10
     assert all(path.stat().st_size > 100 for path in files.values())
