@@ -160,6 +160,9 @@ class Operator:
     """Identifiers of what its work rests on beside what every bound does."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    stored: Callable[..., dict[str, Any]] | None = None
+    """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
+    their own: each passes through `store(array, format)`, which a correct implementation rounds."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1

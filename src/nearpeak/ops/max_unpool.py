@@ -47,6 +47,8 @@ def _places(index: Any, inputs: int, outputs: int) -> Any:
 
 
 def _reference(arrays: dict[str, Any], planes: int, inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
+    if inputs > outputs:
+        raise ValueError(f"max_unpool: {inputs} values have no distinct places among {outputs}")
     y = np.zeros((planes, outputs))
     np.put_along_axis(y, _places(arrays["index"], inputs, outputs), arrays["x"], axis=1)
     return {"y": y}

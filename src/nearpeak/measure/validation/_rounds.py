@@ -62,7 +62,7 @@ def _further(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]
 
 def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     """Give seeds and distributions to try; equal values only where it is declared which of them counts."""
-    yield from ((seed, "ascending"), (seed, "descending"))
+    yield from ((seed, "ascending"), (seed, "descending"), (seed, "ends"), (seed + SEED_STEP, "ends"))
     numerics = contract_of(case)
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     for number in range(2, MOST_TRIED):
@@ -76,13 +76,20 @@ def _wanted(asked: Question) -> Obligations:
     """Return everything that should matter in some round."""
     found = {(name, part) for name, tensor in asked.tensors.items() for part in _parts(tensor)}
     pairs = {(name, pair) for name, one in asked.expected.items() for pair in _pairs(one.values)}
-    return found | pairs
+    whole = {(name, NOT_ZERO) for name, one in asked.expected.items() if one.values.dtype.kind not in "fc"}
+    return found | pairs | whole
+
+
+NOT_ZERO = "not zero"
+"""What whole-number results should be in some round: positions that are never any but the first hide what is lost."""
 
 
 def _shown(asked: Question, missing: Obligations) -> Obligations:
     """Return what of `missing` matters in this round: slices that change a result, unlike neighbouring results."""
     found: Obligations = set()
     for name, one in asked.expected.items():
+        if np.any(one.values):
+            found.add((name, NOT_ZERO))
         for dimension, index in _pairs(one.values):
             first, second = (np.take(one.values, place, axis=dimension) for place in (index, index + 1))
             if not np.array_equal(first, second):

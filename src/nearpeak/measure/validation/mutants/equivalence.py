@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, special_question
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of, special_question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
 from nearpeak.measure.validation.checks.v09_gradients import gradients_of, upstream_of
@@ -71,7 +71,7 @@ def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
     """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
     found = []
     for further in range(seed, seed + SEEDS):
-        for distribution in (*ALWAYS, *OPS[case.op].numerics.rounds):
+        for distribution in (*ALWAYS, *contract_of(case).rounds):
             tensors = drawn(case.op, arguments_of(case), (further,), distribution)
             if tensors is not None:
                 found.append((bare_question(case, tensors, distribution), further))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import torch_format, widened
@@ -206,7 +207,7 @@ def summed(case: Case) -> list[tuple[str, int]]:
 
 def _narrow(case: Case) -> bool:
     """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
-    return any(value not in ("fp32", "fp64") for _, value in case.dtypes)
+    return any(dtype_of(value).kind == "float" and dtype_of(value).bits_count < 32 for _, value in case.dtypes)
 
 
 def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: int) -> bool:
