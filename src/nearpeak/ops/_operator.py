@@ -42,6 +42,8 @@ class Numerics:
     """Intermediate results that an implementation may store in the operator's own format instead of fp32."""
     least_format: str = ""
     """Narrowest format of floats for which there is a contract, where there is none for narrower ones."""
+    not_in_fp16: tuple[str, ...] = ()
+    """Choices, as values of attributes, without a contract for fp16, whose exponents what they compute soon leaves."""
     alignment_bytes: int = 16
     """What the first element of each tensor must be a multiple of."""
     below: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +71,8 @@ class Numerics:
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""
     """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
-    way, or the choice under which they are."""
+    way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each row
+    alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,8 +208,8 @@ def _torch_call(
         return {"y": torch.cat(products).to(torch.bfloat16 if arguments["out_dtype"] == "bf16" else torch.float32)}
     if accumulate:  # in the format of main_grad: gradients rounded to 16 bits before they are added would be lost there
         total = tensors["main_grad"]
-        wide = (one.to(total.dtype) for one in (a, b))
-        return {"main_grad": total.add_(torch.stack(_products(*wide, ends, split)))}
+        products = _products(a.to(total.dtype), b.to(total.dtype), ends, split)
+        return {"main_grad": total.add_(torch.stack(products))}
     aligned = all(t.shape[-1] * t.element_size() % _ALIGNED_BYTES == 0 for t in (a, b))
     if aligned and a.dtype is not torch.float64:
         return {"y": torch._grouped_mm(a, b, offs=ends.to(a.device))}
@@ -283,9 +283,12 @@ OPERATOR = Operator(
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
     data_axes={"touched_groups": ("m", "groups")},
     numerics=Numerics(
-        kind="contraction", reduction="k", below={"offsets": "m"}, positive=("a_scale", "b_scale"),
+        kind="contraction",
+        reduction="k",
+        below={"offsets": "m"},
+        positive=("a_scale", "b_scale"),
         forward_only=("accumulate",),
-    ),  # fmt: skip
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -102,7 +102,7 @@ def broken_when_fused(parameter: Any) -> bool:
     As of PyTorch 2.13.0 it leaves what fills whole vectors as it was: of 33 parameters of 1 with gradients of 1 and a
     rate of 0.5, the first 32 are still 1 after the step, in bf16 and fp16; what is left over behind them is right.
     """
-    return parameter.device.type == "cpu" and parameter.element_size() == 2
+    return bool(parameter.device.type == "cpu" and parameter.element_size() == 2)
 
 
 def _one_by_one(parameters: list[Any], grads: list[Any], buffers: list[Any], **settings: Any) -> None:

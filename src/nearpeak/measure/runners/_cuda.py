@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Activity, Environment, Reading
+from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
@@ -53,6 +53,34 @@ def _keep_formats(torch: Any) -> None:
     """
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
+
+
+class OnFirstGpu:
+    """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
+
+    name = ""
+    target = "gpu"
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
+    graph = False
+    """Whether what is timed is the replay of a graph."""
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Refuse without a GPU."""
+        del argument
+        self._torch, self._timing = cuda_or_refusal(self.name), timing
+        self.target = target_name()
+
+    def refusal(self, case: Case) -> str:
+        """Return that the tensors do not fit; empty when they do."""
+        return refusal(self._torch, case)
+
+    def timer(self) -> Timer:
+        """Return the device's clock."""
+        return EventTimer(self._torch, cold=self._timing.cache == "cold", graph=self.graph)
+
+    def environment(self) -> Environment:
+        """Return the GPU, its driver and PyTorch."""
+        return environment(self._torch)
 
 
 class EventTimer:

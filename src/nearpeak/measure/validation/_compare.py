@@ -135,7 +135,7 @@ def pooled_fault(answers: Sequence[tuple[Any, Expected]]) -> str:
     parts = [(got - one.values, one.spread) for got, one in answers if got.dtype.kind == "f" and np.any(one.bound)]
     error, limit = (np.concatenate([np.ravel(part[place]) for part in parts] or [np.zeros(0)]) for place in (0, 1))
     finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
-    if not LEAST_GROUP <= finite.sum() or any(got.size >= LEAST_GROUP for got, _ in answers):
+    if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
         return ""
     ratio, slack = float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), _slack(int(finite.sum()))
     return f"over all rounds, errors are {ratio:.2g} times what they should be" if ratio > slack else ""

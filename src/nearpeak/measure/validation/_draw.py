@@ -100,7 +100,8 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
         default = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100)
         least = default if limit is None else limit
         drawn = random.integers(0, least, tensor.shape)
-        return np.where(drawn % 2, least - 1 - drawn % ENDS, drawn % ENDS) % least if distribution == "ends" else drawn
+        side, place = np.divmod(drawn % (2 * ENDS), ENDS)
+        return np.where(side, least - 1 - place, place) % least if distribution == "ends" else drawn
     if limit is not None and contract == "exact":
         return random.integers(0, limit, tensor.shape).astype(float)
     if distribution == "close":

@@ -184,7 +184,7 @@ def gradient_answers(
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
     single = all(tensor.numel() <= 1 for name, tensor in tensors.items() if name.startswith("grad_"))
-    gates = ("largest" if single else "always") if numerics.gates == "always" else ""
+    gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
     return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
 
@@ -221,7 +221,9 @@ def answers(
         wider = _moved(reference, _probes(arrays, WIDER * coarse_step, whole=spread_over), found, where)
         reach |= {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
     if stored is not None:
-        coarse = {name: values + coarse.get(name, 0.0) for name, values in _stored_errors(stored, arrays, found).items()}
+        coarse = {
+            name: values + coarse.get(name, 0.0) for name, values in _stored_errors(stored, arrays, found).items()
+        }
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
@@ -335,7 +337,20 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
         return {name: np.full(values.shape, largest) for name, values in found.items()}
     if numerics.gates == "largest":
         return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
+    if numerics.gates == "targets":
+        return {name: _at_targets(values) for name, values in found.items()}
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
+
+
+def _at_targets(values: Any) -> Any:
+    """Return the largest result at the largest element of each row, the target, and 0 elsewhere; 1 for what is no row.
+
+    A gradient p - 1 loses digits where p is near 1; the others are p, and no sum. That of a target is minus their sum.
+    """
+    if values.ndim < 2:
+        return np.ones(values.shape)
+    size = np.abs(values)
+    return np.where(size == size.max(axis=-1, keepdims=True, initial=0.0), _largest(values), 0.0)
 
 
 def _largest(values: Any) -> float:

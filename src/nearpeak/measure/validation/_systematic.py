@@ -1,4 +1,4 @@
-"""Whether errors in narrow formats average out over fresh inputs: a wrong count or a lost term does not, however small."""
+"""Whether errors in narrow formats average out over fresh inputs: those of a wrong count do not, however small."""
 
 from collections.abc import Mapping
 from functools import lru_cache

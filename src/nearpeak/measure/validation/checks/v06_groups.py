@@ -40,9 +40,9 @@ def groups(trial: Trial) -> CheckResult:
             if fault:
                 reason = f"{asked.distribution} inputs: {name}: {fault}"
                 return CheckResult(check="V6", status="NUMERIC_FAIL", reason=reason)
-    figures = {name: f"{value:.2g}" for name, value in largest.items()}
+    shown = {name: f"{value:.2g}" for name, value in largest.items()}
     fault = _pooled(trial) or _systematic(trial)
-    return CheckResult(check="V6", status="NUMERIC_FAIL" if fault else PASS, reason=fault, figures=figures)
+    return CheckResult(check="V6", status="NUMERIC_FAIL" if fault else PASS, reason=fault, figures=shown)
 
 
 def _pooled(trial: Trial) -> str:

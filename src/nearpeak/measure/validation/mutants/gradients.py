@@ -23,7 +23,11 @@ def of_gradients(case: Case) -> Iterator[Mutant]:
         "upstream reversed": lambda grad: grad.flip(tuple(range(grad.dim()))),
     }
     for row, change in changes.items():
-        yield Mutant(row=row, where="", make=_maker(case, change), of_gradient=True)
+        moves = change if row in _MOVES else None
+        yield Mutant(row=row, where="", make=_maker(case, change), of_gradient=True, moves=moves)
+
+
+_MOVES = ("only the first upstream element used", "upstream reversed")
 
 
 def _uniform(grad: Any) -> Any:

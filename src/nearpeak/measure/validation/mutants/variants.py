@@ -7,6 +7,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
+from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import torch_format, widened
@@ -82,10 +83,10 @@ def _column_major(case: Case, right: Call) -> Call | None:
 def _right_in_fp64(case: Case, call: Call) -> bool:
     """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
     wide = widened_case(case)
-    asked = None if wide is None else question(wide, 0, "normal")
-    if wide is None or asked is None:
-        return False
     try:
+        asked = None if wide is None else question(wide, 0, "normal")
+        if wide is None or asked is None:
+            return False
         found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
     except (RuntimeError, TypeError, ValueError):
         return False
@@ -98,7 +99,15 @@ def _widens(case: Case, wide: str) -> bool:
     inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
-    return bool(floats) and not quantised and widened_case(case, wide) is not None
+    inside = widened_case(case, wide)
+    return bool(floats) and not quantised and inside is not None and _computes(inside)
+
+
+def _computes(case: Case) -> bool:
+    try:
+        return bool(declared_formats(case))
+    except (MeasureError, NotImplementedError, RuntimeError):
+        return False
 
 
 def _wider(case: Case, right: Call, wide: str) -> Call:
