@@ -71,8 +71,8 @@ class Numerics:
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""
     """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
-    way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each row
-    alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
+    way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each
+    row alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

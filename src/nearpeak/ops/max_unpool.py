@@ -57,7 +57,7 @@ def _reference(arrays: dict[str, Any], planes: int, inputs: int, outputs: int, *
 def _torch_call(tensors: dict[str, Any], inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    places = torch.as_tensor(_places(tensors["index"].numpy(), inputs, outputs))
+    places = torch.as_tensor(_places(tensors["index"].cpu().numpy(), inputs, outputs)).to(tensors["index"].device)
     y = torch.ops.aten.max_unpool2d(tensors["x"][:, None], places[:, None], [1, outputs])
     return {"y": y[:, 0]}
 

@@ -11,7 +11,7 @@ from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbil
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.runners._torch import Call, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, made_on, torch_or_refusal
 from nearpeak.measure.timers import clock_probe_s
 
 EVENT_RESOLUTION_S = 0.5e-6
@@ -185,7 +185,8 @@ def from_host(call: Call) -> Call:
     """
 
     def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        found = call({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
+        run = call if tensors else made_on(torch_or_refusal("a GPU"), "cuda", call)
+        found = run({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
         return {name: tensor.cpu() for name, tensor in found.items()}
 
     def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
