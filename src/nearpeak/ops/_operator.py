@@ -40,6 +40,8 @@ class Numerics:
     """Permitted error in units of the output's last place, beyond what the sum's length explains."""
     steps_count: int = 0
     """Intermediate results that an implementation may store in the operator's own format instead of fp32."""
+    step_if: str = ""
+    """Flag under which there is one more of these: a sum that is stored before a bias is added."""
     least_format: str = ""
     """Narrowest format of floats for which there is a contract, where there is none for narrower ones."""
     not_in_fp16: tuple[str, ...] = ()

@@ -271,7 +271,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     return Match(arguments=arguments)
 
 
-def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, int], out_dtype: Any) -> bool:
+def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, ...], out_dtype: Any) -> bool:
     """Say whether PyTorch's scaled product takes these factors where they lie.
 
     On GPUs it wants compute capability 8.9, extents of whole multiples of 16, and for scales by rows 9.0 and results in

@@ -53,6 +53,8 @@ def _keep_formats(torch: Any) -> None:
     """
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
+    for name in ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"):
+        setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
 
 
 class OnFirstGpu:

@@ -64,7 +64,11 @@ def equivalent():
     yield next(cases("kfac_factor")), "wrong group or row a[0]", f"{PROVED} {IDENTITY}; analytic"
     yield next(cases("fill")), "stale output", ""
     yield next(cases("conv")), "choice ignored bias", f"{PROVED} {SAME_BITS}; analytic"
-    yield next(cases("nll_loss")), "columns swapped y", f"{PROVED} it leaves every element"
+    yield (
+        next(one for one in cases("nll_loss") if ("reduction", "mean") in one.attributes),
+        "columns swapped y",
+        f"{PROVED} it leaves every element",
+    )
     yield next(cases("nonzero")), "tile counted twice x[0]", f"{SAMPLED} {IDENTITY}"
 
 
