@@ -218,8 +218,10 @@ def answers(
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
     coarse = _moved(reference, _probes(arrays, coarse_step, whole=spread_over), found, where) if coarse_step else {}
     if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
-        wider = _moved(reference, _probes(arrays, WIDER * coarse_step, whole=spread_over), found, where)
-        reach |= {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+        for factor in (WIDER, 2 * WIDER):
+            wider = _moved(reference, _probes(arrays, factor * coarse_step, whole=spread_over), found, where)
+            whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+            reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
     if stored is not None:
         coarse = {
             name: values + coarse.get(name, 0.0) for name, values in _stored_errors(stored, arrays, found).items()

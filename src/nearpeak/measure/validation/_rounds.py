@@ -31,6 +31,8 @@ def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
     wanted = [*ALWAYS, *numerics.rounds]
     if numerics.kind == "decomposition":  # of whole numbers, matrices are singular too often
         wanted.remove("integer")
+    if "fp16" in dict(case.dtypes).values() and "tiny" in wanted:  # they are 0 in fp16
+        wanted.remove("tiny")
     asked = [one for distribution in wanted if (one := question(case, seed, distribution)) is not None]
     return (*asked, *(_further(case, seed, asked) if _selects(case, asked) else ()))
 
