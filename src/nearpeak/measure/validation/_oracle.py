@@ -20,6 +20,7 @@ from nearpeak.measure.validation._formats import (
     rounded,
     widened,
 )
+from nearpeak.measure.validation._gates import at_targets
 from nearpeak.ops import OPS, Numerics
 
 PROBES = 8
@@ -338,27 +339,10 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
         largest = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
         return {name: np.full(values.shape, largest) for name, values in found.items()}
     if numerics.gates == "largest":
-        return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
+        return {name: np.full(values.shape, largest(values)) for name, values in found.items()}
     if numerics.gates == "targets":
-        return {name: _at_targets(values) for name, values in found.items()}
+        return {name: at_targets(values) for name, values in found.items()}
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
-
-
-def _at_targets(values: Any) -> Any:
-    """Return the largest result at the largest element of each row, the target, and 0 elsewhere; 1 for what is no row.
-
-    A gradient p - 1 loses digits where p is near 1; the others are p, and no sum. That of a target is minus their sum.
-    """
-    if values.ndim < 2:
-        return np.ones(values.shape)
-    size = np.abs(values)
-    return np.where(size == size.max(axis=-1, keepdims=True, initial=0.0), _largest(values), 0.0)
-
-
-def _largest(values: Any) -> float:
-    """Return the largest finite magnitude, 1 where there is none."""
-    sizes = np.abs(values[np.isfinite(values)])
-    return float(sizes.max()) if sizes.size else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
