@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from math import exp, log
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.device import cases, timer
 from nearpeak.core.case import Case
@@ -18,6 +18,8 @@ from nearpeak.ops import label_of, work_of
 from nearpeak.targets import target_of
 
 SCHEMA_VERSION = 1
+MOST_STOPS = 5
+"""Cases that may stop a runner before any gave a row: then it is the runner's fault, and that of no case."""
 MOST_TRIES = 3
 """Directed cases of an operator that are tried until one can tell a right result from a constant."""
 SECONDS_S = 600.0
@@ -39,33 +41,60 @@ def device_report(
         say: told what is under way.
     """
     begun_s = time.monotonic()
-    clock = _Deadline(begun_s + seconds)
-    sections: dict[str, Any] = {"timer": _timer(runner)}
-    say("roofs")
+    clock, part = _Deadline(begun_s + seconds, say), _Parts(say)
     wanted = cases.roof_cases(size)
     large = [one for name, one in wanted.items() if name != "launch"]
-    roofs = _measured(large, runner, _timing(size, "cold"), clock, telemetry_hz=50.0)
-    roofs += _measured([wanted["launch"]], runner, _timing(size, "hot"), clock)
-    say("families")
-    families = _measured(cases.family_cases(size), runner, _timing(size, "cold"), clock)
-    say("energy")
-    energy = _measured([wanted["product bf16"]], runner, _long(size), clock, telemetry_hz=100.0)
-    say("every operator")
-    known, operator_rows = _checked(runner, operators, clock)
+    cold, hot = _timing(size, "cold"), _timing(size, "hot")
+    sections: dict[str, Any] = {"timer": _timer(runner, part)}
+    roofs = part("roofs", lambda: _measured(large, runner, cold, clock, telemetry_hz=50.0), [])
+    roofs += part("launch", lambda: _measured([wanted["launch"]], runner, hot, clock), [])
+    families = part("families", lambda: _measured(cases.family_cases(size), runner, cold, clock), [])
+    load = [wanted["product bf16"]]
+    energy = part("energy", lambda: _measured(load, runner, _long(size), clock, telemetry_hz=100.0), [])
+    known, operator_rows = part("every operator", lambda: _checked(runner, operators, clock), ([], []))
     timed = [one for one in (*roofs, *families, *operator_rows) if one.outcome in TIMED | {Outcome.BELOW_BOUND}]
+    none = {"timed_count": len(timed), "bounded_count": 0, "below": [], "nearest_ratio": None}
     sections |= {
-        "roofs": list(_roofs(wanted, roofs)), "bounds": _bounds(timed),
-        "predictions": _predictions([*roofs, *families]), "operators": list(_operators(known, operator_rows)),
-        "energy": _energy(energy),
-    }  # fmt: skip
+        "roofs": part("table of roofs", lambda: list(_roofs(wanted, roofs)), []),
+        "bounds": part("bounds", lambda: _bounds(timed), none),
+        "predictions": part("predictions", lambda: _predictions([*roofs, *families]), []),
+        "operators": part("table of operators", lambda: list(_operators(known, operator_rows)), []),
+        "energy": part("meters", lambda: _energy(energy), {"meters": [], "note": "its values could not be read"}),
+    }
     every = [*roofs, *families, *energy, *operator_rows]
     environment = next((one.environment for one in every if one.environment), None)
+    clocked = timer.faults(sections["timer"]) if sections["timer"] else []
     return {
         "schema": SCHEMA_VERSION, "runner": runner, "size": size, "date": datetime.now(tz=UTC).date().isoformat(),
         "target": next((one.target for one in every if one.samples_s), ""), "took_s": time.monotonic() - begun_s,
         "environment": environment.record() if environment else None, "sections": sections,
-        "not_run": clock.left_out, "faults": [*timer.faults(sections["timer"]), *_faults(every, sections)],
+        "not_run": clock.left_out, "faults": [*part.faults, *clock.faults, *clocked, *_faults(every, sections)],
     }  # fmt: skip
+
+
+Made = TypeVar("Made")
+
+
+class _Parts:
+    """Parts of the report one after the other: one that raises is a fault, and the others go on."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self.faults: list[str] = []
+
+    def __call__(self, name: str, make: Callable[[], Made], otherwise: Made) -> Made:
+        """Return what `make` gives, or `otherwise` where it raises."""
+        self._say(name)
+        try:
+            return make()
+        except Exception as error:  # whatever it is, the report says so
+            self.faults.append(_said(name, error))
+            return otherwise
+
+
+def _said(where: str, error: Exception) -> str:
+    lines = str(error).splitlines() or [""]
+    return f"{where}: {type(error).__name__}: {lines[0][:300]}"
 
 
 def _checked(
@@ -90,10 +119,12 @@ def _tells_nothing(found: Measurement) -> bool:
 
 
 class _Deadline:
-    """When nothing new is begun, and what was left out for it."""
+    """When nothing new is begun, what was left out for it, and which cases could not even be a row."""
 
-    def __init__(self, end_s: float) -> None:
-        self._end_s, self.left_out = end_s, []  # type: ignore[var-annotated]
+    def __init__(self, end_s: float, say: Say) -> None:
+        self._end_s, self.say = end_s, say
+        self.left_out: list[str] = []
+        self.faults: list[str] = []
 
     def admits(self, one: Case) -> bool:
         if time.monotonic() < self._end_s:
@@ -116,18 +147,26 @@ def _measured(
 ) -> list[Measurement]:
     """Return the measurements that there was time for; cases are asked for one at a time, so that time can run out."""
     found: list[Measurement] = []
-    admitted = [one for one in wanted if clock.admits(one)]
-    for one in measure(admitted, runner, timing, telemetry_hz=telemetry_hz) if admitted else ():
-        found.append(one)
-        left = admitted[len(found) :]
-        if left and not clock.admits(left[0]):
-            clock.left_out += [label_of(each) for each in left[1:]]
-            break
+    left = [one for one in wanted if clock.admits(one)]
+    while left:
+        try:
+            for one in measure(left, runner, timing, telemetry_hz=telemetry_hz):
+                clock.say(f"  {label_of(one.case)}: {one.outcome.value}")
+                found.append(one)
+                left = left[1:]
+                if left and not clock.admits(left[0]):
+                    clock.left_out += [label_of(each) for each in left[1:]]
+                    return found
+        except Exception as error:  # a case that stops the runner is a fault, and the next one is asked for
+            clock.faults.append(_said(label_of(left[0]), error))
+            left = left[1:]
+            if not found and len(clock.faults) > MOST_STOPS:
+                raise
     return found
 
 
-def _timer(runner: str) -> dict[str, Any]:
-    """Return what the clock says, from a process of its own.
+def _timer(runner: str, part: _Parts) -> dict[str, Any] | None:
+    """Return what the clock says, from a process of its own; none where that failed.
 
     Raises:
         NearpeakError: the runner cannot run here.
@@ -135,8 +174,11 @@ def _timer(runner: str) -> dict[str, Any]:
     ending = call_isolated(
         "benchmarks.device.timer:facts", {"runner": runner}, timeout_s=120.0, memory_bytes=None, preload=("torch",)
     )
-    if ending.verdict != "result":
+    if ending.verdict == "error":
         raise NearpeakError(f"device report: runner {runner}: its clock could not be read: {ending.value}")
+    if ending.verdict != "result":
+        part.faults.append(f"timer: it {ending.verdict}: {str(ending.value)[:300]}")
+        return None
     found: dict[str, Any] = ending.value
     return found
 

@@ -88,8 +88,11 @@ def _operators(rows: list[dict[str, Any]]) -> Iterator[str]:
         ])  # fmt: skip
 
 
-def _timer(found: dict[str, Any]) -> Iterator[str]:
+def _timer(found: dict[str, Any] | None) -> Iterator[str]:
     yield "\n## Timer\n"
+    if found is None:
+        yield "Its clock could not be read."
+        return
     calls = ", ".join(f"{show(time_s, 's')} in a row of {count}" for count, time_s in found["call_s"].items())
     yield f"`{found['name']}`: step {show(found['resolution_s'], 's')}, nothing takes {show(found['nothing_s'], 's')}."
     yield f"One call takes {calls}; rows of 100 vary by {found['spread_ratio']:.1%}."

@@ -5,13 +5,17 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nearpeak.errors import SpecError
 from nearpeak.ops import Value
 
 _RANGE = re.compile(r"(\d+):(\d+)(?::(\d+))?")
 _FUNCTION = re.compile(r"([a-z0-9]+)\((.*)\)", re.DOTALL)
-_EXAMPLES = "[1, 8, 64], 'a:b:step', 'pow2(a,b)', 'loguniform(a,b,n,seed)', 'near(tile,…)' or 'edges(a,b)'"
+_EXAMPLES = (
+    "[1, 8, 64], 'a:b:step', 'pow2(a,b)', 'loguniform(a,b,n,seed)', 'near(tile,…)', 'edges(a,b)' or "
+    "'weights(file,n,seed)'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,8 @@ def _function(name: str, function: str, arguments: str) -> Sequence[int]:
         "pow2": (2, _pow2), "loguniform": (4, _loguniform), "edges": (2, _edges),
     }  # fmt: skip
     parts = _split(arguments)
+    if function == "weights":
+        return _weights(name, parts)
     if function == "near" and parts and all(part.isdigit() for part in parts):
         return _near(*map(int, parts))
     if function not in known:
@@ -148,6 +154,34 @@ def _loguniform(name: str, first: int, last: int, count: int, seed: int) -> tupl
     drawn = random.Random(seed)
     low, high = math.log(first), math.log(last)
     return tuple(sorted({min(last, max(first, round(math.exp(drawn.uniform(low, high))))) for _ in range(count)}))
+
+
+def _weights(name: str, parts: list[str]) -> tuple[int, ...]:
+    """Return draws from a recorded histogram, a file with one value and its count a line; each draw is a call."""
+    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        raise SpecError(f"{name}: weights({', '.join(parts)}) needs a file, how many values are drawn, and a seed")
+    counts = _histogram(name, Path(parts[0]))
+    drawn = random.Random(int(parts[2])).choices(list(counts), weights=list(counts.values()), k=int(parts[1]))
+    return tuple(sorted(drawn))
+
+
+def _histogram(name: str, file: Path) -> dict[int, int]:
+    """Return counts by value; lines are `value,count` or `value count`, a first line of words and `#` lines skipped."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{name}: weights({file}) cannot be read: {error}") from None
+    counts: dict[int, int] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        if not words or (number == 1 and not words[0].isdigit()):
+            continue
+        if len(words) != 2 or not all(word.isdigit() for word in words):
+            raise SpecError(f"{name}: {file}:{number}: got {line[:60]!r}; a line is a value and its count")
+        counts[int(words[0])] = counts.get(int(words[0]), 0) + int(words[1])
+    if not any(counts.values()):
+        raise SpecError(f"{name}: {file}: holds no counts; a line is a value and its count")
+    return counts
 
 
 def _split(text: str) -> list[str]:

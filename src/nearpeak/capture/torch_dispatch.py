@@ -96,7 +96,7 @@ def capture_torch(
         CaptureError: the model raised, or its outputs have no gradient to train with.
         SpecError: an option is not known.
     """
-    torch = require_torch()
+    require_torch()
     if step not in STEPS:
         raise SpecError(f"{name}: step {step!r} is not known; use {', '.join(STEPS)}")
     check_fusion(name, fusion, step)
@@ -110,19 +110,19 @@ def capture_torch(
         mode = step == "train" if training is None else training
         world.place(model, None if as_built else mode, dtype)
         args, kwargs = world.inputs(args, kwargs, named, dtype)
-        notes = list(assumptions)
-        if step == "train" and not any(p.requires_grad for p in _parameters(model)):
-            world.differentiate((args, kwargs))
-            notes.append("the model has no trainable parameters: the gradients are those of its inputs")
+        notes = [*assumptions, *_differentiated(world, model, step, (args, kwargs))]
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, step, rule, autocast)
         world.label_outputs(output, named)
-        recorder = world.recorder
-        recorder.builder.known, recorder.builder.patterns = recorder.facts.answers()
-        notes += [*recorder.masks.assumptions(), *recorder.facts.assumptions(), *_frozen(model, step)]
         lowered = {"autocast": autocast} if autocast else {}
-        facts = {"torch": str(torch.__version__), **_sizes(model), **lowered, **(origin or {})}
-        return recorder.builder.workload(name, step, facts, notes, world.values.guards())
+        return world.workload(name, step, model, {**lowered, **(origin or {})}, notes)
+
+
+def _differentiated(world: "_World", model: Any, step: str, inputs: Any) -> Iterator[str]:
+    """Give what is assumed where a model without trainable parameters is trained: its inputs are what is derived by."""
+    if step == "train" and not any(p.requires_grad for p in _parameters(model)):
+        world.differentiate(inputs)
+        yield "the model has no trainable parameters: the gradients are those of its inputs"
 
 
 def _fused(
@@ -168,6 +168,16 @@ class _World:
     """Answers questions about values."""
     autocast: Autocast
     """Lowers formats as CUDA builds do."""
+
+    def workload(self, name: str, step: str, model: Any, origin: Mapping[str, str], notes: Sequence[str]) -> Workload:
+        """Return what was recorded."""
+        import torch
+
+        recorder = self.recorder
+        recorder.builder.known, recorder.builder.patterns = recorder.facts.answers()
+        every = [*notes, *recorder.masks.assumptions(), *recorder.facts.assumptions(), *_frozen(model, step)]
+        facts = {"torch": str(torch.__version__), **_sizes(model), **origin}
+        return recorder.builder.workload(name, step, facts, every, self.values.guards())
 
     def prepared(self, name: str, build: Any, inputs: Any) -> tuple[Any, tuple[Any, Any, Any]]:
         """Return the model, and its inputs with the named tensors."""

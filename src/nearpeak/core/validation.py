@@ -66,6 +66,10 @@ class Validation:
     """One for each check, in order."""
     command: str
     """Command line that shows it again."""
+    policy: Mapping[str, str] = field(default_factory=dict)
+    """The contract as it read for the case: its kind, what it says of NaN, how much may be stored on the way."""
+    engine: str = ""
+    """What judged: version of nearpeak and of its contract, and of the library that drew and ran."""
 
     @property
     def status(self) -> str:

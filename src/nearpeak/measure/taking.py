@@ -92,9 +92,10 @@ class TimedRunner:
                 prepared.close()
 
     def incorrect(self, case: Case, record: Any) -> Measurement:
-        """Return the measurement of a case whose results are wrong: it has no time."""
+        """Return the measurement of a case whose results are wrong, or that the software refuses: it has no time."""
         why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
-        return dataclasses.replace(self._without_samples(case, Outcome.INCORRECT, why), validation=record)
+        outcome = Outcome.UNSUPPORTED if record.status == "UNSUPPORTED" else Outcome.INCORRECT
+        return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
@@ -207,8 +208,12 @@ def _hidden(seen: Activity, least_s: float) -> str:
 
 
 def _outcome_of(error: Exception) -> Outcome:
+    from nearpeak.measure.validation._run import refuses
+
     if isinstance(error, MeasureError):
         return Outcome.INFRA
+    if refuses(error):
+        return Outcome.UNSUPPORTED
     return Outcome.OOM if any(sign in str(error) for sign in _NO_MEMORY) else Outcome.FAILED
 
 

@@ -120,7 +120,7 @@ def scale_of_in_torch(
 
 
 def _usable_in_torch(scale: Any, torch: Any) -> Any:
-    return torch.where(scale.isfinite() & (scale > 0), scale, torch.ones(()))
+    return torch.where(scale.isfinite() & (scale > 0), scale, torch.ones_like(scale))
 
 
 def narrowed_by_torch(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to: str, tensor_scale: Any) -> Any:
@@ -142,7 +142,7 @@ def narrowed_by_torch(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to
 
 def _packed_fp4(x: Any, torch: Any) -> Any:
     """Return the codes of the nearest e2m1 numbers, ties to even codes, two per byte."""
-    grid = torch.tensor(_FP4)
+    grid = torch.tensor(_FP4, device=x.device)
     middle = (grid[1:] + grid[:-1]) / 2
     magnitude = x.abs()
     below, above = (torch.bucketize(magnitude, middle, right=right) for right in (False, True))

@@ -40,8 +40,12 @@ class Numerics:
     """Permitted error in units of the output's last place, beyond what the sum's length explains."""
     steps_count: int = 0
     """Intermediate results that an implementation may store in the operator's own format instead of fp32."""
+    step_if: str = ""
+    """Flag under which there is one more of these: a sum that is stored before a bias is added."""
     least_format: str = ""
     """Narrowest format of floats for which there is a contract, where there is none for narrower ones."""
+    not_in_fp16: tuple[str, ...] = ()
+    """Choices, as values of attributes, without a contract for fp16, whose exponents what they compute soon leaves."""
     alignment_bytes: int = 16
     """What the first element of each tensor must be a multiple of."""
     below: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +73,8 @@ class Numerics:
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""
     """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
-    way, or the choice under which they are."""
+    way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each
+    row alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +165,9 @@ class Operator:
     """Identifiers of what its work rests on beside what every bound does."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    stored: Callable[..., dict[str, Any]] | None = None
+    """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
+    their own: each passes through `store(array, format)`, which a correct implementation rounds."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1

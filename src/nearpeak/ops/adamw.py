@@ -88,7 +88,7 @@ def _torch_call(
     largest = [tensors["largest"]] if amsgrad else []
     call(
         [tensors["parameter"]], [grad], [tensors["moment"]], [tensors["square"]], largest,
-        [torch.ones((), dtype=torch.float32)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
+        [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
         weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
     )  # fmt: skip
     found = {name: tensors[name] for name in ("parameter", "moment", "square", "largest") if name in tensors}

@@ -135,7 +135,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
-    numerics=Numerics(kind="reduction", reduction="d h w", steps_count=2),
+    numerics=Numerics(kind="reduction", reduction="d h w"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

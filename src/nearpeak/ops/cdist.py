@@ -123,7 +123,7 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     source="definition; |a - b|² = |a|² + |b|² - 2ab",
-    numerics=Numerics(kind="normalisation", reduction="k", special="unspecified"),
+    numerics=Numerics(kind="normalisation", reduction="k", special="unspecified", exact=("0",), rounds=("ties:0",)),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

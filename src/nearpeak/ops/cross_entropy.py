@@ -90,7 +90,7 @@ OPERATOR = Operator(
         below={"target": "classes"},
         ignored=("target",),
         steps_count=2,
-        gates="always",
+        gates="targets",
         rounds=("large",),
     ),
     inputs=_inputs,

@@ -72,6 +72,11 @@ def _lower(factors: Any, pivots: Any) -> tuple[Any, Any]:
     return factors.tril(), pivots
 
 
+def _eig_in_order(torch: Any, a: Any) -> tuple[Any, ...]:
+    """Return PyTorch's eigenvalues and eigenvectors in the order and with the phases of the reference."""
+    return tuple(torch.as_tensor(t).to(a.device) for t in in_order(*(t.cpu().numpy() for t in torch.linalg.eig(a))))
+
+
 _QR = (("", _left), ("", _right))
 _SVD = (("", _left), ("real", _least), ("", _right))
 _PARTS = (("", _rows), *_QR)
@@ -126,11 +131,11 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
     ),
     "eig": Decomposition(
         written=(("complex", _least), ("complex", _whole)), reference=lambda a: in_order(*np.linalg.eig(a)),
-        torch=lambda torch, a: tuple(map(torch.as_tensor, in_order(*(t.numpy() for t in torch.linalg.eig(a))))),
+        torch=_eig_in_order,
     ),
     "eig_values": Decomposition(
         written=(("complex", _least),), reference=lambda a: in_order(*np.linalg.eig(a))[:1],
-        torch=lambda torch, a: tuple(map(torch.as_tensor, in_order(*(t.numpy() for t in torch.linalg.eig(a)))))[:1],
+        torch=lambda torch, a: _eig_in_order(torch, a)[:1],
     ),
     "pseudo_inverse": Decomposition(
         written=(("", _whole),), reference=lambda a: (np.linalg.pinv(a),),
@@ -155,7 +160,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
     "lu_unpacked": Decomposition(
         written=_PARTS, further=(_PIVOTS,), reference=lambda a, _: unpacked(None, a),
         torch=lambda torch, a, pivots: tuple(
-            torch.lu_unpack(a, torch.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype).expand_as(pivots).contiguous())
+            torch.lu_unpack(a, torch.arange(1, pivots.shape[-1] + 1).to(pivots).expand_as(pivots).contiguous())
         ),
     ),
     "ldl": Decomposition(

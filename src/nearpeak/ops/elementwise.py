@@ -222,7 +222,9 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
 
     operands = list(_operands(tensors, row, spread).values())
     if row.name in _TENSORS_ONLY:
-        operands = [torch.as_tensor(operand, dtype=operands[0].dtype) for operand in operands]
+        operands = [
+            torch.as_tensor(operand, dtype=operands[0].dtype, device=operands[0].device) for operand in operands
+        ]
     operands = operands[:1] if row.name == "cube" else operands
     y = _torch_function(row, torch)(*operands, **row.options)
     y = y.reshape(-1) if y.numel() == elements else y.reshape(-1).repeat(elements // y.numel())

@@ -130,7 +130,8 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, mode: str, **_: Any
 def _torch_call(tensors: dict[str, Any], tokens: int, mode: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    index, offsets = tensors["index"], torch.as_tensor(_starts(tensors["offsets"].cpu().numpy(), tokens))
+    index = tensors["index"]
+    offsets = torch.as_tensor(_starts(tensors["offsets"].cpu().numpy(), tokens)).to(index.device)
     call = torch.nn.functional.embedding_bag
     return {
         "y": call(

@@ -119,7 +119,7 @@ OPERATOR = Operator(
     forward=fft,
     family="product",
     source="Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087",
-    numerics=Numerics(kind="normalisation", reduction="n planes", special="unspecified"),
+    numerics=Numerics(kind="normalisation", reduction="n planes", special="unspecified", gates="largest"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -109,7 +109,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="Graham 2014, arXiv:1412.6071",
-    numerics=Numerics(kind="exact", rounds=("close",)),
+    numerics=Numerics(kind="exact", rounds=("close",), least_format="fp32"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -26,7 +26,7 @@ _ALIGNED_BYTES = 16
 @free_when_empty
 def grouped_gemm(
     m: int, n: int, k: int, groups: int, dtype: DType, touched_groups: int = 1, out_dtype: DType | None = None,
-    split: str = "m", load: str = "",
+    split: str = "m", load: str = "", accumulate: bool = False,
 ) -> Work:  # fmt: skip
     """Return the least work of one product per group, where offsets[groups] say at which row each group ends.
 
@@ -41,6 +41,8 @@ def grouped_gemm(
             group's B has its own scales.
         touched_groups: groups with at least one row, whose matrices must be read; all take part when k is split.
         split: m or k.
+        accumulate: the products are added to what main_grad[groups,m,n] holds in out_dtype (of split k), which is read
+            and written; the sums start from it, so that it costs no FLOP.
         load: where given, how rows are spread over groups, instead of touched_groups: `uniform top_k=8 seed=0`,
             `zipf exponent=1.2 top_k=8`, `histogram weights=5,0,3` or `counts rows=5,0,3`.
 
@@ -53,10 +55,13 @@ def grouped_gemm(
     by_rows = checked(split) == "m"
     matrices = _touched(load, touched_groups, groups, m) if by_rows else 1
     scales = 0 if dtype.scheme is None else _scale_bytes(dtype.scheme, m, n, k, groups, matrices, by_rows)
+    if accumulate and (by_rows or dtype.scheme is not None):
+        raise SpecError("grouped_gemm: accumulate=true needs split=k and a plain format: main_grad is a gradient of B")
+    written = out.bytes((1 if by_rows else groups) * m * n)
     return Work(
         flop=contraction(a if a.bits_count >= b.bits_count else b, m * n * k),
-        read_bytes=a.bytes(m * k) + b.bytes(matrices * k * n) + _OFFSET.bytes(groups) + scales,
-        write_bytes=out.bytes((1 if by_rows else groups) * m * n),
+        read_bytes=a.bytes(m * k) + b.bytes(matrices * k * n) + _OFFSET.bytes(groups) + scales + accumulate * written,
+        write_bytes=written,
         contraction=shared_operands((a, b, out), m * n * k),
     )
 
@@ -118,13 +123,17 @@ def _scale_bytes(scheme: Scheme, m: int, n: int, k: int, groups: int, matrices: 
     return dtype_of(scheme.scale).bytes(a + b + zeros) + _FP32.bytes(tensors)
 
 
-def _inputs(m: int, n: int, k: int, groups: int, dtype: str, split: str, **_: Any) -> dict[str, Tensor]:
+def _inputs(
+    m: int, n: int, k: int, groups: int, dtype: str, split: str, out_dtype: str = "", accumulate: bool = False, **_: Any
+) -> dict[str, Tensor]:
     a, b, _out = formats_of(dtype_of(dtype), None, None)
     tensors = {
         "a": Tensor(shape=(m, k), dtype=a.name),
         "b": Tensor(shape=(groups, k, n) if split == "m" else (k, n), dtype=b.name),
         "offsets": Tensor(shape=(groups,), dtype="int32"),
     }
+    if accumulate:
+        tensors["main_grad"] = Tensor(shape=(groups, m, n), dtype=out_dtype)
     scheme = dtype_of(dtype).scheme
     if scheme is None:
         return tensors
@@ -164,10 +173,12 @@ def _products(a: Any, b: Any, ends: Any, split: str) -> list[Any]:
 
 
 def _reference(
-    arrays: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, **_: Any
+    arrays: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, accumulate: bool, **_: Any
 ) -> dict[str, Any]:
     ends = _ends(arrays["offsets"], m if split == "m" else k, load)
     products = _products(*_rescaled(arrays, dtype, groups), ends, split)
+    if accumulate:
+        return {"main_grad": arrays["main_grad"] + np.stack(products)}
     return {"y": np.concatenate(products) if split == "m" else np.stack(products)}
 
 
@@ -184,8 +195,9 @@ def _backward_reference(
 
 
 def _torch_call(
-    tensors: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, **arguments: Any
-) -> dict[str, Any]:
+    tensors: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, accumulate: bool,
+    **arguments: Any,
+) -> dict[str, Any]:  # fmt: skip
     import torch
 
     ends = torch.as_tensor(_ends(tensors["offsets"].cpu().numpy(), m if split == "m" else k, load))
@@ -194,6 +206,10 @@ def _torch_call(
         wide = {name: tensor.float() for name, tensor in tensors.items()}
         products = _products(*_rescaled(wide, dtype, groups), ends, split)
         return {"y": torch.cat(products).to(torch.bfloat16 if arguments["out_dtype"] == "bf16" else torch.float32)}
+    if accumulate:  # in the format of main_grad: gradients rounded to 16 bits before they are added would be lost there
+        total = tensors["main_grad"]
+        products = _products(a.to(total.dtype), b.to(total.dtype), ends, split)
+        return {"main_grad": total.add_(torch.stack(products))}
     aligned = all(t.shape[-1] * t.element_size() % _ALIGNED_BYTES == 0 for t in (a, b))
     if aligned and a.dtype is not torch.float64:
         return {"y": torch._grouped_mm(a, b, offs=ends.to(a.device))}
@@ -266,7 +282,13 @@ OPERATOR = Operator(
     backward=_backward,
     source="Gale et al. 2022, arXiv:2211.15841, section 4",
     data_axes={"touched_groups": ("m", "groups")},
-    numerics=Numerics(kind="contraction", reduction="k", below={"offsets": "m"}, positive=("a_scale", "b_scale")),
+    numerics=Numerics(
+        kind="contraction",
+        reduction="k",
+        below={"offsets": "m"},
+        positive=("a_scale", "b_scale"),
+        forward_only=("accumulate",),
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

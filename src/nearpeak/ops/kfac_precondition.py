@@ -67,7 +67,7 @@ OPERATOR = Operator(
     forward=kfac_precondition,
     family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, section 4",
-    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=2),
+    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

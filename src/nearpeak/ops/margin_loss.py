@@ -138,7 +138,9 @@ def _torch_call(
 ) -> dict[str, Any]:
     import torch
 
-    targets = torch.as_tensor(_targets({"target": tensors["target"].numpy()}, classes))
+    targets = torch.as_tensor(_targets({"target": tensors["target"].cpu().numpy()}, classes)).to(
+        tensors["target"].device
+    )
     if function == "multi_margin":
         weight = tensors["weight"].detach() if "weight" in tensors else None
         call = torch.nn.functional.multi_margin_loss

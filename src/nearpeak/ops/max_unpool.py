@@ -47,6 +47,8 @@ def _places(index: Any, inputs: int, outputs: int) -> Any:
 
 
 def _reference(arrays: dict[str, Any], planes: int, inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
+    if inputs > outputs:
+        raise ValueError(f"max_unpool: {inputs} values have no distinct places among {outputs}")
     y = np.zeros((planes, outputs))
     np.put_along_axis(y, _places(arrays["index"], inputs, outputs), arrays["x"], axis=1)
     return {"y": y}
@@ -55,7 +57,7 @@ def _reference(arrays: dict[str, Any], planes: int, inputs: int, outputs: int, *
 def _torch_call(tensors: dict[str, Any], inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    places = torch.as_tensor(_places(tensors["index"].numpy(), inputs, outputs))
+    places = torch.as_tensor(_places(tensors["index"].cpu().numpy(), inputs, outputs)).to(tensors["index"].device)
     y = torch.ops.aten.max_unpool2d(tensors["x"][:, None], places[:, None], [1, outputs])
     return {"y": y[:, 0]}
 

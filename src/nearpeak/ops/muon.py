@@ -1,5 +1,6 @@
 """One step of Muon: momentum, made orthogonal by Newton-Schulz iterations."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
+Store = Callable[[Any], Any]
 RATE, MOMENTUM, DECAY, EPSILON = 1e-3, 0.95, 0.1, 1e-7
 """Settings of reference and PyTorch call, PyTorch's defaults."""
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -78,14 +80,13 @@ def _inputs(rows: int, columns: int, dtype: str, grad_dtype: str, state_dtype: s
     return {name: Tensor(shape=(rows, columns), dtype=format_) for name, format_ in formats.items()}
 
 
-def _orthogonal(update: Any, iterations: int, norm: Any) -> Any:
-    """Return the update after the iterations, of NumPy arrays or tensors."""
+def _orthogonal(update: Any, iterations: int, norm: Any, store: Store) -> Any:
+    """Return the update after the iterations, of NumPy arrays or tensors; products and sums go through `store`."""
     a, b, c = COEFFICIENTS
-    x = update.T if update.shape[0] > update.shape[1] else update
-    x = x / norm
+    x = store((update.T if update.shape[0] > update.shape[1] else update) / norm)
     for _ in range(iterations):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        gram = store(x @ x.T)
+        x = store(a * x + store(b * gram + c * store(gram @ gram)) @ x)
     return x.T if update.shape[0] > update.shape[1] else x
 
 
@@ -93,14 +94,21 @@ def _stepped(p: Any, update: Any, rows: int, columns: int) -> Any:
     return p * (1 - RATE * DECAY) - RATE * max(1.0, rows / columns) ** 0.5 * update
 
 
-def _reference(
-    arrays: dict[str, Any], rows: int, columns: int, iterations: int, nesterov: bool, **_: Any
-) -> dict[str, Any]:
+def _stored(
+    arrays: dict[str, Any], store: Callable[[Any, str], Any], rows: int, columns: int, iterations: int, nesterov: bool,
+    product_dtype: str, **_: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the step whose products are kept in `product_dtype`."""
     g = arrays["grad"]
     momentum = arrays["momentum"] + (1 - MOMENTUM) * (g - arrays["momentum"])
     update = g + MOMENTUM * (momentum - g) if nesterov else momentum
-    update = _orthogonal(update, iterations, max(np.linalg.norm(update), EPSILON))
+    norm = max(np.linalg.norm(update), EPSILON)
+    update = _orthogonal(update, iterations, norm, lambda x: store(x, product_dtype))
     return {"parameter": _stepped(arrays["parameter"], update, rows, columns), "momentum": momentum}
+
+
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    return _stored(arrays, lambda x, _: x, **arguments)
 
 
 def _torch_call(
@@ -118,7 +126,7 @@ def _torch_call(
         return {"parameter": p.detach(), "momentum": momentum}
     momentum = torch.lerp(momentum, g, 1 - MOMENTUM)
     update = (torch.lerp(g, momentum, MOMENTUM) if nesterov else momentum).to(torch_dtype(torch, product_dtype))
-    update = _orthogonal(update, iterations, update.norm().clamp(min=EPSILON)).to(p.dtype)
+    update = _orthogonal(update, iterations, update.norm().clamp(min=EPSILON), lambda x: x).to(p.dtype)
     return {"parameter": _stepped(p, update, rows, columns), "momentum": momentum}
 
 
@@ -126,9 +134,10 @@ OPERATOR = Operator(
     forward=muon,
     family="optimizer",
     source="Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks; arXiv:2502.16982, section 2.1",
-    numerics=Numerics(kind="normalisation", reduction="rows columns"),
+    numerics=Numerics(kind="normalisation", reduction="rows columns", steps_count=2),
     inputs=_inputs,
     reference=_reference,
+    stored=_stored,
     torch_call=_torch_call,
     degree_count=3,
 )

@@ -102,7 +102,7 @@ OPERATOR = Operator(
     backward=_backward,
     degree_count=3,
     source="definition; |a - b|² = |a|² + |b|² - 2ab",
-    numerics=Numerics(kind="normalisation", reduction="k"),
+    numerics=Numerics(kind="normalisation", reduction="k", exact=("0",), rounds=("ties:0",)),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -64,7 +64,9 @@ def _reference(arrays: dict[str, Any], parts: int, k: int, **_: Any) -> dict[str
 def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    far = _tables(tensors["queries"], tensors["codebooks"])[:, torch.arange(parts), tensors["codes"].long()].sum(-1)
+    far = _tables(tensors["queries"], tensors["codebooks"])[
+        :, torch.arange(parts).to(tensors["codes"].device), tensors["codes"].long()
+    ].sum(-1)
     best, index = far.topk(k, largest=False)
     return {"distances": best, "positions": index}
 

@@ -165,16 +165,21 @@ def _torch_call(tensors: dict[str, Any], m: int, n: int, dtype: str, **arguments
     scales: list[Any] = [tensors.get(name) for name in ("a_scale", "b_scale")]
     counts = tuple(0 if scale is None else len(scale) for scale in scales)
     plain = counts in ((1, 1), (m, n)) and not {"b_zero", "tensor_scale"} & set(tensors)
-    if plain and a.dtype == b.dtype == torch.float8_e4m3fn:
+    if plain and a.dtype == b.dtype == torch.float8_e4m3fn and _scaled_product_runs(torch, a, b, counts, out_dtype):
         columns = b.T.contiguous().T  # the only layout that the call takes
         y = torch._scaled_mm(
             a, columns, scales[0].reshape(-1, 1), scales[1].reshape(1, -1), bias=bias, out_dtype=out_dtype
         )
         return {"y": y}
-    if plain and a.dtype == b.dtype == torch.int8 and bias is None:
+    if plain and a.dtype == b.dtype == torch.int8 and bias is None and not a.is_cuda:
         whole = torch._int_mm(a, b).float()
         return {"y": (whole * scales[0].reshape(-1, 1) * scales[1].reshape(1, -1)).to(out_dtype)}
-    if counts == (0, n) and (a.dtype, b.dtype) == (torch.bfloat16, torch.int8) and "b_zero" not in tensors:
+    if (
+        counts == (0, n)
+        and (a.dtype, b.dtype) == (torch.bfloat16, torch.int8)
+        and "b_zero" not in tensors
+        and not a.is_cuda
+    ):
         return {"y": torch._weight_int8pack_mm(a, b.T.contiguous(), scales[1])}
     wide = torch.float64 if out_dtype == torch.float64 else torch.float32
     return {"y": _product({name: tensor.to(wide) for name, tensor in tensors.items()}, dtype).to(out_dtype)}
@@ -264,6 +269,19 @@ def _from_onnx(site: OnnxSite) -> Match:
         packed = f"uint{bits}" if zero.dtype == "uint8" else zero.dtype
         arguments |= {"b_zeros": scales.distinct, "zero_dtype": packed}
     return Match(arguments=arguments)
+
+
+def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, ...], out_dtype: Any) -> bool:
+    """Say whether PyTorch's scaled product takes these factors where they lie.
+
+    On GPUs it wants compute capability 8.9, extents of whole multiples of 16, and for scales by rows 9.0 and results in
+    bf16 (PyTorch 2.13, aten/src/ATen/native/cuda/Blas.cpp); elsewhere the product is composed.
+    """
+    if not a.is_cuda or torch.version.hip:
+        return True
+    by_rows, capability = counts != (1, 1), torch.cuda.get_device_capability(a.device)
+    aligned = all(extent % 16 == 0 for extent in b.shape)
+    return aligned and capability >= ((9, 0) if by_rows else (8, 9)) and (not by_rows or out_dtype == torch.bfloat16)
 
 
 OPERATOR = Operator(

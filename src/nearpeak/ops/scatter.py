@@ -83,7 +83,7 @@ def _torch_call(
     table, index = tensors["table"], tensors["index"]
     if len(index) != rows:
         index = index.repeat(-(-rows // len(index)))[:rows]
-    source = torch.ones((), dtype=table.dtype) if scalar else tensors["source"]
+    source = torch.ones((), dtype=table.dtype, device=table.device) if scalar else tensors["source"]
     call = table.index_put_ if in_place else table.index_put
     return {"table": call((index,), source, accumulate=accumulate)}
 

@@ -102,7 +102,7 @@ def _backward_reference(arrays: dict[str, Any], rows: int, segments: int, functi
 def _torch_call(tensors: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    lengths = torch.tensor(_lengths(rows, segments))
+    lengths = torch.tensor(_lengths(rows, segments), device=tensors["x"].device)
     return {"y": torch.segment_reduce(tensors["x"], function, lengths=lengths, axis=0)}
 
 

@@ -88,7 +88,7 @@ OPERATOR = Operator(
     family="product",
     degree_count=4,
     source="definition, as torch.nn.Bilinear states it",
-    numerics=Numerics(kind="contraction", reduction="left right", steps_count=2),
+    numerics=Numerics(kind="contraction", reduction="left right", steps_count=1),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

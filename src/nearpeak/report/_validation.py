@@ -13,6 +13,7 @@ def to_json(found: Validation) -> str:
         "status": found.status, "implementation": found.implementation, "seed": found.seed,
         "case": found.case.record(), "digest": found.case.digest, "worst_bound_ratio": found.worst_bound_ratio,
         "checks": [asdict(result) for result in found.results], "command": found.command,
+        "policy": dict(found.policy), "engine": found.engine,
     }  # fmt: skip
     return json.dumps(record, ensure_ascii=False)
 

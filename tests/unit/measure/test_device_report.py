@@ -68,7 +68,7 @@ def test_faults_stand_at_its_head(found):
 
 
 def test_when_time_is_up_the_rest_is_named(monkeypatch):
-    monkeypatch.setattr(report, "_timer", lambda runner: {"call_s": {"10": 1.0, "100": 1.0}, "nothing_s": 0.0,
+    monkeypatch.setattr(report, "_timer", lambda *_: {"call_s": {"10": 1.0, "100": 1.0}, "nothing_s": 0.0,
                                                           "beyond_host_count": 0, "spin_s": {}})  # fmt: skip
     found = report.device_report("torch_cpu", "small", ("gemm",), seconds=0.0, say=lambda _: None)
     assert len(found["not_run"]) == len(cases.roof_cases("small")) + len(cases.family_cases("small")) + 2
@@ -100,3 +100,15 @@ def test_convolutions_on_a_gpu_keep_to_fp32(monkeypatch):
     finally:
         for one, value in zip(backends, before, strict=True):
             one.allow_tf32 = value
+
+
+def test_a_part_that_fails_is_a_fault_and_the_others_go_on(monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(report, "measure", broken)
+    monkeypatch.setattr(report, "_timer", lambda *_: None)
+    found = report.device_report("torch_cpu", "small", OPERATORS, say=lambda _: None)
+    assert any("gemm" in one and "device-side assert" in one for one in found["faults"])
+    assert {row["status"] for row in found["sections"]["operators"]} <= {"NOT_RUN"}
+    assert "Its clock could not be read" in to_terminal(found)

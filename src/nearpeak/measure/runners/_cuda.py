@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Activity, Environment, Reading
+from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.runners._torch import Call, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, made_on, torch_or_refusal
 from nearpeak.measure.timers import clock_probe_s
 
 EVENT_RESOLUTION_S = 0.5e-6
@@ -53,6 +53,36 @@ def _keep_formats(torch: Any) -> None:
     """
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
+    for name in ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"):
+        setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
+
+
+class OnFirstGpu:
+    """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
+
+    name = ""
+    target = "gpu"
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
+    graph = False
+    """Whether what is timed is the replay of a graph."""
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Refuse without a GPU."""
+        del argument
+        self._torch, self._timing = cuda_or_refusal(self.name), timing
+        self.target = target_name()
+
+    def refusal(self, case: Case) -> str:
+        """Return that the tensors do not fit; empty when they do."""
+        return refusal(self._torch, case)
+
+    def timer(self) -> Timer:
+        """Return the device's clock."""
+        return EventTimer(self._torch, cold=self._timing.cache == "cold", graph=self.graph)
+
+    def environment(self) -> Environment:
+        """Return the GPU, its driver and PyTorch."""
+        return environment(self._torch)
 
 
 class EventTimer:
@@ -157,7 +187,8 @@ def from_host(call: Call) -> Call:
     """
 
     def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        found = call({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
+        run = call if tensors else made_on(torch_or_refusal("a GPU"), "cuda", call)
+        found = run({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
         return {name: tensor.cpu() for name, tensor in found.items()}
 
     def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:

@@ -52,12 +52,24 @@ def prepared(
     sets = [tensors_of(torch, case, arrays, device) for arrays in inputs]
     build_s = time.perf_counter() - start
     phases_s = {"build": build_s}
+    if not any(sets):
+        call = made_on(torch, device, call)
     if case.phase == "forward":
         runs = tuple(_forward(torch, call, tensors, arguments) for tensors in sets)
         return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s=phases_s)
     both = [_backward(torch, call, tensors, arguments) for tensors in sets]
     runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
     return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), upstream=upstream, phases_s=phases_s)
+
+
+def made_on(torch: Any, device: str, call: Call) -> Call:
+    """Return the call of an operator without inputs, which are what tells others where they compute."""
+
+    def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        with torch.device(device):
+            return call(tensors, **arguments)
+
+    return call if device == "cpu" else run
 
 
 def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Prepared
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.ops import OPS
@@ -15,22 +15,10 @@ _WARM_CALLS = 3
 """Calls on a side stream before capture, as PyTorch asks for (torch.cuda.graphs)."""
 
 
-class CudaGraph:
+class CudaGraph(_cuda.OnFirstGpu):
     """The operator's PyTorch call captured once per set of inputs and replayed."""
 
-    name = "cuda_graph"
-    target = "gpu"
-    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
-
-    def __init__(self, argument: str, timing: Timing) -> None:
-        """Refuse without a GPU."""
-        del argument
-        self._torch, self._timing = _cuda.cuda_or_refusal(self.name), timing
-        self.target = _cuda.target_name()
-
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors do not fit; empty when they do."""
-        return _cuda.refusal(self._torch, case)
+    name, graph = "cuda_graph", True
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` captured, one graph for each set of inputs."""
@@ -77,14 +65,6 @@ class CudaGraph:
         eager = _cuda.from_host(call)
         eager.captured = captured  # type: ignore[attr-defined]  # how the contract is told what a function can do
         return eager
-
-    def timer(self) -> Timer:
-        """Return the device's clock."""
-        return _cuda.EventTimer(self._torch, cold=self._timing.cache == "cold", graph=True)
-
-    def environment(self) -> Environment:
-        """Return the GPU, its driver and PyTorch."""
-        return _cuda.environment(self._torch)
 
 
 RUNNER = CudaGraph

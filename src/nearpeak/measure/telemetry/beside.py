@@ -10,7 +10,16 @@ from nearpeak.core.telemetry import Telemetry
 
 Beside = Callable[[Measurement], Measurement]
 _HELD_DOWN = frozenset(
-    {"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake"}
+    {
+        "hardware slowdown",
+        "software thermal slowdown",
+        "hardware thermal slowdown",
+        "hardware power brake",
+        "processor hot",
+        "socket hot",
+        "voltage regulator hot",
+        "memory hot",
+    }
 )
 """Reasons that make a device slower than it is; a power cap is how it runs, and is said beside the result."""
 

@@ -9,10 +9,12 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
-from nearpeak.measure.validation._oracle import arguments_of
+from nearpeak.measure.environment import versions
+from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks import CHECKS
+from nearpeak.measure.validation.checks.v04_special import follows_nan
 from nearpeak.ops import OPS
 
 __all__ = ["Implementation", "forward_case", "pytorch", "validate"]
@@ -45,13 +47,36 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     trial = Trial(case=forward_case(case), implementation=tested, seed=seed)
     results = tuple(_result(check, trial) for check in CHECKS)
     return Validation(
-        case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed)
-    )
+        case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),
+        policy=_policy(trial.case), engine=_engine(),
+    )  # fmt: skip
+
+
+CONTRACT_VERSION = 2
+# 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
+
+
+def _policy(case: Case) -> dict[str, str]:
+    """Return what of the contract decides what is right for `case`, in words."""
+    numerics = contract_of(case)
+    return {
+        "kind": numerics.kind, "oracle": "fp64", "special": numerics.special if follows_nan(case) else "unspecified",
+        "sum": numerics.reduction or "none", "stored": str(numerics.steps_count), "rounds": ",".join(numerics.rounds),
+    }  # fmt: skip
+
+
+def _engine() -> str:
+    found = dict(versions("nearpeak", "torch"))
+    known = [f"nearpeak {found.get('nearpeak', 'of a working tree')}", f"contract {CONTRACT_VERSION}"]
+    return ", ".join([*known, f"torch {found['torch']}"] if "torch" in found else known)
 
 
 def refuse_narrow(case: Case) -> None:
     """Refuse a case in a format for which the operator has no contract."""
     least = OPS[case.op].numerics.least_format
+    left = {str(value) for _, value in case.attributes}.intersection(OPS[case.op].numerics.not_in_fp16)
+    if left and "fp16" in dict(case.dtypes).values():
+        raise NotModelledError(f"{case.op}: no numerics contract for {min(left)} in fp16; it has one for bf16 and fp32")
     narrow = [value for _, value in case.dtypes if least and dtype_of(value).bits_count < dtype_of(least).bits_count]
     if narrow:
         raise NotModelledError(f"{case.op}: no numerics contract for {narrow[0]}; it has one for {least} and wider")

@@ -1,6 +1,6 @@
 """Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,21 @@ def ratios(got: Any, one: Expected) -> Any:
         exact = (got == one.rounded) | ~np.isfinite(got) | ~np.isfinite(one.rounded)
     with np.errstate(all="ignore"):
         ratio = np.where(difference == 0, 0.0, difference / one.bound)
-    return np.where(exact, np.where(np.isfinite(ratio), np.minimum(ratio, 1.0), 0.0), ratio)
+    ratio = np.where(exact, np.where(np.isfinite(ratio), np.minimum(ratio, 1.0), 0.0), ratio)
+    return np.where(~exact & _twice_rounded(got, one), np.fmax(ratio, TWICE), ratio) if one.once else ratio
+
+
+TWICE = 1.5
+"""Ratio of what is within the bound, and yet no rounding of any value that the sum may have before it is rounded."""
+
+
+def _twice_rounded(got: Any, one: Expected) -> Any:
+    """Say for which elements no value near the sum rounds to `got`: rounding is monotone, so ends are enough."""
+    from nearpeak.measure.validation._formats import rounded, torch_format
+
+    dtype = torch_format(one.dtype)
+    low, high = (rounded(one.values + sign * one.inner, dtype) for sign in (-1.0, 1.0))
+    return (got < low) | (got > high)
 
 
 def worst_of(got: Mapping[str, Any], expected: Mapping[str, Expected]) -> WorstElement | None:
@@ -116,6 +130,21 @@ def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected
     return CheckResult(check=check, status=PASS, worst=worst)
 
 
+def pooled_fault(answers: Sequence[tuple[Any, Expected]]) -> str:
+    """Return that the error of all rounds together has such a norm, where each has too few elements to say so."""
+    parts = [(got - one.values, one.spread) for got, one in answers if got.dtype.kind == "f" and np.any(one.bound)]
+    error, limit = (np.concatenate([np.ravel(part[place]) for part in parts] or [np.zeros(0)]) for place in (0, 1))
+    finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
+    if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
+        return ""
+    ratio, slack = float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), _slack(int(finite.sum()))
+    return f"over all rounds, errors are {ratio:.2g} times what they should be" if ratio > slack else ""
+
+
+def _slack(count: int) -> float:
+    return float(np.sqrt(1.0 + 6.0 / np.sqrt(count)))
+
+
 def group_fault(got: Any, one: Expected) -> str:
     """Return which row's error has a norm above what correct results reach; empty where none.
 
@@ -131,7 +160,7 @@ def group_fault(got: Any, one: Expected) -> str:
     if rows.shape[1] < LEAST_GROUP:
         return ""
     error, allowed = (np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (rows, limit))
-    slack = np.sqrt(1.0 + 6.0 / np.sqrt(rows.shape[1]))
+    slack = _slack(rows.shape[1])
     wrong = error > slack * allowed
     if not wrong.any():
         return ""

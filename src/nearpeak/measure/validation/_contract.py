@@ -19,6 +19,8 @@ def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
     chosen = {value for value in arguments.values() if isinstance(value, str)}
     rows = [entry.partition(":") for entry in numerics.rounds]
     numerics = replace(numerics, rounds=tuple(kind for kind, _, choice in rows if not choice or choice in chosen))
+    if numerics.step_if and arguments.get(numerics.step_if):
+        numerics = replace(numerics, steps_count=numerics.steps_count + 1)
     if chosen.intersection(numerics.exact):
         return replace(numerics, kind="exact", steps_count=0, rounds=(*numerics.rounds, "close"))
     if numerics.gates and arguments.get(numerics.gates):

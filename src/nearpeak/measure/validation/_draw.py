@@ -9,16 +9,18 @@ import numpy as np
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
-from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, torch_format, widened
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
+    "ends",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
-in their last places only; and sorted ones, where selection would hide the ends."""
+in their last places only; sorted ones, where selection would hide the ends; and whole numbers at the ends of their
+range, so that the first and the last row are named."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -96,7 +98,10 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
         return random.standard_normal(tensor.shape) + 1j * random.standard_normal(tensor.shape)
     if kind != "float":
         default = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100)
-        return random.integers(0, default if limit is None else limit, tensor.shape)
+        least = default if limit is None else limit
+        drawn = random.integers(0, least, tensor.shape)
+        side, place = np.divmod(drawn % (2 * ENDS), ENDS)
+        return np.where(side, least - 1 - place, place) % least if distribution == "ends" else drawn
     if limit is not None and contract == "exact":
         return random.integers(0, limit, tensor.shape).astype(float)
     if distribution == "close":
@@ -105,7 +110,8 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
         # Which of two equal values an index names is not what these rounds are about.
         places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
         return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
-    return _OF_DISTRIBUTION[distribution](random, tensor.shape)
+    size = _WIDER_LARGE if distribution == "large" and tensor.dtype == "fp64" else 1.0
+    return size * _OF_DISTRIBUTION[distribution](random, tensor.shape)
 
 
 def _close(random: Any, tensor: Tensor) -> Any:
@@ -118,6 +124,10 @@ def _close(random: Any, tensor: Tensor) -> Any:
     return ((1 + place / steps) * 2.0 ** (octave % 8)).reshape(tensor.shape)
 
 
+_WIDER_LARGE = 16.0
+"""By how much large numbers are larger in fp64, whose exponentials overflow later."""
+ENDS = 2
+"""Whole numbers at each end of their range."""
 _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "normal": lambda random, shape: random.standard_normal(shape),
     "positive": lambda random, shape: random.uniform(0.5, 1.5, shape),
@@ -129,6 +139,7 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "ascending": lambda random, shape: np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "descending": lambda random, shape: -np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
+    "ends": lambda random, shape: random.standard_normal(shape),
 }
 
 
@@ -167,6 +178,8 @@ def _inside_domain(
 
 FAR = 2.0**40
 """Results beyond it come from recurrences that grow: on the way, or back, fp32 overflows where float64 does not."""
+FAR_IN_FP16 = 2.0**11
+"""The same where an input is fp16, whose largest number is 65,504 (IEEE 754-2019)."""
 
 
 def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
@@ -179,4 +192,5 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
     floats = [array for array in map(np.asarray, found.values()) if array.dtype.kind in "fc"]
     if any(np.isnan(array).any() for array in floats):
         return ""
-    return "finite" if all((np.abs(array) < FAR).all() for array in floats) else "defined"
+    far = FAR_IN_FP16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
+    return "finite" if all((np.abs(array) < far).all() for array in floats) else "defined"

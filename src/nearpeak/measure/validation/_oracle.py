@@ -20,6 +20,7 @@ from nearpeak.measure.validation._formats import (
     rounded,
     widened,
 )
+from nearpeak.measure.validation._gates import at_targets
 from nearpeak.ops import OPS, Numerics
 
 PROBES = 8
@@ -32,6 +33,10 @@ WIDER = 4
 """Steps of whole-number results beside those of others: probes see only some of the ways to another position."""
 ORACLE = 2.0**-50
 """Errors of the oracle itself, in units of its largest result."""
+STORED_RMS = 0.5
+"""Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
+SUMS = ("contraction", "reduction")
+"""Kinds of contracts whose results are sums, kept in the format of the arithmetic until they are complete."""
 Arrays = Mapping[str, Any]
 Reference = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -50,6 +55,10 @@ class Expected:
     """What a correct result differs by on average (root of the mean square), element by element."""
     floor: Any
     """The part of it that no way to compute it avoids: rounding at the end, and in sums."""
+    inner: Any
+    """The part of `bound` that is not the rounding at the end."""
+    once: bool
+    """Whether the only rounding to the output's format may be that at the end."""
     dtype: str
     """Format of the output."""
 
@@ -125,8 +134,18 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
         return operator.reference(arrays, **arguments)
 
     numerics = contract_of(case)
-    expected = answers(reference, tensors, formats, numerics, sum_length(numerics, arguments), case.label())
+    length = sum_length(numerics, arguments)
+    expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case))
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+
+
+Stored = Callable[[Arrays, Callable[[Any, str], Any]], dict[str, Any]]
+
+
+def _stored(case: Case) -> Stored | None:
+    """Return the reference with its intermediates in formats of their own; none where it has no such ones."""
+    found, arguments = OPS[case.op].stored, arguments_of(case)
+    return None if found is None else lambda arrays, store: found(arrays, store, **arguments)
 
 
 @lru_cache(maxsize=256)
@@ -166,19 +185,21 @@ def gradient_answers(
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
     single = all(tensor.numel() <= 1 for name, tensor in tensors.items() if name.startswith("grad_"))
-    gates = ("largest" if single else "always") if numerics.gates == "always" else ""
+    gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
     return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
 
 
 def answers(
-    reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str
-) -> dict[str, Expected]:
+    reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
+    stored: Stored | None = None,
+) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of each output of `reference` that has a format, with its bound.
 
     Args:
         length: of the longest sum.
         where: what is judged, for errors.
+        stored: the reference with intermediates in formats of their own, where it has such ones.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found = _evaluated(reference, arrays, where)
@@ -187,30 +208,63 @@ def answers(
         default=2.0**-24,
     )
     spread_over = numerics.kind == "decomposition"
-    exact = numerics.kind == "exact"
+    exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
     probes = () if exact else _probes(arrays, step, whole=spread_over)
     moved = {} if exact else _moved(reference, probes, found, where)
     shifted = {} if exact or spread_over else _moved(reference, _shifts(arrays, step), found, where)
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
-    store = max((UNIT_ROUNDOFF.get(format_name(t.dtype), 0.0) for t in tensors.values() if _narrow(t)), default=0.0)
+    store = _store(tensors, numerics)
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
     reach = {name: values / step for name, values in moved.items()}
-    coarse_step = numerics.steps_count * store
+    coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
     coarse = _moved(reference, _probes(arrays, coarse_step, whole=spread_over), found, where) if coarse_step else {}
     if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
-        wider = _moved(reference, _probes(arrays, WIDER * coarse_step, whole=spread_over), found, where)
-        reach |= {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+        for factor in (WIDER, 2 * WIDER):
+            wider = _moved(reference, _probes(arrays, factor * coarse_step, whole=spread_over), found, where)
+            whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+            reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
+    if stored is not None:
+        coarse = {
+            name: values + coarse.get(name, 0.0) for name, values in _stored_errors(stored, arrays, found).items()
+        }
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
             _Moves(
                 reach=reach.get(name), magnitude=magnitudes.get(name), coarse=coarse.get(name, 0.0),
-                shift=shifted.get(name, 0.0) / step,
+                shift=shifted.get(name, 0.0) / step, operands_count=max(operands, 1),
             ),
         )
         for name, values in found.items()
         if name in formats
     }  # fmt: skip
+
+
+def _stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> dict[str, Any]:
+    """Return SPREAD times the error that results have when every stored intermediate is rounded, as probes show it.
+
+    An element's is at least that of all: iterations spread each rounding over the whole result.
+    """
+    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in found.items()}
+
+    def store(x: Any, dtype: str) -> Any:
+        return x * (1.0 + UNIT_ROUNDOFF[dtype] * random.uniform(-1.0, 1.0, x.shape))
+
+    for _ in range(PROBES):
+        for name, values in stored({key: array.copy() for key, array in arrays.items()}, store).items():
+            squares[name] += (values - found[name]) ** 2 / PROBES
+    return {name: SPREAD * np.sqrt(np.fmax(one, one.mean() if one.size else 0.0)) for name, one in squares.items()}
+
+
+def _store(tensors: Arrays, numerics: Numerics) -> float:
+    """Return the roundoff of the format in which intermediates may be stored, 0 where none narrower than fp32 is.
+
+    It is that of the narrowest input; of products, whose operands are brought to one format, that of the widest.
+    """
+    floats = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
+    if numerics.kind in SUMS and not all(map(_narrow, floats)):
+        return 0.0
+    return max((UNIT_ROUNDOFF.get(format_name(tensor.dtype), 0.0) for tensor in floats if _narrow(tensor)), default=0.0)
 
 
 def _narrow(tensor: Any) -> bool:
@@ -278,21 +332,17 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     largest input; where gates and probabilities are subtracted on the way, 1, or, where a loss of all rows is
     derived, the largest result.
     """
-    if numerics.kind in ("contraction", "reduction"):
+    if numerics.kind in SUMS:
         positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
         return {name: np.abs(values) for name, values in _evaluated(reference, positive, where).items()}
     if numerics.kind == "sampling":
         largest = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
         return {name: np.full(values.shape, largest) for name, values in found.items()}
     if numerics.gates == "largest":
-        return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
+        return {name: np.full(values.shape, largest(values)) for name, values in found.items()}
+    if numerics.gates == "targets":
+        return {name: at_targets(values) for name, values in found.items()}
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
-
-
-def _largest(values: Any) -> float:
-    """Return the largest finite magnitude, 1 where there is none."""
-    sizes = np.abs(values[np.isfinite(values)])
-    return float(sizes.max()) if sizes.size else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +357,8 @@ class _Moves:
     """By how much it jumps when inputs move by the roundoff of intermediates."""
     shift: Any = 0.0
     """By how much it moves for errors of one sign."""
+    operands_count: int = 1
+    """Inputs that moved."""
 
 
 def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store: float, moves: "_Moves") -> Expected:
@@ -314,23 +366,33 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     if name not in UNIT_ROUNDOFF:
         ambiguous = np.zeros(values.shape) + (0.0 if reach is None else np.where(reach > 0, np.inf, 0.0))
         whole = np.asarray(values.astype(np.int64) if values.dtype.kind in "fb" else values)
-        return Expected(values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, floor=ambiguous, dtype=name)
+        return Expected(
+            values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, floor=ambiguous, inner=ambiguous,
+            once=False, dtype=name,
+        )  # fmt: skip
     near = rounded(values, dtype)
     if numerics.kind in ("exact", "masks"):
         zero = np.zeros(values.shape)
-        return Expected(values=near, rounded=near, bound=zero, spread=zero, floor=zero, dtype=name)
+        return Expected(
+            values=near, rounded=near, bound=zero, spread=zero, floor=zero, inner=zero, once=False, dtype=name
+        )
     unit, arithmetic = UNIT_ROUNDOFF[name], arithmetic_roundoff(name)
     size = np.asarray(np.abs(values))
     weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
     longest = np.fmax(weight, moves.shift)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
-    passed = reach if numerics.kind in ("contraction", "reduction") else weight
+    passed = reach if numerics.kind in SUMS else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
-    bound = last + chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest
+    way = np.asarray(chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest)
     floor = np.asarray(
         0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length))
     )
+    usual = floor + chain
+    if numerics.kind == "contraction":  # a stored product has one rounding, where the probes moved every operand
+        stored = STORED_RMS * store * np.fmax(size, reach / np.sqrt(moves.operands_count))
+        usual = np.sqrt(floor**2 + numerics.steps_count * stored**2)
     return Expected(
-        values=values, rounded=near, bound=np.asarray(bound), spread=np.asarray(floor + chain), floor=floor, dtype=name
-    )
+        values=values, rounded=near, bound=np.asarray(last + way), spread=np.asarray(usual), floor=floor,
+        inner=way, once=numerics.kind in SUMS and not numerics.steps_count and unit > arithmetic, dtype=name,
+    )  # fmt: skip

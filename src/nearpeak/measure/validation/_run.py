@@ -173,7 +173,25 @@ def status_of(error: Exception) -> str:
     """Return the status that an exception of an implementation means."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "OOM"
-    return "UNSUPPORTED" if isinstance(error, NotImplementedError) else "CRASH"
+    return "UNSUPPORTED" if refuses(error) else "CRASH"
+
+
+_REFUSALS = (
+    "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
+    "CUBLAS_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
+)  # fmt: skip
+"""What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
+
+
+def refuses(error: Exception) -> bool:
+    """Say whether an exception means that the software has no such kernel, not that one failed.
+
+    >>> refuses(RuntimeError("torch._scaled_mm is only supported on devices with compute capability >= 8.9"))
+    True
+    >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    False
+    """
+    return isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _REFUSALS)
 
 
 def _first_line(error: Exception) -> str:

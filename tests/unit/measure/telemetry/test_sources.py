@@ -179,12 +179,15 @@ def test_amd_gpus_answer_in_their_units_and_say_what_they_lack(monkeypatch, tmp_
     smi.amdsmi_get_energy_count = lambda handle: {"energy_accumulator": 10**9, "counter_resolution": 15.3}
     smi.amdsmi_get_clock_info = lambda handle, kind: {"clk": 2100}
     smi.amdsmi_get_temp_metric = lambda *_: 71
+    smi.amdsmi_get_violation_status = lambda handle: {"active_ppt_pwr": True, "active_hbm_thrm": "N/A"}
     smi.amdsmi_get_gpu_activity = lambda handle: {"gfx_activity": 50}
     monkeypatch.setitem(sys.modules, "amdsmi", smi)
     found = read("amdsmi", tmp_path)
     assert found["gpu0.power"] == 512
     assert found["gpu0.energy"] == pytest.approx(15300.0)
     assert (found["gpu0.clock"], found["gpu0.temperature"], found["gpu0.busy"]) == (2.1e9, 71.0, 0.5)
+    assert found["gpu0.throttle"] == 2.0
+    assert ("power limit", 2) in channel("amdsmi", tmp_path, "gpu0.throttle").bits
     assert math.isnan(found["gpu0.power_mean"])
     assert "N/A" in channel("amdsmi", tmp_path, "gpu0.power_mean").status
 

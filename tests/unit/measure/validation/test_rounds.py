@@ -80,7 +80,10 @@ def test_a_gradient_by_the_number_of_rows_is_seen_however_many_there_are():
 
 def expected(values):
     bound = np.full(values.shape, 1e-6)
-    return {"y": Expected(values=values, rounded=values, bound=bound, spread=bound, floor=bound, dtype="fp32")}
+    one = Expected(
+        values=values, rounded=values, bound=bound, spread=bound, floor=bound, inner=bound, once=False, dtype="fp32"
+    )
+    return {"y": one}
 
 
 def test_beyond_its_bound_an_answer_may_be_about_as_far_as_pytorch_s_own():
@@ -122,3 +125,32 @@ def test_the_largest_kernels_of_pytorch_are_accepted():
             case = nearpeak.case(op, **axes, dtype=dtype)
             found = validate(case, pytorch(case), seed=3)
             assert found.status == "PASS", (case.label(), found.reason)
+
+
+@pytest.mark.parametrize("op", ["batch_norm", "layer_norm"])
+def test_a_variance_by_the_wrong_count_is_seen_in_bf16_however_many_elements_there_are(op):
+    axes = {"rows": 6, "hidden": 160}
+    axes = {"batch": 16, "channels": 3, "spatial": 10, "train": True} if op == "batch_norm" else axes
+    case = nearpeak.case(op, **axes, dtype="bf16")
+    wrong = next(one for one in mutants_of(case) if one.name == "variance by n - 1")
+    assert killed_by(case, wrong.implementation(), seed=3)
+    assert not validate(case, pytorch(case), seed=3).failed
+
+
+def test_a_sum_in_bf16_is_rounded_once():
+    case = nearpeak.case("gemm", m=8, n=8, k=20, dtype="bf16")
+
+    def in_two_parts(tensors, **_):
+        a, b = tensors["a"], tensors["b"]
+        return {"y": a[..., :10] @ b[:, :10] + a[..., 10:] @ b[:, 10:]}
+
+    assert validate(case, pytorch(case), seed=0).status == "PASS"
+    assert validate(case, in_two_parts, seed=0).status == "NUMERIC_FAIL"
+
+
+def test_muon_and_sgd_in_bf16_are_accepted_where_pytorch_is_right():
+    for case in (
+        nearpeak.case("muon", rows=32, columns=48, dtype="fp32"),
+        nearpeak.case("sgd", parameters=100, momentum=True, decay=True, dtype="bf16"),
+    ):
+        assert validate(case, pytorch(case), seed=0).status == "PASS"

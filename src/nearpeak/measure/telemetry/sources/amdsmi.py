@@ -1,4 +1,4 @@
-"""AMD GPUs: power, energy, clocks, temperature and utilisation by amdsmi."""
+"""AMD GPUs: power, energy, clocks, what holds them down, temperature and utilisation by amdsmi."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,6 +11,12 @@ from nearpeak.measure.telemetry.sources import Unavailable
 
 _STEP_J = 15.3e-6
 """Step of the energy accumulator (AMD SMI documentation, amdsmi_get_energy_count), where the device does not say it."""
+REASONS = (
+    ("processor hot", 0x1, "active_prochot_thrm"), ("power limit", 0x2, "active_ppt_pwr"),
+    ("socket hot", 0x4, "active_socket_thrm"), ("voltage regulator hot", 0x8, "active_vr_thrm"),
+    ("memory hot", 0x10, "active_hbm_thrm"),
+)  # fmt: skip
+"""What holds the clocks down, its bit, and the entry of amdsmi_get_violation_status (AMD SMI documentation)."""
 Call = Callable[[], float]
 
 
@@ -69,7 +75,12 @@ def _quantities(smi: Any, gpu: str, handle: Any) -> Sequence[tuple[Channel, Call
             name=f"{gpu}.{name}", unit=unit, kind=kind, meaning=meaning, resolution=resolution, domain=domain
         )
 
+    throttle = Channel(
+        name=f"{gpu}.throttle", unit="bits", kind="flags", bits=tuple((name, bit) for name, bit, _ in REASONS),
+        meaning="what holds the clocks down now (AMD SMI documentation, amdsmi_get_violation_status)",
+    )  # fmt: skip
     return (
+        (throttle, lambda: _reasons(smi.amdsmi_get_violation_status(handle))),
         (channel("power", "W", "instantaneous", "power of the socket now", 1.0),
          lambda: _number(smi.amdsmi_get_power_info(handle), "current_socket_power")),
         (channel("power_mean", "W", "mean", "power of the socket, mean over a window that is not stated", 1.0),
@@ -86,6 +97,14 @@ def _quantities(smi: Any, gpu: str, handle: Any) -> Sequence[tuple[Channel, Call
         (channel("busy", "ratio", "mean", "share of busy time over a window that is not stated", 0.01),
          lambda: _number(smi.amdsmi_get_gpu_activity(handle), "gfx_activity") / 100),
     )  # fmt: skip
+
+
+def _reasons(answer: Any) -> float:
+    """Return the bits of the reasons that are active; a device that states none of them is a ValueError."""
+    known = [(bit, answer[entry]) for _, bit, entry in REASONS if str(answer.get(entry, "N/A")) != "N/A"]
+    if not known:
+        raise ValueError("N/A")
+    return float(sum(bit for bit, active in known if int(active)))
 
 
 def _energy_j(answer: Any) -> float:

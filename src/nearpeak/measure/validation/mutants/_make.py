@@ -25,6 +25,13 @@ class Mutant:
     """Of mutants that compute rightly with changed inputs: what they change them to."""
     of_gradient: bool = False
     """Whether only the gradient is wrong."""
+    moves: Callable[[Any], Any] | None = None
+    """Of mutants that only put elements of one tensor in other places: how; of the tensor that `where` names, or of
+    every upstream gradient."""
+    ignores: str = ""
+    """Argument that is taken at another value than it has."""
+    algebraic: bool = False
+    """Whether only the formula is wrong, not its range: where float64 gives the right results, it is another form."""
 
     @property
     def name(self) -> str:

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, special_question
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of, special_question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
 from nearpeak.measure.validation.checks.v09_gradients import gradients_of, upstream_of
 from nearpeak.measure.validation.mutants._make import Mutant, right_call
+from nearpeak.measure.validation.mutants.proofs import argument_for, argument_for_all
 from nearpeak.ops import OPS
 
 SEEDS = 5
@@ -22,13 +24,31 @@ SEEDS = 5
 def reason_for_equivalence(case: Case, mutant: Mutant, *, seed: int) -> str:
     """Return why `mutant` is equivalent to the right implementation; empty where it is not.
 
-    Either the float64 reference gives the same for the inputs that the mutant changes, to its own rounding: the
-    change is an identity of the operator. Or its answers are the same bits, gradients too. Both are shown on every
-    kind of inputs, with several seeds.
+    An argument from its definition and the axes of the case is a proof. Elsewhere, the float64 reference gives the same
+    for the inputs that the mutant changes, to its own rounding; or it is right in float64, and only its formula was
+    in doubt; or its answers are the same bits, gradients too: on every kind of inputs, with several seeds. Of
+    operators that are analytic that proves it too, of others it is a sample, and is called so.
     """
+    argument = argument_for(case, mutant)
+    if argument:
+        return f"{PROVED} {argument}"
+    shown = _shown(case, mutant, seed)
+    if not shown:
+        return ""
+    analytic = argument_for_all(case, mutant)
+    return f"{PROVED} {shown}; {analytic}" if analytic else f"{SAMPLED} {shown}"
+
+
+PROVED, SAMPLED = "proved:", "sampled:"
+
+
+def _shown(case: Case, mutant: Mutant, seed: int) -> str:
+    """Return what is seen on drawn inputs; empty where the mutant answers differently."""
     asked = _asked(case, seed)
     if mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked):
         return IDENTITY
+    if mutant.algebraic and _right_in_float64(case, mutant, seed):
+        return RIGHT_FORM
     right = Implementation(name="right", call=right_call(case))
     for one, one_seed in asked:
         answers = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
@@ -37,8 +57,26 @@ def reason_for_equivalence(case: Case, mutant: Mutant, *, seed: int) -> str:
     return SAME_BITS
 
 
+RIGHT_FORM = "computed in float64 it gives the reference's results"
 IDENTITY = "the reference gives the same for the changed inputs"
 SAME_BITS = "it answers the same bits"
+
+
+def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
+    """Say whether the mutant of the case in float64 agrees with the reference: its formula is another form of it."""
+    wide = widened_case(case)
+    if wide is None:
+        return False
+    for one, _ in _asked(wide, seed):
+        if one.distribution == "special":
+            continue
+        ran = run(mutant.implementation(), one.tensors, arguments_of(wide))
+        if ran.error or not all(
+            name in ran.outputs and _near(widened(ran.outputs[name]), answer.values, 1e-9)
+            for name, answer in one.expected.items()
+        ):
+            return False
+    return True
 
 
 def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
@@ -71,7 +109,7 @@ def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
     """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
     found = []
     for further in range(seed, seed + SEEDS):
-        for distribution in (*ALWAYS, *OPS[case.op].numerics.rounds):
+        for distribution in (*ALWAYS, *contract_of(case).rounds):
             tensors = drawn(case.op, arguments_of(case), (further,), distribution)
             if tensors is not None:
                 found.append((bare_question(case, tensors, distribution), further))

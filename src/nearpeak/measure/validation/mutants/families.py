@@ -21,7 +21,7 @@ def of_families(case: Case) -> Iterator[Mutant]:
         if value in _OTHER and _accepts(case, {name: _OTHER[value]}):
             yield Mutant(row=f"{_OTHER[value]} for {value}", where=name, make=_with(case, {name: _OTHER[value]}))
         if value is True and not name.startswith("grad_") and _accepts(case, {name: False}):
-            yield Mutant(row="choice ignored", where=name, make=_with(case, {name: False}))
+            yield Mutant(row="choice ignored", where=name, make=_with(case, {name: False}), ignores=name)
     if case.op in _FLIPPED and any(not dtype.is_floating_point for dtype in declared_formats(case).values()):
         yield Mutant(row="ties to the last", where="", make=_always(_FLIPPED[case.op](case)))
 

@@ -17,7 +17,11 @@ def of_functions(case: Case) -> Iterator[Mutant]:
     """Give one mutant for each kind of mistake in a function that PyTorch's way calls for this case."""
     for row, faults in FAULTS.items():
         if _calls(case, faults):
-            yield Mutant(row=row, where="", make=_maker(case, faults))
+            yield Mutant(row=row, where="", make=_maker(case, faults), algebraic=row not in _OF_RANGE)
+
+
+_OF_RANGE = ("no maximum subtracted",)
+"""Mistakes that only show where numbers leave the range of a format."""
 
 
 def _calls(case: Case, faults: Mapping[str, Replacement]) -> bool:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.measure.validation._autograd import differentiable
+from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._run import Call
+from nearpeak.measure.validation.checks.v09_gradients import without_gradient
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call
-from nearpeak.ops import OPS
 
 
 def of_gradients(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of the upstream gradient's use, where the operator has a gradient."""
-    if OPS[case.op].backward_reference is None and not differentiable(case):
+    """Give the mutants of the upstream gradient's use, where the case has a gradient."""
+    asked = question(case, 0, "normal")
+    if asked is None or without_gradient(case, asked):
         return
     changes: dict[str, Callable[[Any], Any]] = {
         "gradient zero": lambda grad: grad * 0,
@@ -22,7 +23,11 @@ def of_gradients(case: Case) -> Iterator[Mutant]:
         "upstream reversed": lambda grad: grad.flip(tuple(range(grad.dim()))),
     }
     for row, change in changes.items():
-        yield Mutant(row=row, where="", make=_maker(case, change), of_gradient=True)
+        moves = change if row in _MOVES else None
+        yield Mutant(row=row, where="", make=_maker(case, change), of_gradient=True, moves=moves)
+
+
+_MOVES = ("only the first upstream element used", "upstream reversed")
 
 
 def _uniform(grad: Any) -> Any:

@@ -1,6 +1,7 @@
 """Mistakes in what is read: slices dropped or counted twice, wrong groups, operands ignored or rounded."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
             if extent > 1:
                 yield from _of_dimension(case, name, dimension, has_zero=name in floats)
         if name in floats and len(tensor.shape) > 1 and min(tensor.shape[-2:]) > 1:
-            yield _changed(case, "operand transposed", name, _transposed)
+            yield _changed(case, "operand transposed", name, _transposed, moves=True)
     numerics = contract_of(case)
     compared = numerics.kind != "exact" or "close" in numerics.rounds
     if compared and any(declared[name].dtype in _NARROWER for name in floats):
@@ -38,16 +39,17 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
 
 def _of_dimension(case: Case, name: str, dimension: int, *, has_zero: bool) -> Iterator[Mutant]:
     where = f"{name}[{dimension}]"
-    yield _changed(case, "wrong group or row", where, partial(_rolled, dimension=dimension))
+    yield _changed(case, "wrong group or row", where, partial(_rolled, dimension=dimension), moves=True)
     if has_zero:
         yield _changed(case, "last slice dropped", where, partial(_dropped, dimension=dimension))
         yield _changed(case, "last tile dropped", where, partial(_tile_dropped, dimension=dimension))
         yield _changed(case, "tile counted twice", where, partial(_twice, dimension=dimension))
 
 
-def _changed(case: Case, row: str, where: str, change: Callable[[Any], Any]) -> Mutant:
+def _changed(case: Case, row: str, where: str, change: Callable[[Any], Any], *, moves: bool = False) -> Mutant:
     name = where.partition("[")[0]
-    return of_inputs_changed(case, row, where, lambda inputs: {name: change(inputs[name])})
+    made = of_inputs_changed(case, row, where, lambda inputs: {name: change(inputs[name])})
+    return replace(made, moves=change) if moves else made
 
 
 def _rolled(x: Any, dimension: int) -> Any:

@@ -27,7 +27,7 @@ def of_outputs(case: Case) -> Iterator[Mutant]:
         yield Mutant(row="one element wrong", where=name, make=with_output(case, name, _one_element))
         yield Mutant(row="sign of one row", where=name, make=with_output(case, name, _one_row))
         yield Mutant(row="tile zeroed", where=name, make=with_output(case, name, _tile))
-        yield Mutant(row="columns swapped", where=name, make=with_output(case, name, _columns))
+        yield Mutant(row="columns swapped", where=name, make=with_output(case, name, _columns), moves=_columns)
         if name in with_nan:
             yield Mutant(row="NaN swallowed", where=name, make=with_output(case, name, lambda y: y.nan_to_num()))
         if dtype.is_floating_point:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
+from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import torch_format, widened
@@ -81,10 +83,10 @@ def _column_major(case: Case, right: Call) -> Call | None:
 def _right_in_fp64(case: Case, call: Call) -> bool:
     """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
     wide = widened_case(case)
-    asked = None if wide is None else question(wide, 0, "normal")
-    if wide is None or asked is None:
-        return False
     try:
+        asked = None if wide is None else question(wide, 0, "normal")
+        if wide is None or asked is None:
+            return False
         found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
     except (RuntimeError, TypeError, ValueError):
         return False
@@ -97,7 +99,15 @@ def _widens(case: Case, wide: str) -> bool:
     inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
-    return bool(floats) and not quantised and widened_case(case, wide) is not None
+    inside = widened_case(case, wide)
+    return bool(floats) and not quantised and inside is not None and _computes(inside)
+
+
+def _computes(case: Case) -> bool:
+    try:
+        return bool(declared_formats(case))
+    except (MeasureError, NotImplementedError, RuntimeError):
+        return False
 
 
 def _wider(case: Case, right: Call, wide: str) -> Call:
@@ -206,7 +216,7 @@ def summed(case: Case) -> list[tuple[str, int]]:
 
 def _narrow(case: Case) -> bool:
     """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
-    return any(value not in ("fp32", "fp64") for _, value in case.dtypes)
+    return any(dtype_of(value).kind == "float" and dtype_of(value).bits_count < 32 for _, value in case.dtypes)
 
 
 def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: int) -> bool:

@@ -1,0 +1,73 @@
+"""Random shapes of an operator: its directed cases with axes drawn anew, where operator and PyTorch take them."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from tests.golden.directed import directed
+
+from nearpeak.core.case import Case
+from nearpeak.errors import NearpeakError
+from nearpeak.measure.validation import refuse_narrow
+from nearpeak.measure.validation._oracle import Question, arguments_of, declared_formats, question
+from nearpeak.ops import OPS, work_of
+
+FORMATS = ("fp32", "bf16", "fp64", "fp16")
+MOST_ELEMENTS, MOST_FLOP = 20_000, 2_000_000
+TRIES = 60
+EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 32, 33, 48, 64, 65, 80, 100, 127, 128, 200, 257)
+"""What an axis may become; small ones are as likely as large ones."""
+STATED = ("kh", "kw", "kd", "sh", "sw", "sd", "ph", "pw", "pd", "dh", "dw", "dd", "groups", "layers", "directions")
+"""Axes that seldom go with others: they change half as often, and stay small."""
+
+
+def random_cases(op: str, count: int, seed: int) -> Iterator[Case]:
+    """Give `count` cases of random shapes, the formats in turn; fewer where `TRIES` draws a case find none."""
+    draw, lines = random.Random(f"{op} {seed}"), directed(op)
+    formats = FORMATS[seed % len(FORMATS) :] + FORMATS[: seed % len(FORMATS)]
+    found = 0
+    for tried in range(TRIES * count):
+        if found == count:
+            return
+        line = {name: value for name, value in draw.choice(lines).items() if name[0] != "_"}
+        dtype = line.get("dtype", formats[(found + tried // (TRIES // 4)) % len(formats)])
+        case = _taken(op, {**line, **_other_axes(draw, op, line), "dtype": dtype})
+        if case is not None:
+            found += 1
+            yield case
+
+
+def _other_axes(draw: random.Random, op: str, line: dict[str, Any]) -> dict[str, int]:
+    signature = OPS[op].signatures["forward"]
+    changed = {}
+    for name in signature.axes:
+        if name not in line or draw.random() < 0.25 or name in OPS[op].data_axes:
+            continue
+        small = name in STATED or name.rpartition("_")[0] in STATED
+        if small and draw.random() < 0.5:
+            continue
+        changed[name] = draw.choice((1, 2, 3, 4, 5) if small else EXTENTS)
+    return changed
+
+
+def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
+    """Return the case if the operator, its oracle and PyTorch take it, and it is small."""
+    try:
+        case = OPS[op].case("forward", **arguments)
+        refuse_narrow(case)
+        declared = OPS[op].inputs(**arguments_of(case)).values()
+        if sum(tensor.elements for tensor in declared) > MOST_ELEMENTS or not all(t.elements for t in declared):
+            return None
+        if sum(work_of(case).flop.values()) > MOST_FLOP or not declared_formats(case):
+            return None
+        asked = question(case, 0, "normal")
+        return case if asked is not None and _tells(asked) else None
+    except (NearpeakError, NotImplementedError, RuntimeError, ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _tells(asked: Question) -> bool:
+    """Say whether results are there, finite and not all zero: what lies wholly in padding tells nothing."""
+    found = [one.values for one in asked.expected.values()]
+    return all(one.size and np.isfinite(one).all() for one in found) and any(map(np.any, found))

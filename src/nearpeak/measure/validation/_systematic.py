@@ -1,0 +1,94 @@
+"""Whether errors in narrow formats average out over fresh inputs: those of a wrong count do not, however small."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._compare import comparable, values_of
+from nearpeak.measure.validation._draw import drawn
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
+from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.ops import OPS
+
+STAGES = ((12, 10.0), (48, 7.0), (144, 6.0))
+"""Draws, each of which gives one slope, and standard errors that their mean may have: a correct result passes each of
+them less than once in 10⁶ (Student's t with 11 degrees of freedom, then nearly the normal distribution)."""
+DOUBTFUL = 3.0
+"""Standard errors from which more are drawn."""
+LEAST_SHARE = 1 / 16
+"""Of the output's roundoff: what roundings of inputs of few bits may add up to, as they are not all different."""
+
+
+def systematic_fault(case: Case, implementation: Implementation, seed: int) -> str:
+    """Return which output is by a factor too large or small in the mean over fresh inputs; empty where none is.
+
+    Roundings have no sign, so that the slope of errors over results is 0 in the mean, whatever intermediates are
+    stored: element by element, a variance over n - 1 instead of n is below the roundoff of bf16 from n = 128 on.
+    """
+    names: set[str] = set()
+    for count, limit in STAGES:
+        slopes = _slopes(case, implementation, seed, count)
+        apart = {name: _apart(found) for name, found in slopes.items() if not names or name in names}
+        for name, errors in apart.items():
+            mean = float(slopes[name].mean())
+            if errors > limit and abs(mean) > 2 * abs(_usual(case, seed, count).get(name, 0.0)):
+                return f"{name}: over {count} draws results are off by {mean:+.2e} of themselves, {errors:.0f} errors"
+        names = {name for name, errors in apart.items() if errors > DOUBTFUL}
+        if not names:
+            break
+    return ""
+
+
+def _apart(slopes: Any) -> float:
+    """Return how many standard errors the mean slope is from 0."""
+    spread = float(slopes.std(ddof=1)) / np.sqrt(len(slopes))
+    return float(abs(slopes.mean()) / max(spread, 1e-300))
+
+
+@lru_cache(maxsize=64)
+def _usual(case: Case, seed: int, count: int) -> Mapping[str, float]:
+    """Return the mean slopes of PyTorch's own way."""
+    found = _slopes(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, count)
+    return {name: float(one.mean()) for name, one in found.items()}
+
+
+def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -> dict[str, Any]:
+    """Return by output the slope of each draw: by what share results are too large."""
+    taken: dict[str, list[float]] = {}
+    for asked in _draws(case, seed, count):
+        ran = run(implementation, asked.tensors, asked.arguments)
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return {}
+        for name, got in values_of(ran.outputs).items():
+            one = asked.expected.get(name)
+            if one is None or not narrow(one.dtype):
+                continue
+            finite = np.isfinite(got) & np.isfinite(one.values)
+            value, error = one.values[finite], (got - one.values)[finite]
+            size = float((value**2).sum())
+            if size > 0:
+                taken.setdefault(name, []).append(float((error * value).sum()) / size)
+    least = {name: LEAST_SHARE * UNIT_ROUNDOFF[asked.expected[name].dtype] for name in taken}
+    return {
+        name: np.asarray(found)
+        for name, found in taken.items()
+        if len(found) == count and abs(np.mean(found)) > least[name]
+    }
+
+
+def narrow(dtype: str) -> bool:
+    """Say whether `dtype` has so few bits that its own rounding hides what is systematic."""
+    return UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20
+
+
+@lru_cache(maxsize=8)
+def _draws(case: Case, seed: int, count: int) -> tuple[Question, ...]:
+    """Return the draws: normal inputs; those of exact contracts have no errors, those that draw no expectation."""
+    if OPS[case.op].draws or contract_of(case).kind in ("exact", "decomposition"):
+        return ()
+    found = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
+    return tuple(bare_question(case, tensors, "normal") for tensors in found if tensors is not None)

@@ -1,0 +1,180 @@
+"""Arguments by which a mutant is the right implementation, from its definition and the axes of the case alone."""
+
+import dis
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._formats import torch_format
+from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.mutants._make import Mutant
+from nearpeak.ops import OPS
+from nearpeak.ops._attention_math import SOFT_CAP
+
+_WITHOUT_INPUTS = ("writes beside its output", "changes an input")
+
+
+def argument_for(case: Case, mutant: Mutant) -> str:
+    """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
+    arguments = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single)
+    return next((said for argument in arguments if (said := argument(case, mutant))), "")
+
+
+def _of_moves(case: Case, mutant: Mutant) -> str:
+    """What only moves elements is the identity if it leaves every place of a tensor of the same shape as it is."""
+    asked = question(case, 0, "normal")
+    if mutant.moves is None or asked is None:
+        return ""
+    name = mutant.where.partition("[")[0]
+    shapes = {key: one.values.shape for key, one in asked.expected.items()}
+    shapes |= {key: tuple(tensor.shape) for key, tensor in asked.tensors.items()}
+    if not mutant.of_gradient:
+        shapes = {name: shapes[name]} if name in shapes else {}
+    else:
+        shapes = {key: one.values.shape for key, one in asked.expected.items()}
+    if shapes and all(_stays(mutant.moves, shape) for shape in shapes.values()):
+        return f"it leaves every element of {' and '.join(str(list(one)) for one in shapes.values())} in its place"
+    return ""
+
+
+def _stays(moves: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    torch = imported_torch()
+    places = torch.arange(int(np.prod(shape))).reshape(shape)
+    return bool((moves(places.clone()) == places).all())
+
+
+def _of_empty(case: Case, mutant: Mutant) -> str:
+    """What is done to inputs is done to none where all inputs are outputs too, or there are none."""
+    names = set(OPS[case.op].inputs(**arguments_of(case)))
+    if mutant.row == _WITHOUT_INPUTS[0] and not names:
+        return "there is no input beside which it could write"
+    if mutant.row == _WITHOUT_INPUTS[1] and names <= declared_formats(case).keys():
+        return "every input is an output, which may change"
+    return ""
+
+
+def _of_formats(case: Case, mutant: Mutant) -> str:
+    """What rounds to fewer bits leaves formats alone of which it knows none."""
+    dtype = declared_formats(case).get(mutant.where)
+    known = ("float64", "float32", "bfloat16", "float16")
+    if mutant.row == "bits lost" and dtype is not None and str(dtype).removeprefix("torch.") not in known:
+        return f"it leaves {dtype} as it is"
+    return ""
+
+
+def _of_unread(case: Case, mutant: Mutant) -> str:
+    """An argument that neither the call nor what it calls can see cannot change the answer."""
+    call = OPS[case.op].torch_call
+    if not mutant.ignores or mutant.ignores in inspect.signature(call).parameters:
+        return ""
+    rest = next((p.name for p in inspect.signature(call).parameters.values() if p.kind is p.VAR_KEYWORD), None)
+    read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
+    if rest is not None and rest not in read:
+        return f"the call never reads {mutant.ignores}: the tensors that it is given say the same"
+    return ""
+
+
+def _of_range(case: Case, mutant: Mutant) -> str:
+    """Exponentials of scores that are capped cannot overflow."""
+    attributes = dict(case.attributes)
+    if mutant.row != "no maximum subtracted" or not attributes.get("softcap") or attributes.get("mask") == "float":
+        return ""
+    torch = imported_torch()
+    keys = max(dict(case.axes).get("kv", 1), 1) + 1
+    largest = min(
+        torch.finfo(torch_format(value)).max for _, value in case.dtypes if torch_format(value).is_floating_point
+    )
+    if np.log(keys) + SOFT_CAP < np.log(max(float(largest), float(torch.finfo(torch.float32).max))):
+        return f"scores stay below {SOFT_CAP:g}, and {keys} exponentials of them below the largest number of fp32"
+    return ""
+
+
+_LARGEST = ("max_pool", "adaptive_max_pool")
+
+
+def _of_extremes(case: Case, mutant: Mutant) -> str:
+    """A maximum that is the same with the changed elements infinite as with them lowest does not look at them."""
+    asked = question(case, 0, "normal")
+    if case.op not in _LARGEST or mutant.inputs is None or mutant.moves is not None or asked is None:
+        return ""
+    reference, name = OPS[case.op].reference, mutant.where.partition("[")[0]
+    before = asked.tensors[name].double()
+    changed = (mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})[name] != before).numpy()
+    found = []
+    for end in (-1e30, 1e30):
+        array = np.where(changed, end, before.numpy())
+        found.append(reference({name: array}, **asked.arguments))
+    if all(np.array_equal(found[0][key], found[1][key]) for key in found[0]):
+        return "no window reaches what it changes: made largest of all, it is no maximum"
+    return ""
+
+
+def _of_single(case: Case, mutant: Mutant) -> str:
+    """Positions along a dimension of one element are all 0, whatever moves or zeroes them."""
+    source, asked = OPS[case.op].numerics.picks.get(mutant.where), question(case, 0, "normal")
+    if source is None or asked is None or asked.tensors[source].shape[-1] != 1 or mutant.row not in _AT_ZERO:
+        return ""
+    return f"{mutant.where} are positions in a dimension of one element, all 0"
+
+
+_AT_ZERO = ("tile zeroed", "columns swapped")
+
+
+def argument_for_all(case: Case, mutant: Mutant) -> str:
+    """Return why agreement at drawn points is agreement everywhere; empty where it is not.
+
+    Both sides are analytic functions of the drawn numbers: if they differ at all, they agree only on a set of measure
+    zero, which numbers drawn from a density meet with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
+    """
+    if not _inputs(case) and not OPS[case.op].draws:
+        return "the operator reads nothing, so that there is no other answer"
+    if mutant.moves is not None and mutant.where.partition("[")[0] in _UNORDERED.get(case.op, ()):
+        return "the operator is defined on its elements in any order, and they are only moved"
+    if not analytic(case) or mutant.row in _NOT_ANALYTIC:
+        return ""
+    whole = [name for name, t in _inputs(case).items() if not torch_format(t.dtype).is_floating_point]
+    if any(mutant.where.partition("[")[0] == name for name in whole):
+        return ""
+    return "analytic in what is drawn, so that it holds everywhere" + (f" for each {whole[0]} drawn" if whole else "")
+
+
+def _inputs(case: Case) -> dict[str, Any]:
+    return OPS[case.op].inputs(**arguments_of(case))
+
+
+def analytic(case: Case) -> bool:
+    """Say whether the results are analytic functions of the float inputs: no comparison, magnitude or rounding.
+
+    >>> from nearpeak.ops import case
+    >>> analytic(case("softmax", rows=2, columns=3)), analytic(case("reduce", outputs=2, reduced=3, function="max"))
+    (True, False)
+    """
+    chosen = {str(value) for _, value in case.attributes}
+    return case.op in _ANALYTIC and not chosen & _COMPARES
+
+
+_UNORDERED = {
+    "isin": ("t",), "grouped_gemm": ("offsets",), "embedding_bag": ("offsets",), "varlen_attention": ("offsets",),
+    "histogram": ("x",), "searchsorted": ("boundaries",), "reduce": ("x",), "kthvalue": ("x",), "unique": ("x",),
+    "mode": ("x",), "pdist": ("x",),
+}  # fmt: skip
+"""Inputs that are sets, or sorted before they are read, or reduced by what does not look at their order."""
+_NOT_ANALYTIC = ("bits lost", "NaN swallowed", "computed in fewer bits", "inputs in TF32", "sums in fewer bits")
+_COMPARES = frozenset({
+    "max", "min", "max_index", "min_index", "argmax", "argmin", "min_max", "any", "all", "count", "median", "norm",
+    "abs", "l1", "smooth_l1", "huber", "hinge", "relu", "rnn_relu", "nearest", "amax", "amin",
+})  # fmt: skip
+_ANALYTIC = frozenset({
+    "adamw", "adaptive_avg_pool", "attention", "avg_pool", "batch_norm", "cast", "collective", "conv",
+    "conv_transpose", "copy", "cross", "cross_entropy", "ctc_loss", "delta_rule", "dequantise", "edge_pad", "embedding",
+    "embedding_bag", "fft", "gather", "gemm", "group_norm", "grouped_gemm", "im2col", "interpolate", "kfac_factor",
+    "kfac_precondition", "layer_norm", "lbfgs", "linalg", "linear_attention", "linear_cross_entropy",
+    "local_response_norm", "masked_scatter", "masked_select", "max_unpool", "muon", "nll_loss", "paged_attention",
+    "recurrent", "reduce", "rms_norm", "rotary_embedding", "scaled_gemm", "scan", "segment_reduce", "selective_scan",
+    "sgd", "softmax", "ssd_scan", "transfer", "trilinear", "varlen_attention", "weight_norm", "wkv",
+})  # fmt: skip
+"""Operators made of sums, products, quotients, roots and exponentials alone, unless a choice compares."""
