@@ -9,7 +9,7 @@ from nearpeak.core.target import Target
 from nearpeak.predict._form import USUAL, Setting
 from nearpeak.registry import Registry
 from nearpeak.sim.lowering._lowering import Lowering
-from nearpeak.sim.work import Kernel
+from nearpeak.sim.work import Node
 
 __all__ = ["LOWERINGS", "kernels_of"]
 
@@ -24,8 +24,8 @@ LOWERINGS: "Registry[Lowering]" = Registry(
 )
 
 
-def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Kernel, ...]:
-    """Return the kernels of a case, to run one after the other.
+def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Node, ...]:
+    """Return the kernels and copies of a case, to run one after the other; none where it does nothing.
 
     Raises:
         NotModelledError: the device states no rate, or nothing was measured that is like it.

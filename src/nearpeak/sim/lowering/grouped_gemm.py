@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touche
 from nearpeak.sim.greedy import makespan_ps
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.lowering.gemm import kernel_of, product_of
+from nearpeak.sim.machine import PS_PER_S
 from nearpeak.sim.work import Kernel, Phase
 
 _MOST_GROUPS = 512
@@ -35,6 +35,8 @@ class _Grouped(NamedTuple):
     loads: Any
     """Rows of each group that has any, or at quantiles of them."""
     touched: float
+    """Groups with rows."""
+    groups: float
     figures: Any
     p: Mapping[str, float]
 
@@ -48,35 +50,43 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
     g = _grouped(case, setting, figures, scalars)
     by_rows = dict(case.attributes).get("split", "m") == "m"
     if case.phase == "backward":
-        turned = g._replace(n=g.k, k=g.n)
-        passes = (_tiles(turned, target, "grad a"), _deep(g._replace(m=g.k), target, "grad b")) if by_rows else (
-            _tiles(g._replace(k=g.n, n=g.k), target, "grad a"), _tiles(g, target, "grad b"))  # fmt: skip
-        return tuple(kernel for kernels in passes for kernel in kernels)
+        return _gradients(g, target, by_rows=by_rows)
     if not by_rows:
         return _deep(g, target, "grouped product")
     if setting.expert_matrices_count > 1:
         return _layer(case, g, target, setting)
-    return _tiles(g, target, "grouped product", short_s=_once_s(g))
+    return _tiles(g, target, "grouped product", _start_s(g), short_s=_once_s(g))
+
+
+def _gradients(g: _Grouped, target: Target, *, by_rows: bool) -> tuple[Kernel, ...]:
+    """Return the products of both gradients: each splits the rows, or the depth, that the other sums over."""
+    if by_rows:
+        return (
+            *_tiles(g._replace(n=g.k, k=g.n), target, "grad a", _start_s(g)), *_deep(g._replace(m=g.k), target, "grad b"),
+        )  # fmt: skip
+    return (
+        *_tiles(g._replace(m=g.k, n=g.m, k=g.n), target, "grad a", _start_s(g)),
+        *_tiles(g._replace(m=g.k, k=g.m), target, "grad b", _start_s(g)),
+    )  # fmt: skip
 
 
 def _equal(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
-    """Return the product as a batch of equal ones, in formats that no grouped kernel was measured in."""
-    axes = dict(case.axes)
-    groups = max(axes.get("touched_groups") or 1, 1)
-    alike = case_of("gemm", dtype=dict(case.dtypes)["dtype"], **_mean_extents(case, groups))
-    if case.phase == "backward":
-        raise NotModelledError(f"simulate: no lowering of {case.op} backward in {dict(case.dtypes)['dtype']}")
-    scalars, _ = ceilings(alike, target, "gemm")
-    return (kernel_of(product_of(alike, target, setting), target, scalars, 1.0, case.op),)
-
-
-def _mean_extents(case: Case, groups: int) -> dict[str, int]:
-    """Return the extents of one of equal groups, and how many there are."""
-    m, n, k = (dict(case.axes)[name] for name in ("m", "n", "k"))
+    """Return products as batches of equal ones, in formats that no grouped kernel was measured in."""
+    axes, dtype = dict(case.axes), dict(case.dtypes)["dtype"]
+    m, n, k = (axes[name] for name in ("m", "n", "k"))
     if dict(case.attributes).get("split", "m") == "m":
-        return {"m": max(-(-m // groups), 1), "n": n, "k": k, "batch": groups}
-    groups = dict(case.axes)["groups"]
-    return {"m": m, "n": n, "k": max(-(-k // groups), 1), "batch": groups}
+        groups = max(axes.get("touched_groups") or 1, 1)
+        m = max(-(-m // groups), 1)
+    else:
+        groups = max(axes["groups"], 1)
+        k = max(-(-k // groups), 1)
+    extents = {"y": (m, n, k)} if case.phase == "forward" else {"grad a": (m, k, n), "grad b": (k, n, m)}
+    found = []
+    for name, (rows, columns, depth) in extents.items():
+        alike = case_of("gemm", dtype=dtype, m=rows, n=columns, k=depth, batch=groups)
+        scalars, _ = ceilings(alike, target, "gemm")
+        found.append(kernel_of(product_of(alike, target, setting), target, scalars, 1.0, f"{case.op} {name}"))
+    return tuple(found)
 
 
 def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, float]) -> _Grouped:
@@ -86,7 +96,7 @@ def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, f
     spread = m if dict(case.attributes).get("split", "m") == "m" else k
     if load and not setting.load_exponent_ratio:
         counts = np.array([count for count in counts_of(load, int(spread), int(groups)) if count], dtype=np.float64)
-        return _Grouped(m, n, k, counts, float(len(counts)), figures, scalars)
+        return _Grouped(m, n, k, counts, float(len(counts)), groups, figures, scalars)
     columns = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=axes, attributes=dict(case.attributes)
     )
@@ -95,7 +105,7 @@ def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, f
         touched = min(groups, spread)
     loads = np.empty(int(min(max(touched, 1.0), _MOST_GROUPS)))
     group_rows(spread, touched, setting.load_exponent_ratio or exponent_of(load), loads)
-    return _Grouped(m, n, k, loads, touched, figures, scalars)
+    return _Grouped(m, n, k, loads, touched, groups, figures, scalars)
 
 
 def _layer(case: Case, g: _Grouped, target: Target, setting: Setting) -> tuple[Kernel, ...]:
@@ -109,7 +119,7 @@ def _layer(case: Case, g: _Grouped, target: Target, setting: Setting) -> tuple[K
     up, down = g._replace(n=g.n - inner), g._replace(n=g.k, k=inner)
     kernels = (
         Kernel(name="routing", cta_count=1, phases=(routing,), needs=filling(target)),
-        *passes, *_tiles(up, target, "up", launches=False), *_tiles(down, target, "down", launches=True),
+        *passes, *_tiles(up, target, "up", p["launch_s"]), *_tiles(down, target, "down", 0.0),
     )  # fmt: skip
     return kernels
 
@@ -131,6 +141,11 @@ def _l2(g: _Grouped) -> float:
     return float(g.p["l2_bytes_per_clock"] * g.figures[4])
 
 
+def _start_s(g: _Grouped) -> float:
+    """Return the time until tiles start: launching, and scheduling the groups."""
+    return g.p["launch_s"] + g.p["group_s"] * g.groups
+
+
 def _once_s(g: _Grouped) -> float:
     """Return the time of everything once over the pins: weights of other layers pass in between."""
     hw = g.figures
@@ -138,9 +153,12 @@ def _once_s(g: _Grouped) -> float:
 
 
 def _tiles(
-    g: _Grouped, target: Target, name: str, *, launches: bool = True, short_s: float = 0.0
+    g: _Grouped, target: Target, name: str, start_s: float, *, short_s: float = 0.0
 ) -> tuple[Kernel, ...]:
-    """Return the launch and the tiles of all groups, which take multiprocessors as these fall free."""
+    """Return the launch and the tiles of all groups, which take multiprocessors as these fall free.
+
+    It takes no less than `short_s` in all.
+    """
     best, p = np.zeros(BEST_COUNT), g.p
     tile_times(g.m, g.n, g.k, g.touched, g.loads, g.figures, np.array(list(p.values())), best)
     tensor, cache, memory, chain = (float(value) for value in best[1:5])
@@ -148,7 +166,6 @@ def _tiles(
     waves, tiles = max(1.0, math.ceil(load - 1e-9)), max(1, round(load * sms))
     body = float(best[0]) ** 0.25
     hot = tensor * p["clock_ratio"] * tensor / (tensor + CLOCK_S)
-    start_s = (p["launch_s"] if launches else 0.0) + p["group_s"] * len(g.loads)
     rest = body - max(tensor, cache, memory, chain) + hot + max(0.0, short_s - start_s - body - hot)
     moved = float(best[8]) * g.figures[2]
     phases = (
@@ -159,7 +176,8 @@ def _tiles(
         Phase(fixed_ps=ps(rest / waves)),
     )  # fmt: skip
     launch = Kernel(name=f"{name} launch", cta_count=1, phases=(Phase(fixed_ps=ps(start_s)),), needs=filling(target))
-    return (launch, Kernel(name=name, cta_count=tiles, phases=phases, needs=filling(target)))
+    body_of = Kernel(name=name, cta_count=tiles, phases=phases, needs=filling(target))
+    return (launch, body_of) if start_s else (body_of,)
 
 
 def _deep(g: _Grouped, target: Target, name: str) -> tuple[Kernel, ...]:
@@ -170,23 +188,22 @@ def _deep(g: _Grouped, target: Target, name: str) -> tuple[Kernel, ...]:
         key=lambda one: max(one[0].sum() * one[1] / sms, one[0].max()),
     )
     times, each = best
-    every = np.repeat(times, each)
-    busy = makespan_ps([ps(time) for time in times for _ in range(each)] if len(every) < 2**17 else [
-        ps(max(every.sum() / sms, every.max()))], sms) / 1e12  # fmt: skip
+    every = np.repeat(np.ceil(times * PS_PER_S), each)
+    busy = makespan_ps(every, sms) / PS_PER_S
     moved = g.loads.sum() * (g.m + g.n) * hw[5] + g.touched * g.m * g.n * OUT_BYTES
     miss = min(max(moved / (p["residency_ratio"] * hw[3]) - 0.5, 0.0), 1.0)
     memory = moved * miss / (p["dram_ratio"] * hw[2])
     ctas = max(1, min(len(every), sms))
     tensor_s = 2.0 * g.m * g.n * g.loads.sum() / (p["tensor_ratio"] * hw[0]) * sms / ctas
     phases = (
-        Phase(fixed_ps=ps(p["launch_s"] + p["group_s"] * len(g.loads))),
+        Phase(fixed_ps=ps(_start_s(g))),
         Phase(
             fixed_ps=ps(max(busy, memory)), pipe_s={"tensor": min(tensor_s, busy)},
             pool_bytes={"dram": moved * miss / ctas},
         ),
         Phase(fixed_ps=ps((busy**4 + memory**4) ** 0.25 - max(busy, memory))),
     )  # fmt: skip
-    return (replace(Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))),)
+    return (Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target)),)
 
 
 def _deep_tiles(g: _Grouped, rows: int, columns: int) -> tuple[Any, int]:
