@@ -8,6 +8,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.ops import case as case_of
 from nearpeak.predict._form import Setting
 from nearpeak.predict._gemm_kernel import CLOCK_S, LARGEST, PADDED, chosen, quantise_s, slowed_ratio
 from nearpeak.predict._gemm_units import formats_of
@@ -15,6 +16,10 @@ from nearpeak.predict._interpolation import correction_at
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
+
+
+_REAL = {"complex64": "fp32", "complex128": "fp64"}
+"""Formats of the parts of complex numbers: a product of these is four of those."""
 
 
 class Product(NamedTuple):
@@ -32,6 +37,12 @@ class Product(NamedTuple):
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
+    real = _REAL.get(dict(case.dtypes)["dtype"])
+    if real is not None:
+        extents = dict(case.axes)
+        case = case_of(
+            "gemm", m=extents["m"], n=2 * extents["n"], k=2 * extents["k"], batch=extents.get("batch", 1), dtype=real
+        )
     scalars, library = ceilings(case, target, "gemm")
     product = product_of(case, target, setting)
     if not min(product.m, product.n, product.batch):
