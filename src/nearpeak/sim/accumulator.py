@@ -7,7 +7,7 @@ import numpy as np
 
 from nearpeak.errors import SpecError
 from nearpeak.predict._compiled import compiled
-from nearpeak.sim.formats import ROUNDINGS
+from nearpeak.ops._formats import ROUNDINGS
 
 _EXACT_BITS = 52
 """Bits up to which float64 emulates an accumulator without rounding of its own."""

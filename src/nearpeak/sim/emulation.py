@@ -12,7 +12,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.sim.accumulator import FP32, Accumulator, multiply
-from nearpeak.sim.formats import FORMATS, FloatFormat
+from nearpeak.ops._formats import FORMATS, FloatFormat
 
 Call = Callable[..., Mapping[str, Any]]
 

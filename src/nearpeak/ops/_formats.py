@@ -1,5 +1,6 @@
-"""Number formats as rows: any sign, exponent and fraction, how it rounds, what it does beyond its range."""
+"""Number formats as rows: sign, exponent and fraction, or whole numbers; how they round, what lies beyond their range."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,8 +100,7 @@ class FloatFormat:
         >>> E4M3.rounded([0.3, 1000.0], saturates=True).tolist()
         [0.3125, 448.0]
         """
-        if rounding not in ROUNDINGS:
-            raise SpecError(f"rounding {rounding!r}: is not one of {', '.join(ROUNDINGS)}")
+        _known(rounding)
         x = np.asarray(values, dtype=np.float64)
         magnitude = np.abs(x)
         finite = np.isfinite(x)
@@ -188,12 +188,100 @@ def _whole(steps: Any, rounding: str, seed: int) -> Any:
     return low + (np.random.default_rng(seed).random(np.shape(steps)) < steps - low)
 
 
+@dataclass(frozen=True, kw_only=True)
+class IntFormat:
+    """Whole numbers of at most 16 bits, in two's complement where they have a sign; what is beyond saturates.
+
+    >>> IntFormat(name="int4", bits_count=4).rounded([0.5, 1.5, 99.0]).tolist()
+    [0.0, 2.0, 7.0]
+    """
+
+    name: str
+    """How results call it."""
+    bits_count: int
+    """Bits of an element."""
+    signed: bool = True
+    """Whether it has negative numbers."""
+    symmetric: bool = False
+    """Whether the lowest is the largest with a sign: -127 to 127 in 8 bits."""
+
+    def __post_init__(self) -> None:
+        """Refuse a format that holds nothing."""
+        if not 1 + self.signed <= self.bits_count <= _MOST_TABLE_BITS:
+            raise SpecError(f"format {self.name}: {self.bits_count} bits; {1 + self.signed} to {_MOST_TABLE_BITS} are right")
+
+    @property
+    def largest(self) -> float:
+        """Largest number."""
+        return 2.0 ** (self.bits_count - self.signed) - 1
+
+    @property
+    def lowest(self) -> float:
+        """Lowest number."""
+        return 0.0 if not self.signed else -self.largest - (not self.symmetric)
+
+    def decode(self, codes: Any) -> Any:
+        """Return the numbers that codes stand for, as float64."""
+        codes = np.asarray(codes, dtype=np.int64)
+        half = 2 ** (self.bits_count - 1)
+        return np.where(codes >= half, codes - 2 * half, codes).astype(np.float64) if self.signed else codes * 1.0
+
+    def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
+        """Return whole numbers within the range, as float64; what is no number becomes 0."""
+        x = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
+        low, high = self.lowest, self.largest
+        within = np.clip(x, low, high)
+        return np.copysign(_whole(np.abs(within), _known(rounding), seed), within) + 0.0
+
+    def encode(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
+        """Return the codes of numbers, rounded as `rounded` does, as unsigned integers."""
+        whole = self.rounded(values, rounding, seed=seed).astype(np.int64)
+        return (whole & (2**self.bits_count - 1)).astype(np.uint32)
+
+    def placed(self, x: Any, scale: Any, zero: Any) -> Any:
+        """Return the whole numbers that x takes on a grid, before its range, in the fp32 arithmetic of frameworks.
+
+        Source: Jacob et al. 2018, arXiv:1712.05877, section 3; as PyTorch has it, x is multiplied by 1 / scale in fp32.
+        """
+        inverse = np.float32(1) / np.asarray(scale, np.float32)
+        return np.rint(np.asarray(x, np.float32) * inverse) + np.asarray(zero, np.float32)
+
+    def fake_quantised(self, x: Any, scale: Any, zero: Any = 0) -> tuple[Any, Any]:
+        """Return numbers put on the grid and widened again, in fp32, and which lay inside its range.
+
+        The gradient passes where they did and stops elsewhere (straight through).
+
+        Args:
+            scale: width of a step, which broadcasts against x: one per tensor, or one per channel.
+            zero: whole number that stands for 0.
+        """
+        place = self.placed(x, scale, zero)
+        inside = (place >= self.lowest) & (place <= self.largest)
+        whole = np.clip(place, self.lowest, self.largest).astype(np.float32)
+        return (whole - np.asarray(zero, np.float32)) * np.asarray(scale, np.float32), inside
+
+
+Format = FloatFormat | IntFormat
+
+
+def _known(rounding: str) -> str:
+    if rounding not in ROUNDINGS:
+        raise SpecError(f"rounding {rounding!r}: is not one of {', '.join(ROUNDINGS)}")
+    return rounding
+
+
 def _row(name: str, exponent: int, fraction: int, **more: Any) -> FloatFormat:
     return FloatFormat(name=name, exponent_bits_count=exponent, fraction_bits_count=fraction, **more)
 
 
+INTS = {
+    one.name: one
+    for bits in (2, 4, 8, 16)
+    for one in (IntFormat(name=f"int{bits}", bits_count=bits), IntFormat(name=f"uint{bits}", bits_count=bits, signed=False))
+}  # fmt: skip
+"""Whole numbers by name."""
 E4M3 = _row("fp8_e4m3", 4, 3, nan="all_ones")
-FORMATS = {
+FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
         _row("fp32", 8, 23), _row("tf32", 8, 10), _row("bf16", 8, 7), _row("fp16", 5, 10), E4M3,
@@ -202,6 +290,7 @@ FORMATS = {
         _row("fp8_e4m3b11fnuz", 4, 3, bias=11, nan="negative_zero"), _row("fp8_e3m4", 3, 4),
         _row("fp8_e8m0", 8, 0, signed=False, nan="all_ones"), _row("fp6_e2m3", 2, 3, nan="none"),
         _row("fp6_e3m2", 3, 2, nan="none"), _row("fp4_e2m1", 2, 1, nan="none"),
+        *INTS.values(),
     )
 }  # fmt: skip
 """Formats by name. Sources: IEEE 754-2019; OCP 8-bit Floating Point 1.0 and Microscaling Formats 1.0; Noune et al. 2022
