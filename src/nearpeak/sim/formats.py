@@ -72,8 +72,8 @@ class BlockFormat:
         largest = np.maximum.reduceat(np.maximum.reduceat(np.abs(x), rows, axis=0), columns, axis=1)
         scales, whole = self._scales(largest)
         each = scales[np.arange(x.shape[0]) // high][:, np.arange(x.shape[1]) // wide]
-        with np.errstate(over="ignore"):
-            scaled = x / (each.astype(np.float32) * np.float32(whole))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # scales may vanish
+            scaled = np.where(x == 0, x, x / (each.astype(np.float32) * np.float32(whole)))
         elements = self.element.rounded(scaled, rounding, saturates=True, seed=seed)
         return Quantised(elements, scales, whole, elements * (each * whole))
 
