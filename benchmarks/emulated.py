@@ -21,7 +21,12 @@ def measure() -> Iterator[Figure]:
     """Time both on the same product, then show the error over plausible settings."""
     ratio = _speedup()
     yield Figure(
-        name="emulated_sums_speedup", value=ratio, unit="times a Python loop", bar=">= 50", passed=ratio >= 50, seed=SEED
+        name="emulated_sums_speedup",
+        value=ratio,
+        unit="times a Python loop",
+        bar=">= 50",
+        passed=ratio >= 50,
+        seed=SEED,
     )
     _table()
     value = 100 * _errors("normal", HOPPER_FP8)["largest / rms"]

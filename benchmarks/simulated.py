@@ -136,7 +136,8 @@ def compared(corpus: Path, family_name: str, only: str | None) -> float:
             f"  {block.name}: {len(found)} rows, simulated {100 * sim.mean():.1f} %, form {100 * form.mean():.1f} %, "
             f"{(apart > APART).sum()} rows differ by more than {100 * APART:.0f} %", flush=True,
         )  # fmt: skip
-    print(f"  {family_name}: {100 * total[0] / max(count, 1):.2f} % against {100 * total[1] / max(count, 1):.2f} %, {count} rows")
+    sim_ratio, form_ratio = total / max(count, 1)
+    print(f"  {family_name}: {100 * sim_ratio:.2f} % against {100 * form_ratio:.2f} %, {count} rows")
     for reason, rows in reasons.most_common():
         print(f"    {rows} differ by more than {100 * APART:.0f} %: {reason}", flush=True)
     return float(total[0] / total[1]) if count else float("nan")

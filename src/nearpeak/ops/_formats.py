@@ -1,4 +1,4 @@
-"""Number formats as rows: sign, exponent and fraction, or whole numbers; how they round, what lies beyond their range."""
+"""Number formats as rows: sign, exponent and fraction, or whole numbers; what lies beyond their range."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -208,7 +208,9 @@ class IntFormat:
     def __post_init__(self) -> None:
         """Refuse a format that holds nothing."""
         if not 1 + self.signed <= self.bits_count <= _MOST_TABLE_BITS:
-            raise SpecError(f"format {self.name}: {self.bits_count} bits; {1 + self.signed} to {_MOST_TABLE_BITS} are right")
+            raise SpecError(
+                f"format {self.name}: {self.bits_count} bits; {1 + self.signed} to {_MOST_TABLE_BITS} are right"
+            )
 
     @property
     def largest(self) -> float:
@@ -227,15 +229,21 @@ class IntFormat:
         return np.where(codes >= half, codes - 2 * half, codes).astype(np.float64) if self.signed else codes * 1.0
 
     def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
-        """Return whole numbers within the range, as float64; what is no number becomes 0."""
+        """Return whole numbers within the range, as float64; what is no number becomes 0.
+
+        Args:
+            saturates: whether what is too large becomes the largest number; otherwise its upper bits are lost.
+        """
         x = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
-        low, high = self.lowest, self.largest
-        within = np.clip(x, low, high)
-        return np.copysign(_whole(np.abs(within), _known(rounding), seed), within) + 0.0
+        if saturates:
+            x = np.clip(x, self.lowest, self.largest)
+        whole = np.copysign(_whole(np.abs(x), _known(rounding), seed), x) + 0.0
+        low = -(2.0 ** (self.bits_count - 1)) * self.signed
+        return whole if saturates else (whole - low) % 2.0**self.bits_count + low
 
     def encode(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
         """Return the codes of numbers, rounded as `rounded` does, as unsigned integers."""
-        whole = self.rounded(values, rounding, seed=seed).astype(np.int64)
+        whole = self.rounded(values, rounding, saturates=saturates, seed=seed).astype(np.int64)
         return (whole & (2**self.bits_count - 1)).astype(np.uint32)
 
     def placed(self, x: Any, scale: Any, zero: Any) -> Any:
@@ -275,23 +283,23 @@ def _row(name: str, exponent: int, fraction: int, **more: Any) -> FloatFormat:
 
 
 INTS = {
-    one.name: one
+    f"{'' if signed else 'u'}int{bits}": IntFormat(
+        name=f"{'' if signed else 'u'}int{bits}", bits_count=bits, signed=signed
+    )
     for bits in (2, 4, 8, 16)
-    for one in (IntFormat(name=f"int{bits}", bits_count=bits), IntFormat(name=f"uint{bits}", bits_count=bits, signed=False))
-}  # fmt: skip
+    for signed in (True, False)
+}
 """Whole numbers by name."""
 E4M3 = _row("fp8_e4m3", 4, 3, nan="all_ones")
-FORMATS: Mapping[str, Format] = {
-    one.name: one
-    for one in (
-        _row("fp32", 8, 23), _row("tf32", 8, 10), _row("bf16", 8, 7), _row("fp16", 5, 10), E4M3,
-        _row("fp8_e5m2", 5, 2), _row("fp8_e4m3fnuz", 4, 3, bias=8, nan="negative_zero"),
-        _row("fp8_e5m2fnuz", 5, 2, bias=16, nan="negative_zero"),
-        _row("fp8_e4m3b11fnuz", 4, 3, bias=11, nan="negative_zero"), _row("fp8_e3m4", 3, 4),
-        _row("fp8_e8m0", 8, 0, signed=False, nan="all_ones"), _row("fp6_e2m3", 2, 3, nan="none"),
-        _row("fp6_e3m2", 3, 2, nan="none"), _row("fp4_e2m1", 2, 1, nan="none"),
-        *INTS.values(),
-    )
-}  # fmt: skip
+_ROWS: tuple[Format, ...] = (
+    _row("fp32", 8, 23), _row("tf32", 8, 10), _row("bf16", 8, 7), _row("fp16", 5, 10), E4M3,
+    _row("fp8_e5m2", 5, 2), _row("fp8_e4m3fnuz", 4, 3, bias=8, nan="negative_zero"),
+    _row("fp8_e5m2fnuz", 5, 2, bias=16, nan="negative_zero"),
+    _row("fp8_e4m3b11fnuz", 4, 3, bias=11, nan="negative_zero"), _row("fp8_e3m4", 3, 4),
+    _row("fp8_e8m0", 8, 0, signed=False, nan="all_ones"), _row("fp6_e2m3", 2, 3, nan="none"),
+    _row("fp6_e3m2", 3, 2, nan="none"), _row("fp4_e2m1", 2, 1, nan="none"),
+    *INTS.values(),
+)  # fmt: skip
+FORMATS: Mapping[str, Format] = {one.name: one for one in _ROWS}
 """Formats by name. Sources: IEEE 754-2019; OCP 8-bit Floating Point 1.0 and Microscaling Formats 1.0; Noune et al. 2022
 (arXiv:2206.02915) for those without negative zero; NVIDIA A100 whitepaper for TF32."""

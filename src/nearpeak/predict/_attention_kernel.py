@@ -89,7 +89,10 @@ def decode_times(shape: Any, keys: float, windowed: float, generic: float, hw: A
             best[4], best[5] = load * start, load * deep * block
             best[6], best[7] = moved * miss / hw[2], moved * miss / (p[1] * hw[2])
             best[8] = best[7] * few
-            best[12], best[13] = load, _waves(load, p[4]) * deep * 2.0 * _BLOCK * lanes * (d + dv) * hw[1] / hw[0] * slow
+            best[12], best[13] = (
+                load,
+                _waves(load, p[4]) * deep * 2.0 * _BLOCK * lanes * (d + dv) * hw[1] / hw[0] * slow,
+            )
             best[14], best[15] = moved, miss
     best[9], best[10] = b * p[11], p[0] + windowed * p[12]
 
@@ -109,7 +112,9 @@ def _visited(q: float, kv: float, per_tile: float, window: float, causal: float)
 
 
 @compiled
-def prefill_times(shape: Any, mask: Any, packs: float, generic: float, most_rows: float, hw: Any, p: Any, best: Any) -> None:
+def prefill_times(
+    shape: Any, mask: Any, packs: float, generic: float, most_rows: float, hw: Any, p: Any, best: Any
+) -> None:
     """Write into `best` the parts of a prefill kernel with the best tile of queries, heads of a group packed or not.
 
     The first are blocks, memory, both as they overlap, and loss of clock; from the tenth on appending keys, starting,

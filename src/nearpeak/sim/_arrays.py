@@ -8,7 +8,7 @@ import numpy as np
 
 from nearpeak.ops._formats import FloatFormat
 from nearpeak.sim.accumulator import Accumulator, cut_sum, multiply
-from nearpeak.sim.formats import Row
+from nearpeak.sim.formats import BlockFormat, Row
 
 _SUMS = (np.add, np.subtract)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -39,12 +39,16 @@ class Arithmetic:
         right = self._narrow(b.swapaxes(-1, -2)).swapaxes(-1, -2)
         right = np.broadcast_to(right, (*shape, *b.shape[-2:])).reshape(-1, *b.shape[-2:])
         pairs = enumerate(zip(left, right, strict=True))
-        return np.stack([multiply(x, y, self.accumulator, seed=self.seed + i) for i, (x, y) in pairs]).reshape(whole.shape)
+        return np.stack([multiply(x, y, self.accumulator, seed=self.seed + i) for i, (x, y) in pairs]).reshape(
+            whole.shape
+        )
 
     def _narrow(self, x: Any) -> Any:
         """Return a factor in the format of factors, which sums run along the last dimension of."""
         if self.factors is None:
             return x
+        if isinstance(self.factors, BlockFormat):
+            return self.factors.rounded(x, self.rounding, seed=self.seed)
         return self.factors.rounded(x, self.rounding, saturates=True, seed=self.seed)
 
     def kept(self, x: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
-from nearpeak.predict._compiled import compiled
 from nearpeak.ops._formats import ROUNDINGS
+from nearpeak.predict._compiled import compiled
 
 _FP32_BITS = 24
 _EXACT_BITS = 52

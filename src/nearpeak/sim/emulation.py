@@ -49,7 +49,12 @@ def emulated(
     256.0
     """
     out = _stored(case, formats)
-    own = OPS[case.op].signatures[case.phase].defaults | {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+    own = {
+        **OPS[case.op].signatures[case.phase].defaults,
+        **dict(case.axes),
+        **dict(case.dtypes),
+        **dict(case.attributes),
+    }
     reference = _reference(case)
     arithmetic = Arithmetic(
         accumulator=accumulator, factors=_known(factors, formats), vector=_elements(vector, formats),

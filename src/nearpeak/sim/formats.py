@@ -56,7 +56,7 @@ class BlockFormat:
         if self.block_count < 0 or self.row_count < 0:
             raise SpecError(f"format {self.name}: a block has 1 element or more, or 0 for all")
         if self.two_levels and self.scale is None:
-            raise SpecError(f"format {self.name}: scales of blocks have no format; scale = \"fp8_e4m3\" is usual")
+            raise SpecError(f'format {self.name}: scales of blocks have no format; scale = "fp8_e4m3" is usual')
 
     def quantised(self, matrix: Any, rounding: str = "nearest_even", *, seed: int = 0) -> Quantised:
         """Return a matrix of shape (rows, columns) in the format; products sum along columns.
@@ -77,7 +77,7 @@ class BlockFormat:
         elements = self.element.rounded(scaled, rounding, saturates=True, seed=seed)
         return Quantised(elements, scales, whole, elements * (each * whole))
 
-    def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
+    def rounded(self, values: Any, rounding: str = "nearest_even", *, seed: int = 0) -> Any:
         """Return numbers of any shape rounded to the format, blocks along the last dimension, as float64."""
         x = np.asarray(values, dtype=np.float64)
         flat = x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
@@ -202,7 +202,9 @@ def _row(name: str, entry: Mapping[str, Any], table: Mapping[str, Row], where: s
         raise SpecError(f"{where}format {name}: no field {unknown[0]}; there are {', '.join(names)}")
     given: dict[str, Any] = {names[key]: value for key, value in entry.items()}
     for key, value in given.items():
-        wanted = str if key in ("nan", "element", "scale") else bool if key in ("signed", "symmetric", "two_levels") else int
+        wanted = (
+            str if key in ("nan", "element", "scale") else bool if key in ("signed", "symmetric", "two_levels") else int
+        )
         if type(value) is not wanted:
             raise SpecError(f"{where}format {name}: {key} is {value!r}; {wanted.__name__} is right")
     for key in ("element", "scale"):

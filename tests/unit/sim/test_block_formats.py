@@ -23,9 +23,10 @@ def draws(seed, shape):
     return (rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 4, (shape[0], 1))).astype(np.float32)
 
 
-@pytest.mark.parametrize(("name", "peer"), [("int4", ml_dtypes.int4), ("uint4", ml_dtypes.uint4), ("int2", ml_dtypes.int2),
-                                            ("uint2", ml_dtypes.uint2), ("int8", np.int8), ("uint8", np.uint8),
-                                            ("int16", np.int16), ("uint16", np.uint16)])  # fmt: skip
+@pytest.mark.parametrize(("name", "peer"), [
+    ("int4", ml_dtypes.int4), ("uint4", ml_dtypes.uint4), ("int2", ml_dtypes.int2), ("uint2", ml_dtypes.uint2),
+    ("int8", np.int8), ("uint8", np.uint8), ("int16", np.int16), ("uint16", np.uint16),
+])  # fmt: skip
 def test_every_code_of_whole_numbers_is_read_and_written_as_ml_dtypes_does(name, peer):
     form = INTS[name]
     codes = np.arange(2**form.bits_count, dtype=np.uint16 if form.bits_count > 8 else np.uint8)
@@ -57,7 +58,9 @@ def test_microscaling_follows_its_definition_element_by_element(name, peer):
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("nvfp4", {"to": "fp4_e2m1", "block_rows": 1, "block_columns": 16, "scale_dtype": "fp8_e4m3", "tensor_scale": True}),
+    ("nvfp4", {
+        "to": "fp4_e2m1", "block_rows": 1, "block_columns": 16, "scale_dtype": "fp8_e4m3", "tensor_scale": True,
+    }),
     ("mxfp8", {"to": "fp8_e4m3", "block_rows": 1, "block_columns": 32, "scale_dtype": "fp8_e8m0"}),
     ("mxfp4", {"to": "fp4_e2m1", "block_rows": 1, "block_columns": 32, "scale_dtype": "fp8_e8m0"}),
     ("fp8_block", {"to": "fp8_e4m3", "block_rows": 1, "block_columns": 128}),
@@ -68,7 +71,9 @@ def test_blocks_are_those_that_pytorch_quantises(name, words):
     torch = pytest.importorskip("torch", reason="the operator of quantisation runs in PyTorch")
     names = {"to": "out_dtype"}
     signature = OPS["quantise"].signatures["forward"]
-    given_words = {(names.get(key, key) if key not in signature.names() else key): value for key, value in words.items()}
+    given_words = {
+        (names.get(key, key) if key not in signature.names() else key): value for key, value in words.items()
+    }
     one = case("quantise", rows=8, columns=256, dtype="fp32", **given_words)
     x = draws(5, (8, 256))
     arguments = dict(one.axes) | dict(one.dtypes) | dict(one.attributes)
@@ -101,7 +106,10 @@ def _aligned(a, b, bits, group):
     """Return the sum in whole numbers: every term cut where the largest has its last bit, then the sum likewise."""
     total = Fraction(0)
     for start in range(0, len(a), group):
-        terms = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[start:start + group], b[start:start + group], strict=True)]
+        terms = [
+            Fraction(float(x)) * Fraction(float(y))
+            for x, y in zip(a[start : start + group], b[start : start + group], strict=True)
+        ]
         total = _cut([*terms, total], bits)
     return total
 
@@ -175,7 +183,8 @@ EXECUTED = [
     case("conv", batch=1, in_channels=4, out_channels=4, h=6, w=6, kh=3, kw=3, dtype="fp16"),
     case("grouped_gemm", m=16, n=8, k=32, groups=4, dtype="bf16", touched_groups=4),
     case("scaled_gemm", m=32, n=32, k=64, dtype="mxfp8"), case("scaled_gemm", m=32, n=32, k=64, dtype="nvfp4"),
-    case("scaled_gemm", m=32, n=32, k=64, dtype="int8_row"), case("fake_quantise", channels=4, columns=16, dtype="fp32"),
+    case("scaled_gemm", m=32, n=32, k=64, dtype="int8_row"),
+    case("fake_quantise", channels=4, columns=16, dtype="fp32"),
 ]  # fmt: skip
 
 

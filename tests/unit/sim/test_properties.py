@@ -21,7 +21,9 @@ DRAWN = settings(deadline=None, max_examples=40)
 
 
 def device(sizes=(4, 3), **kwargs):
-    return Machine(**{"name": "toy", "gpc_sm_count": sizes, "limits": LIMITS["hopper"], "pool_bytes_per_s": RATES} | kwargs)
+    return Machine(
+        **{"name": "toy", "gpc_sm_count": sizes, "limits": LIMITS["hopper"], "pool_bytes_per_s": RATES} | kwargs
+    )
 
 
 phases = st.builds(
@@ -35,7 +37,9 @@ grids = st.tuples(st.integers(1, 40), st.lists(phases, min_size=1, max_size=3), 
 
 def kernels_of(drawn, **kwargs):
     return [
-        Kernel(**{"name": f"k{i}", "cta_count": count, "phases": tuple(parts), "needs": needs, "queue": f"q{i}"} | kwargs)
+        Kernel(
+            **{"name": f"k{i}", "cta_count": count, "phases": tuple(parts), "needs": needs, "queue": f"q{i}"} | kwargs
+        )
         for i, (count, parts, needs) in enumerate(drawn)
     ]
 
@@ -59,7 +63,9 @@ def test_the_same_input_leaves_the_same_record(work, shape):
 @given(works, sizes, st.randoms(use_true_random=False))
 def test_no_run_beats_its_resources_nor_its_longest_chain(work, shape, random):
     machine = device(shape)
-    chained = [replace(one, after=tuple(f"k{j}" for j in range(i) if random.random() < 0.3)) for i, one in enumerate(work)]
+    chained = [
+        replace(one, after=tuple(f"k{j}" for j in range(i) if random.random() < 0.3)) for i, one in enumerate(work)
+    ]
     run = simulate(machine, chained)
     for pool, rate in RATES.items():
         moved = sum(one.cta_count * phase.pool_bytes[pool] for one in work for phase in one.phases)
@@ -135,8 +141,8 @@ def test_more_multiprocessors_or_bandwidth_never_slow_a_kernel(kernel, shape, at
     slack = 2 * len(kernel.phases) * kernel.cta_count  # phases end on whole picoseconds
     plain = replace(kernel, phases=tuple(replace(phase, pool_bytes={}) for phase in kernel.phases))
     assert alone_ps(device(tuple(wider)), plain) <= alone_ps(device(shape), plain)
-    for pool in RATES:
-        assert alone_ps(device(shape, pool_bytes_per_s=RATES | {pool: RATES[pool] * faster}), kernel) <= base + slack
+    for pool, rate in RATES.items():
+        assert alone_ps(device(shape, pool_bytes_per_s=RATES | {pool: rate * faster}), kernel) <= base + slack
 
 
 @DRAWN
@@ -162,7 +168,9 @@ def board(limit_w, **kwargs):
 def spent_j(work):
     """Return what work draws beyond rest at the highest clock."""
     tensor = sum(one.cta_count * phase.pipe_s["tensor"] for one in work for phase in one.phases)
-    moved = {pool: sum(one.cta_count * phase.pool_bytes[pool] for one in work for phase in one.phases) for pool in RATES}
+    moved = {
+        pool: sum(one.cta_count * phase.pool_bytes[pool] for one in work for phase in one.phases) for pool in RATES
+    }
     return 7.0 * tensor + 2e-11 * moved["dram"] + 3e-12 * moved["l2"]
 
 
@@ -220,7 +228,9 @@ def test_fewer_dependencies_may_slow_a_run():
 
 def test_a_neighbour_that_shares_nothing_but_the_board_slows_through_the_clock():
     products = Kernel(name="p", cta_count=2, phases=(Phase(pipe_s={"tensor": 0.1}),), needs=WHOLE, sms=(0, 1))
-    memory = Kernel(name="m", cta_count=2, phases=(Phase(pool_bytes={"dram": 2e11}),), needs=WHOLE, queue="1", sms=(2, 3))
+    memory = Kernel(
+        name="m", cta_count=2, phases=(Phase(pool_bytes={"dram": 2e11}),), needs=WHOLE, queue="1", sms=(2, 3)
+    )
     machine = device((4,), power=Power(idle_w=20.0, limit_w=38.0, pipe_w={"tensor": 7.0}, byte_j={"dram": 2e-11}))
     assert simulate(machine, [products, memory]).span("p").end_ps > 1.02 * simulate(machine, [products]).end_ps
     free = replace(machine, power=None)
@@ -228,7 +238,7 @@ def test_a_neighbour_that_shares_nothing_but_the_board_slows_through_the_clock()
 
 
 def test_two_kernels_may_take_longer_than_one_after_the_other_where_blocks_meet_on_a_multiprocessor():
-    """Blocks take the free half of the device at once, two to a multiprocessor, and do not move when the rest is free."""
+    """Blocks take the free half of the device at once, two to a multiprocessor, and stay when the rest falls free."""
     short = Kernel(name="s", cta_count=1, phases=(Phase(fixed_ps=10),), needs=WHOLE)
     pair = Kernel(name="p", cta_count=2, phases=(Phase(pipe_s={"tensor": 1e-9}),), needs=HALF, queue="1")
     machine = device((2,))

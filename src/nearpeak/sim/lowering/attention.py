@@ -67,9 +67,9 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Node, ...]:
 
 
 def _unfused(case: Case, s: _Sequences, target: Target, setting: Setting) -> tuple[Node, ...]:
-    """Return scores, their softmax and its product with the values one after the other, as formats without a kernel run.
+    """Return scores, their softmax and its product with the values one after the other.
 
-    The gradients form two products for each of the two.
+    That is how formats without a kernel run; gradients form two products for each of the two.
     """
     from nearpeak.sim.lowering import kernels_of
 

@@ -52,19 +52,19 @@ def _kernel(
     longest = max(compute_s, memory_s)
     body = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS)
     host_s = p["host_gap_s"] if setting.host_timed else 0.0
-    phases = (
+    phases = [
         Phase(fixed_ps=ps((p["launch_s"] + host_s) * pace)),
         Phase(
             fixed_ps=ps(longest * pace), pipe_s={"tensor": (products + ceiling) * pace},
             pool_bytes={"dram": moved / target.sm_count},
         ),
         Phase(fixed_ps=ps((body - longest + split) * pace)),
-    )  # fmt: skip
+    ]  # fmt: skip
     least = ps(p["host_floor_s"]) if setting.host_timed else 0
     short = least - sum(phase.fixed_ps for phase in phases)
     if short > 0:
-        phases = (*phases, Phase(fixed_ps=short))
-    return Kernel(name=f"conv {part}", cta_count=target.sm_count, phases=phases, needs=filling(target))
+        phases.append(Phase(fixed_ps=short))
+    return Kernel(name=f"conv {part}", cta_count=target.sm_count, phases=tuple(phases), needs=filling(target))
 
 
 LOWERING = Lowering(ops=("conv",), kernels=_kernels, phases=("forward", "backward"))

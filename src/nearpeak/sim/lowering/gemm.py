@@ -10,13 +10,12 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.ops import case as case_of
 from nearpeak.predict._form import Setting
-from nearpeak.predict._gemm_kernel import CLOCK_S, LARGEST, PADDED, chosen, quantise_s, slowed_ratio
+from nearpeak.predict._gemm_kernel import CLOCK_S, LARGEST, PADDED, Chosen, chosen, quantise_s, slowed_ratio
 from nearpeak.predict._gemm_units import formats_of
 from nearpeak.predict._interpolation import correction_at
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
-
 
 _REAL = {"complex64": "fp32", "complex128": "fp64"}
 """Formats of the parts of complex numbers: a product of these is four of those."""
@@ -85,17 +84,18 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], pa
         Phase(fixed_ps=ps((scalars["launch_s"] + scalars["grid_ramp_s"] * best.busy + host) * pace)),
         Phase(
             fixed_ps=ps(longest * pace),
-            pipe_s={"tensor": _multiplied_s(best, hw, scalars) * pace, "shared": best.cache_s * pace},
+            pipe_s={"tensor": _multiplied_s(best, scalars) * pace, "shared": best.cache_s * pace},
             pool_bytes=dict.fromkeys(("dram", "l2"), moved / ctas),
         ),
-        Phase(fixed_ps=ps((best.body_s - longest + best.store_s + best.reduce_s + hot) * pace)),
+        Phase(fixed_ps=ps((best.body_s - longest + best.store_s + best.reduce_s) * pace)),
+        Phase(fixed_ps=ps(hot * pace)),
     )  # fmt: skip
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
 
 
-def _multiplied_s(best: Any, hw: Any, scalars: Mapping[str, float]) -> float:
+def _multiplied_s(best: Chosen, scalars: Mapping[str, float]) -> float:
     """Return how long the matrix unit of one multiprocessor multiplies, filling and draining tiles aside."""
-    return float(best.tensor_s - best.waves * scalars["tile_start_s"])
+    return best.tensor_s - best.waves * scalars["tile_start_s"]
 
 
 def _quantising(p: Product, target: Target, scalars: Mapping[str, float], pace: float, narrow: bool) -> Kernel:

@@ -62,7 +62,8 @@ def _gradients(g: _Grouped, target: Target, *, by_rows: bool) -> tuple[Kernel, .
     """Return the products of both gradients: each splits the rows, or the depth, that the other sums over."""
     if by_rows:
         return (
-            *_tiles(g._replace(n=g.k, k=g.n), target, "grad a", _start_s(g)), *_deep(g._replace(m=g.k), target, "grad b"),
+            *_tiles(g._replace(n=g.k, k=g.n), target, "grad a", _start_s(g)),
+            *_deep(g._replace(m=g.k), target, "grad b"),
         )  # fmt: skip
     return (
         *_tiles(g._replace(m=g.k, n=g.m, k=g.n), target, "grad a", _start_s(g)),
@@ -117,11 +118,10 @@ def _layer(case: Case, g: _Grouped, target: Target, setting: Setting) -> tuple[K
     moved = (2.0 * tokens * g.k + g.m * (2.0 * g.k + matrices * inner)) * OUT_BYTES
     passes = _passes(g, moved, target)
     up, down = g._replace(n=g.n - inner), g._replace(n=g.k, k=inner)
-    kernels = (
+    return (
         Kernel(name="routing", cta_count=1, phases=(routing,), needs=filling(target)),
         *passes, *_tiles(up, target, "up", p["launch_s"]), *_tiles(down, target, "down", 0.0),
     )  # fmt: skip
-    return kernels
 
 
 def _passes(g: _Grouped, moved: float, target: Target) -> tuple[Kernel, ...]:
@@ -152,9 +152,7 @@ def _once_s(g: _Grouped) -> float:
     return float((g.m * g.k * hw[5] + g.touched * g.n * g.k * hw[6] + g.m * g.n * OUT_BYTES) / hw[2])
 
 
-def _tiles(
-    g: _Grouped, target: Target, name: str, start_s: float, *, short_s: float = 0.0
-) -> tuple[Kernel, ...]:
+def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: float = 0.0) -> tuple[Kernel, ...]:
     """Return the launch and the tiles of all groups, which take multiprocessors as these fall free.
 
     It takes no less than `short_s` in all.

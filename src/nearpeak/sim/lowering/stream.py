@@ -52,7 +52,8 @@ def _kernel(
         Phase(
             fixed_ps=ps(longest), pool_bytes={"dram": passing, "l2": passing + moved / blocks},
             pipe_s={
-                "vector": p["vector_ratio"] * vector_s * alone / each, "tensor": p["tensor_ratio"] * matrix_s * alone / each,
+                "vector": p["vector_ratio"] * vector_s * alone / each,
+                "tensor": p["tensor_ratio"] * matrix_s * alone / each,
             },
         ),
     ]  # fmt: skip
