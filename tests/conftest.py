@@ -47,13 +47,13 @@ def pytest_make_collect_report(collector):
 
 
 SLOW_FILES = frozenset({
-    "test_architecture", "test_autocast", "test_compare", "test_demonstration", "test_device_report", "test_doors",
-    "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_importers",
-    "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_masked_products",
-    "test_measured_in_isolation", "test_measured_with_telemetry", "test_model_type", "test_onnx_file",
-    "test_optimizers", "test_paired", "test_pytest_plugin", "test_qualify", "test_rounds", "test_runners",
-    "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify", "test_store_command",
-    "test_suite_command", "test_theory_table", "test_tries", "test_upgrade",
+    "test_architecture", "test_autocast", "test_block_formats", "test_compare", "test_demonstration",
+    "test_device_report", "test_doors", "test_faults", "test_fidelity", "test_gating", "test_history_commands",
+    "test_importers", "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_lowerings",
+    "test_masked_products", "test_measured_in_isolation", "test_measured_with_telemetry", "test_model_type",
+    "test_onnx_file", "test_optimizers", "test_paired", "test_properties", "test_pytest_plugin", "test_qualify",
+    "test_rounds", "test_runners", "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify",
+    "test_store_command", "test_suite_command", "test_theory_table", "test_tries", "test_upgrade",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 

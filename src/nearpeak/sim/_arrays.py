@@ -49,7 +49,8 @@ class Arithmetic:
             return x
         if isinstance(self.factors, BlockFormat):
             return self.factors.rounded(x, self.rounding, seed=self.seed)
-        return self.factors.rounded(x, self.rounding, saturates=True, seed=self.seed)
+        finite = not isinstance(self.factors, FloatFormat) or self.factors.nan != "ieee"  # others have infinities
+        return self.factors.rounded(x, self.rounding, saturates=finite, seed=self.seed)
 
     def kept(self, x: Any) -> Any:
         """Return an element-wise result as it is kept."""

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.cli import application
+from nearpeak.errors import IncorrectError, NearpeakError, SpecError
 from nearpeak.ops import OPS, case
 from nearpeak.ops._formats import FORMATS, INTS, IntFormat
 from nearpeak.sim.accumulator import HOPPER_FP8, Accumulator, multiply
@@ -254,6 +256,33 @@ def test_the_published_error_of_fp8_sums_falls_out_for_normal_matrices():
     assert 0.012 < error / np.abs(exact).mean() < 0.024
     promoted = multiply(a[:64], b[:, :64], replace(HOPPER_FP8, promotion_count=128))
     assert np.abs(promoted - exact[:64, :64]).max() / np.sqrt((exact**2).mean()) < 0.001
+
+
+def run(*words):
+    return CliRunner().invoke(application(), ["validate", "gemm", "m=8", "n=8", "k=256", "dtype=bf16", *words])
+
+
+def test_a_format_is_tried_from_the_command_line(tmp_path):
+    pytest.importorskip("torch", reason="validation draws its inputs with PyTorch")
+    assert run("--emulate", "fp32").exit_code == 0
+    narrow = run("--emulate", "fp32 factors=mxfp4")
+    assert isinstance(narrow.exception, IncorrectError)
+    assert "emulated" in str(narrow.exception)
+    (tmp_path / "f.toml").write_text("[format.wide]\nexponent_bits = 8\nfraction_bits = 20\n")
+    assert run("--emulate", "factors=wide", "--formats", str(tmp_path / "f.toml")).exit_code == 0
+    coarse = run("--emulate", "factors=wide", "--formats", str(tmp_path / "f.toml"), "--set", "wide.fraction_bits=2")
+    assert isinstance(coarse.exception, IncorrectError)
+
+
+@pytest.mark.parametrize("words", [
+    ("--emulate", "bits=x"), ("--emulate", "bit=3"), ("--emulate", "factors=none"), ("--set", "mxfp4.block=8"),
+    ("--emulate", "rounding=up"), ("--emulate", "fp32", "--runner", "torch_cpu"), ("--emulate", "vector=mxfp4"),
+    ("--emulate", "fp32", "--formats", "missing.toml"),
+])  # fmt: skip
+def test_bad_words_about_emulation_are_refused_in_one_line(words):
+    found = run(*words)
+    assert isinstance(found.exception, SpecError)
+    assert "\n" not in str(found.exception)
 
 
 def test_hopper_keeps_thirteen_bits_behind_the_point_and_cuts_what_is_below():

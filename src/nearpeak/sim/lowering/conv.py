@@ -23,8 +23,6 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
     )
     scalars, library = ceilings(case, target, "conv")
     shape = shape_of(columns.axes)
-    if not float(shape.flop[0]):
-        return ()
     knots = np.asarray(library).reshape(len(PASSES), -1) if library else None
     found = []
     for part in passes_of(columns):
