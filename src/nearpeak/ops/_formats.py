@@ -188,7 +188,7 @@ def _whole(steps: Any, rounding: str, seed: int) -> Any:
     return low + (np.random.default_rng(seed).random(np.shape(steps)) < steps - low)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IntFormat:
     """Whole numbers of at most 16 bits, in two's complement where they have a sign; what is beyond saturates.
 

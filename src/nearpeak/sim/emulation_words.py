@@ -1,6 +1,7 @@
 """What to emulate, from words: bits and order of sums, formats of factors and of element-wise results."""
 
 from dataclasses import replace
+from typing import Any
 
 from nearpeak.errors import SpecError
 from nearpeak.sim.accumulator import FP32, HOPPER_FP8, Accumulator
@@ -23,6 +24,7 @@ def emulation_of_words(text: str) -> tuple[Accumulator, dict[str, str]]:
     {'factors': 'mxfp8'}
     """
     accumulator, how = FP32, dict[str, str]()
+    counts = dict[str, Any]()
     for place, word in enumerate(text.split()):
         key, sign, value = word.partition("=")
         if not sign and place == 0 and key in _NAMED:
@@ -30,12 +32,12 @@ def emulation_of_words(text: str) -> tuple[Accumulator, dict[str, str]]:
         elif sign and key in _COUNTS:
             if not value.isdigit():
                 raise SpecError(f"--emulate: {word!r}: {key} is a whole number")
-            accumulator = replace(accumulator, **{_COUNTS[key]: int(value)})
+            counts[_COUNTS[key]] = int(value)
         elif sign and key == "rounding":
-            accumulator = replace(accumulator, rounding=value)
+            counts["rounding"] = value
         elif sign and key in _FORMATS:
             how[key] = value
         else:
             known = ", ".join((*_NAMED, *(f"{name}=" for name in (*_COUNTS, "rounding", *_FORMATS))))
             raise SpecError(f"--emulate: {word!r} is not known; there are {known}")
-    return accumulator, how
+    return replace(accumulator, **counts), how
