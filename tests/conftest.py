@@ -47,15 +47,16 @@ def pytest_make_collect_report(collector):
 
 
 SLOW_FILES = frozenset({
-    "test_architecture", "test_autocast", "test_bisecting", "test_bridging", "test_chaos", "test_compare",
-    "test_demonstration", "test_device_report", "test_doors", "test_executions", "test_executors",
+    "test_architecture", "test_autocast", "test_bisecting", "test_block_formats", "test_bridging", "test_chaos",
+    "test_compare", "test_demonstration", "test_device_report", "test_doors", "test_executions", "test_executors",
     "test_farm_command", "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_house",
     "test_importers", "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_laws_of_rules",
-    "test_leases", "test_masked_products", "test_measured_in_isolation", "test_measured_with_telemetry",
-    "test_model_type", "test_onnx_file", "test_optimizers", "test_paired", "test_predict_cpu", "test_pytest_plugin",
-    "test_qualify", "test_queue", "test_ranking", "test_rounds", "test_runners", "test_runs_of_suites",
-    "test_sampler", "test_score_and_export", "test_simplify", "test_slots", "test_store_command",
-    "test_suite_command", "test_theory_table", "test_tls", "test_tries", "test_upgrade", "test_watchdog",
+    "test_leases", "test_lowerings", "test_masked_products", "test_measured_in_isolation",
+    "test_measured_with_telemetry", "test_model_type", "test_onnx_file", "test_optimizers", "test_paired",
+    "test_predict_cpu", "test_properties", "test_pytest_plugin", "test_qualify", "test_queue", "test_ranking",
+    "test_rounds", "test_runners", "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify",
+    "test_slots", "test_store_command", "test_suite_command", "test_theory_table", "test_tls", "test_tries",
+    "test_upgrade", "test_watchdog",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 

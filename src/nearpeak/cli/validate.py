@@ -26,6 +26,18 @@ def validate(
     implementation: str = typer.Option(
         "", "--implementation", help="module:function of (tensors by input name, **arguments) → outputs by name."
     ),
+    emulate: str | None = typer.Option(
+        None,
+        "--emulate",
+        help="Emulated hardware in place of a runner: hopper_fp8, or any of bits=14 group=32 promotion=128 "
+        "rounding=toward_zero (how sums of products are kept), factors=mxfp4, vector=bf16.",
+    ),
+    formats: Path | None = typer.Option(
+        None, "--formats", help="With --emulate: number formats of your own, TOML with tables [format.NAME]."
+    ),
+    edits: list[str] = typer.Option(
+        [], "--set", help="With --emulate: a field of a number format, e.g. mxfp4.block=16. Repeatable."
+    ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
     json: bool = shared.JSON,
@@ -36,14 +48,21 @@ def validate(
     measure SUITE' gives each its own). Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed
     of a record shows it again.
     """
-    if runner and implementation:
-        raise SpecError("validate: give --runner or --implementation, not both")
+    if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
+        raise SpecError("validate: give one of --runner, --implementation and --emulate")
+    if emulate is None and (formats or edits):
+        raise SpecError("validate: --formats and --set go with --emulate")
     suite = suite_of_words(words)
     cases = [case_of(words, "validate")] if suite is None else [one.case for one in suite.chosen]
     given = _imported(implementation) if implementation else None
-    failures = [
-        _validated(case, given or _of_runner(runner or "torch_cpu", case), (seed, mutants), json=json) for case in cases
-    ]
+    failures = []
+    for case in cases:
+        tested = given or (
+            _of_runner(runner or "torch_cpu", case)
+            if emulate is None
+            else _emulated(case, emulate, formats, edits, seed)
+        )
+        failures.append(_validated(case, tested, (seed, mutants), json=json))
     found = [one for one in failures if one]
     if found:
         more = f" ({len(found)} of {len(cases)} cases fail)" if suite is not None else ""
@@ -94,6 +113,17 @@ def _of_runner(name: str, case: "Case") -> "Implementation":
         raise SpecError(
             f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
         )
+    return found
+
+
+def _emulated(case: "Case", words: str, formats: Path | None, edits: list[str], seed: int) -> "Implementation":
+    """Return the case as emulated hardware computes it."""
+    from nearpeak.sim.emulation import emulation
+    from nearpeak.sim.emulation_words import emulation_of_words
+    from nearpeak.sim.formats import table_of
+
+    accumulator, how = emulation_of_words(words)
+    found: Implementation = emulation(case, accumulator, table_of(formats, edits), seed=seed, **how)
     return found
 
 

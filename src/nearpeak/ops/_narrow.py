@@ -4,14 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.ops._formats import FORMATS
 from nearpeak.ops._torch_names import torch_dtype
 
-_LARGEST = {
-    "fp8_e4m3": 448.0, "fp8_e5m2": 57344.0, "fp4_e2m1": 6.0, "int8": 127.0, "uint8": 255.0,
-}  # fmt: skip
-"""Largest numbers of the formats (Micikevicius et al. 2022, table 1; OCP Microscaling Formats 1.0, table 1)."""
-_FLOATS = {"fp8_e4m3": (3, -6), "fp8_e5m2": (2, -14), "fp4_e2m1": (1, 0)}
-"""Fraction bits and smallest normal exponent."""
 _E8M0 = 127
 """Largest exponent of scales that are powers of two, and of their inverses."""
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -24,7 +19,7 @@ def largest_of(name: str) -> float:
     >>> largest_of("fp8_e4m3")
     448.0
     """
-    return _LARGEST[name]
+    return FORMATS[name].largest
 
 
 def blocks_of(x: Any, high: int, wide: int, library: Any) -> tuple[Any, Any]:
@@ -74,12 +69,7 @@ def narrowed_values(x: Any, to: str) -> Any:
     >>> narrowed_values(np.array([1.0625, 449.0, 2.0**-10]), "fp8_e4m3").tolist()
     [1.0, 448.0, 0.0]
     """
-    bits, smallest = _FLOATS[to]
-    limit = np.float32(largest_of(to))
-    clipped = np.clip(x, -limit, limit).astype(np.float32)
-    exponent = np.frexp(clipped)[1] - 1
-    step = np.exp2(np.maximum(exponent, smallest) - bits)
-    return np.clip(np.rint(clipped / step) * step, -limit, limit).astype(np.float32)
+    return FORMATS[to].rounded(np.asarray(x, dtype=np.float32), saturates=True).astype(np.float32)
 
 
 def narrowed(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to: str, tensor_scale: Any) -> Any:
@@ -88,13 +78,12 @@ def narrowed(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to: str, te
     whole = np.float32(1) if tensor_scale is None else tensor_scale
     scaled = x / (np.asarray(scale, np.float32) * whole)[by_row][:, by_column]
     if to == "fp4_e2m1":
-        values = narrowed_values(scaled, to)
-        codes = np.searchsorted(_FP4, np.abs(values)) + 8 * np.signbit(values)
+        codes = FORMATS[to].encode(scaled, saturates=True)
         return codes[:, ::2] | (codes[:, 1::2] << 4)
     if to.startswith("fp8"):
         return narrowed_values(scaled, to)
     rounded = np.rint(scaled) + (0 if zero is None else np.asarray(zero)[by_row][:, by_column])
-    return np.clip(rounded, 0 if to == "uint8" else -128, largest_of(to))
+    return FORMATS[to].rounded(rounded)
 
 
 def scale_of_in_torch(

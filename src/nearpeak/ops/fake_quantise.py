@@ -10,9 +10,11 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._formats import INTS
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
-LOWEST, LARGEST = -8, 7
+_GRID = INTS["int4"]
+LOWEST, LARGEST = round(_GRID.lowest), round(_GRID.largest)
 """Range of integers of reference and PyTorch call; the work does not depend on it."""
 _ZERO, _MASK = DTYPES["int32"], DTYPES["bool"]
 

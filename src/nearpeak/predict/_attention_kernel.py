@@ -21,6 +21,8 @@ _SOURCE_BYTES = 2.0
 """Bytes of an element as the projection before attention leaves it."""
 _LATENT = 576.0
 """Elements of a token that multi-head latent attention keeps in its cache (DeepSeek-V2, arXiv:2405.04434)."""
+BEST_COUNT = 17
+"""Figures of the best kernel."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
 """Parts into which decode kernels split the keys of a sequence."""
 TILES = np.array([64.0, 128.0, 256.0])
@@ -54,11 +56,15 @@ def _traffic(shape: Any, keys: float, residency: float, hw: Any) -> tuple[float,
 
 
 @compiled
-def _decode(shape: Any, keys: float, windowed: float, generic: float, apart: float, hw: Any, p: Any, best: Any) -> None:
+def decode_times(
+    shape: Any, keys: float, windowed: float, generic: float, apart: float, hw: Any, p: Any, best: Any
+) -> None:
     """Write into `best` the parts of a decode kernel with the best split of the keys.
 
     Where heads run `apart` (1), each query head is a thread block of its own, which reads the keys of its group again;
     of a simple kernel (2), which does not split them.
+    The first are blocks, memory, both as they overlap, and adding up the parts; from the tenth on looking up sequences,
+    starting, and after a gap blocks over multiprocessors, products of a multiprocessor, bytes, share not in cache.
     """
     b, hq, hk, q, _kv, d, dv, stored = shape
     sets = hq if apart > 0.0 else hk
@@ -93,6 +99,11 @@ def _decode(shape: Any, keys: float, windowed: float, generic: float, apart: flo
             best[4], best[5] = load * start, load * deep * block
             best[6], best[7] = moved * miss / hw[2], moved * miss / (p[1] * hw[2])
             best[8] = best[7] * few
+            best[12], best[13] = (
+                load,
+                _waves(load, p[4]) * deep * 2.0 * _BLOCK * lanes * (d + dv) * hw[1] / hw[0] * slow,
+            )
+            best[14], best[15] = moved, miss
     best[9], best[10] = b * p[11], p[0] + windowed * p[12]
 
 
@@ -111,8 +122,14 @@ def _visited(q: float, kv: float, per_tile: float, window: float, causal: float)
 
 
 @compiled
-def _prefill(shape: Any, mask: Any, packs: float, generic: float, most_rows: float, hw: Any, p: Any, best: Any) -> None:
-    """Write into `best` the parts of a prefill kernel with the best tile of queries, heads of a group packed or not."""
+def prefill_times(
+    shape: Any, mask: Any, packs: float, generic: float, most_rows: float, hw: Any, p: Any, best: Any
+) -> None:
+    """Write into `best` the parts of a prefill kernel with the best tile of queries, heads of a group packed or not.
+
+    The first are blocks, memory, both as they overlap, and loss of clock; from the tenth on appending keys, starting,
+    and after a gap blocks over multiprocessors, products, bytes, share not in cache, special functions.
+    """
     b, hq, hk, q, kv, d, dv, stored = shape
     window, causal = mask
     width, l2 = 0.5 * (d + dv), p[16] * hw[4]
@@ -152,6 +169,8 @@ def _prefill(shape: Any, mask: Any, packs: float, generic: float, most_rows: flo
             best[4], best[5] = load * start, load * keys * key_s * slow
             best[6], best[7] = moved * miss / hw[2], moved * miss / (p[15] * hw[2])
             best[8], best[11] = best[7], load * seen / tiles * ideal
+            best[12], best[13] = load, _waves(load, p[18]) * keys * tensor
+            best[14], best[15], best[16] = moved, miss, _waves(load, p[18]) * keys * special
     fresh = b * min(q, kv) * (_LATENT if d != dv else hk * (d + dv + p[33])) * (_SOURCE_BYTES + hw[6])
     if hw[7] < _SOURCE_BYTES:
         fresh += b * hq * q * d * (_SOURCE_BYTES + hw[7])
@@ -180,7 +199,7 @@ def _shares(best: Any) -> tuple[float, float]:
 @compiled
 def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
     """Write for each row the parts of its time and their sum."""
-    best = np.zeros(12)
+    best = np.zeros(BEST_COUNT)
     for row in range(times.shape[0]):
         c = columns[:, row]
         shape = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7])
@@ -189,7 +208,7 @@ def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
         part[:] = 0.0
         keys = c[4] if window == 0.0 else min(c[4], window + c[3] - 1.0)
         if decodes > 0.0:
-            _decode(shape, keys, 1.0 if window > 0.0 else 0.0, generic, c[14], hw, p, best)
+            decode_times(shape, keys, 1.0 if window > 0.0 else 0.0, generic, c[14], hw, p, best)
             tiles, memory = _shares(best)
             part[0], part[1], part[2] = best[10], best[9], best[3]
             part[3], part[4] = tiles * best[4], tiles * best[5]
@@ -197,7 +216,7 @@ def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
             part[6], part[7] = memory * best[6], memory * (best[8] - best[6])
             part[8] = memory * (best[1] - best[8])
         else:
-            _prefill(shape, (window, causal), packs, generic, c[13], hw, p, best)
+            prefill_times(shape, (window, causal), packs, generic, c[13], hw, p, best)
             tiles, memory = _shares(best)
             useful = 2.0 * c[0] * c[1] * _pairs(c[3], c[4], window, causal) * (c[5] + c[6]) / hw[0]
             part[9], part[10], part[11] = best[10], tiles * best[4], tiles * useful

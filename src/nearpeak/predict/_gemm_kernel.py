@@ -1,7 +1,7 @@
 """The compiled part of the matrix-product form: search over tiles and splits of K, and the waterfall of the best."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ VECTOR_TILES = (np.array([float(m) for m, _ in _VECTOR_TILES]), np.array([float(
 """Likewise for vector units, whose registers hold smaller tiles."""
 _EXACT = 1.0 - 1e-12
 """Keeps a whole number of tiles from being rounded up to one more."""
-_PADDED = 128.0
+PADDED = 128.0
 """Multiple to which n and k are padded where operands of four bits need whole blocks."""
 _FILL = 4.0
 """A quarter of the multiprocessors saturates memory."""
@@ -36,9 +36,9 @@ _WIDE = 4.0
 """Multiples of that reach beyond which loads do not slow down further."""
 _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
-_CLOCK_S = 1e-4
+CLOCK_S = 1e-4
 """Time after which the clock falls."""
-_LARGEST = 0.25
+LARGEST = 0.25
 """Largest correction, as a logarithm."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
@@ -90,7 +90,7 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
 
 
 @compiled
-def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
+def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
     whole = k % hw[_DEEP] == 0.0 and m % hw[_DEEP] == 0.0
     if whole or b > 1.0 or hw[_A] < _VECTOR_BYTES or p[_FAR] + p[_UNALIGNED] == 0.0:
@@ -103,7 +103,7 @@ def _far(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
 def _moves(m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any) -> tuple[float, ...]:
     """Return the times of reading, writing, storing a wave and moving a part of a split sum; by how much loads slow."""
     read_s, write_s = _traffic(m, n, k, b, hw, rates)
-    slower, c_s = _far(m, n, k, b, hw, p), b * m * n * rates[2]
+    slower, c_s = slowed_ratio(m, n, k, b, hw, p), b * m * n * rates[2]
     return read_s * slower, write_s, p[_EXPOSED] * (write_s + c_s * hw[_C]), c_s * 4.0, slower
 
 
@@ -180,6 +180,51 @@ def _search(
     best[15], best[16] = read_s, write_s
 
 
+class Chosen(NamedTuple):
+    """What one product takes of each resource with the tile and split that end first, in seconds of all tiles."""
+
+    least_s: float
+    """All of it, launch aside."""
+    tensor_s: float
+    """Products, with what starting tiles costs."""
+    cache_s: float
+    memory_s: float
+    chain_s: float
+    """Latency of the steps along k."""
+    body_s: float
+    """The four together, as they overlap."""
+    store_s: float
+    """Stores that nothing hides."""
+    reduce_s: float
+    """Adding up the parts of split sums."""
+    busy: float
+    """Share of the multiprocessors that have a tile."""
+    waves: float
+    """Tiles that one multiprocessor works through."""
+    tile_m: float
+    tile_n: float
+    split: float
+    depth: float
+    load: float
+    """Tiles over multiprocessors."""
+    read_s: float
+    write_s: float
+
+
+def chosen(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> Chosen:
+    """Return the tile and split that end first, among those that libraries have kernels for.
+
+    Args:
+        hw: figures of the device, see `_product_formats.device_figures`.
+        p: scalars of the form, in its order.
+        tiles: extents of tiles along m and along n.
+    """
+    best, rates = np.empty(17), _rates(hw, p)
+    parts_of_k = np.stack([SPLITS, _EXACT / (hw[_DEEP] * SPLITS)], 1)
+    _search(m, n, k, batch, hw, p, rates, _kinds(*tiles, rates), parts_of_k, best)
+    return Chosen(*best.tolist())
+
+
 @compiled
 def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: Any, out: Any) -> float:
     """Write the parts of a case by its fastest tile, the norm's excess with the second largest; return their sum."""
@@ -206,9 +251,9 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
     out[11] = share3
     out[12] = best[6]
     out[13] = best[7]
-    out[14] = tensor * p[_CLOCK] * (tensor / best[0]) * tensor / (tensor + _CLOCK_S)
-    out[15] = _quantise(m, k, b, hw, p) if hw[_QUANTISED] > 0.0 else 0.0
-    padded = hw[_QUANTISED] > 0.0 and hw[_BLOCKS] > 0.0 and (n % _PADDED > 0.0 or k % _PADDED > 0.0)
+    out[14] = tensor * p[_CLOCK] * (tensor / best[0]) * tensor / (tensor + CLOCK_S)
+    out[15] = quantise_s(m, k, b, hw, p) if hw[_QUANTISED] > 0.0 else 0.0
+    padded = hw[_QUANTISED] > 0.0 and hw[_BLOCKS] > 0.0 and (n % PADDED > 0.0 or k % PADDED > 0.0)
     out[16] = p[_PAD] if padded else 0.0
     out[17] = p[_HOST] if hw[_HOSTED] > 0.0 else 0.0
     early = (out[0] + out[1]) + (out[2] + out[3]) + ((out[4] + out[5]) + (out[6] + out[7]))
@@ -217,7 +262,7 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
 
 
 @compiled
-def _quantise(m: float, k: float, b: float, hw: Any, p: Any) -> float:
+def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return the time of quantising A from bf16: start, rows that wait for a multiprocessor, and bytes."""
     moved, rows = b * m * k * (hw[_QUANTISED] + hw[_A]), b * m / hw[_SM]
     miss = min(max(moved / (p[_KEPT] * hw[_CACHE]) - 0.5, 0.0), 1.0)
@@ -261,5 +306,5 @@ def fill(
         total, parts[row, last] = _waterfall(one_m, one_n, one_k, one_b, hw, p, best, parts[row]), 0.0
         if corrected:
             exponent = correction_at(p[SCALAR_COUNT:], one_m * one_b, one_n, one_k)
-            parts[row, last] = total * (math.exp(min(max(exponent, -_LARGEST), _LARGEST)) - 1.0)
+            parts[row, last] = total * (math.exp(min(max(exponent, -LARGEST), LARGEST)) - 1.0)
         times[row] = total + parts[row, last]

@@ -13,47 +13,55 @@ TILE_COLUMNS = np.array([64.0, 128.0, 256.0])
 """Columns likewise."""
 _QUANTILES = 16
 """Groups by which a skewed load is represented."""
-_CLOCK_S = 10e-3
+CLOCK_S = 10e-3
 """Time after which the clock falls."""
-_OUT_BYTES = 2.0
+OUT_BYTES = 2.0
 """Bytes of an element of a product, and of tokens."""
+BEST_COUNT = 14
+"""Figures of the fastest tile."""
 
 
 @compiled
-def _group_rows(rows: float, touched: float, exponent: float, loads: Any) -> None:
-    """Write the rows of groups at even quantiles of the load, their mean `rows` / `touched`, none below 1.
+def group_rows(rows: float, touched: float, exponent: float, loads: Any) -> None:
+    """Write the rows of groups at the even quantiles of a load that `loads` has, their mean `rows` / `touched`.
+
+    None is below 1.
 
     A load with an exponent follows x ** -exponent between 1 and a fifth of the rows.
     """
     mean = rows / max(touched, 1.0)
     if exponent == 0.0:
         whole = math.floor(mean)
-        count = round((mean - whole) * _QUANTILES)
-        for i in range(_QUANTILES):
+        count = round((mean - whole) * loads.shape[0])
+        for i in range(loads.shape[0]):
             loads[i] = max(whole + (1.0 if i < count else 0.0), 1.0)
         return
     top, power, total = max(0.2 * rows, 2.0), 1.0 - exponent, 0.0
-    for i in range(_QUANTILES):
-        u = (i + 0.5) / _QUANTILES
+    for i in range(loads.shape[0]):
+        u = (i + 0.5) / loads.shape[0]
         loads[i] = (u * (top**power - 1.0) + 1.0) ** (1.0 / power)
         total += loads[i]
-    for i in range(_QUANTILES):
-        loads[i] = max(loads[i] * mean * _QUANTILES / total, 1.0)
+    for i in range(loads.shape[0]):
+        loads[i] = max(loads[i] * mean * loads.shape[0] / total, 1.0)
 
 
 @compiled
-def _product(m: float, n: float, k: float, touched: float, loads: Any, hw: Any, p: Any, best: Any) -> None:
-    """Write into `best` the parts of one grouped product with its fastest tile."""
-    weight_bytes, edge_bytes = touched * n * k * hw[6], m * (k * hw[5] + n * _OUT_BYTES)
+def tile_times(m: float, n: float, k: float, touched: float, loads: Any, hw: Any, p: Any, best: Any) -> None:
+    """Write into `best` what one grouped product takes of each resource with its fastest tile.
+
+    From the second place on: products, cache, memory and latency, seconds of all tiles; further figures of the same
+    tile, its rows and columns last.
+    """
+    weight_bytes, edge_bytes = touched * n * k * hw[6], m * (k * hw[5] + n * OUT_BYTES)
     miss = min(max((weight_bytes + edge_bytes) / (p[7] * hw[3]) - 0.5, 0.0), 1.0)
     fetched = (weight_bytes + edge_bytes) * miss
     l2 = p[3] * hw[4]
     best[0] = 1e300
     for bm in TILE_ROWS:
         deep = 0.0
-        for i in range(_QUANTILES):
+        for i in range(loads.shape[0]):
             deep += math.ceil(loads[i] / bm)
-        deep *= touched / _QUANTILES
+        deep *= touched / loads.shape[0]
         for bn in TILE_COLUMNS:
             load = deep * math.ceil(n / bn) / hw[1]
             waves = 1.0 if load <= 1.0 else load + (1.0 - p[8]) * (math.ceil(load) - load)
@@ -69,6 +77,7 @@ def _product(m: float, n: float, k: float, touched: float, loads: Any, hw: Any, 
                 best[0], best[1], best[2], best[3], best[4] = squares, tensor, cache, memory, chain
                 best[5], best[6], best[7], best[8] = load * one, waves * p[4], dram, fetched / hw[2]
                 best[9] = waves * one / p[1]
+                best[10], best[11], best[12], best[13] = bm, bn, load, waves
 
 
 @compiled
@@ -86,7 +95,7 @@ def _add(useful: float, best: Any, p: Any, part: Any) -> None:
     part[10] += weights[2] * (best[7] - best[8])
     part[11] += weights[2] * (best[3] - best[7])
     part[12] += weights[3] * best[4]
-    part[13] += best[1] * weights[0] * p[13] * best[1] / (best[1] + _CLOCK_S)
+    part[13] += best[1] * weights[0] * p[13] * best[1] / (best[1] + CLOCK_S)
 
 
 @compiled
@@ -97,32 +106,32 @@ def fill(columns: Any, matrices: float, exponent: float, hw: Any, p: Any, parts:
         columns: rows, columns, depth, groups, touched groups and tokens of each case.
         matrices: 1, or the matrices of an expert that one layer multiplies by: 3 with a gate, 2 without.
     """
-    best, loads = np.zeros(10), np.zeros(_QUANTILES)
+    best, loads = np.zeros(BEST_COUNT), np.zeros(_QUANTILES)
     for row in range(times.shape[0]):
         m, n, k, groups, touched, tokens = columns[:, row]
         part = parts[row]
         part[:] = 0.0
         part[0] = p[0]
-        _group_rows(m, touched, exponent, loads)
+        group_rows(m, touched, exponent, loads)
         if matrices > 1.0:
             inner = n / matrices
             part[1] = p[9] + p[10] * groups + p[11] * tokens
-            moved = (2.0 * tokens * k + m * (2.0 * k + matrices * inner)) * _OUT_BYTES
+            moved = (2.0 * tokens * k + m * (2.0 * k + matrices * inner)) * OUT_BYTES
             miss = min(max(moved / (p[7] * hw[3]) - 0.5, 0.0), 1.0)
             part[2] = p[12] * moved * (miss / (p[2] * hw[2]) + 1.0 / (p[3] * hw[4] * hw[1]))
-            _product(m, n - inner, k, touched, loads, hw, p, best)
+            tile_times(m, n - inner, k, touched, loads, hw, p, best)
             _add(2.0 * m * (n - inner) * k / hw[0], best, p, part)
-            _product(m, k, inner, touched, loads, hw, p, best)
+            tile_times(m, k, inner, touched, loads, hw, p, best)
             _add(2.0 * m * inner * k / hw[0], best, p, part)
         else:
             part[1] = p[10] * groups
-            _product(m, n, k, touched, loads, hw, p, best)
+            tile_times(m, n, k, touched, loads, hw, p, best)
             _add(2.0 * m * n * k / hw[0], best, p, part)
         total = 0.0
         for i in range(parts.shape[1]):
             total += part[i]
         # What stays in cache here came from memory once: weights of other layers pass in between.
-        once = (m * k * hw[5] + touched * n * k * hw[6] + m * n * _OUT_BYTES) / hw[2]
+        once = (m * k * hw[5] + touched * n * k * hw[6] + m * n * OUT_BYTES) / hw[2]
         if once > total:
             part[9] += once - total
             total = once

@@ -1,5 +1,6 @@
 """How libraries store and multiply the formats of a product: bytes per element, unit, tiles of kernels."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.scheme import Scheme
 from nearpeak.core.target import Target
+from nearpeak.predict._form import Setting
+from nearpeak.predict._units import figures_of, formats_of, unit_of
 
 _BATCHED_TILES = {
     "maxwell": ((64, 128),), "pascal": ((64, 128),), "turing": ((64, 128), (64, 64), (32, 128)),
@@ -40,3 +43,19 @@ def stored_bytes(operand: DType, scheme: Scheme | None) -> float:
     if scheme is None or not short:
         return size  # scales of long blocks, and those of weights alone, are left to the scalars
     return size + DTYPES[scheme.scale].bits_count / 8 / scheme.a.column_count
+
+
+def device_figures(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
+    """Return the figures of the device that the kernel reads, in its order.
+
+    Raises:
+        NotModelledError: it states no bandwidth, no cache, or no rate for such products.
+    """
+    a, b, out = formats_of(dtypes)
+    scheme = DTYPES[dtypes["dtype"]].scheme
+    return np.array([
+        *figures_of(target, unit_of(target, dtypes)),
+        stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
+        setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
+        float(setting.host_timed),
+    ])  # fmt: skip

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.ops._formats import ROUNDINGS
 from nearpeak.predict._compiled import compiled
-from nearpeak.sim.formats import ROUNDINGS
 
+_FP32_BITS = 24
 _EXACT_BITS = 52
 """Bits up to which float64 emulates an accumulator without rounding of its own."""
 
@@ -66,6 +67,23 @@ def multiply(a: Any, b: Any, accumulator: Accumulator = FP32, *, seed: int = 0) 
     return out
 
 
+def cut_sum(values: Any, accumulator: Accumulator, *, seed: int = 0) -> Any:
+    """Return sums as the accumulator keeps them between products; after promotions that is fp32."""
+    promoted = accumulator.promotion_count > 0
+    bits = _FP32_BITS if promoted else accumulator.significant_bits_count
+    x = np.asarray(values, dtype=np.float64)
+    out = np.empty(x.size)
+    _cut_all(x.reshape(-1), bits, 0 if promoted else ROUNDINGS.index(accumulator.rounding), seed, out)
+    return out.reshape(x.shape)
+
+
+@compiled
+def _cut_all(x: Any, bits: int, rounding: int, seed: int, out: Any) -> None:
+    np.random.seed(seed)
+    for i in range(x.shape[0]):
+        out[i] = _cut(x[i], bits, rounding)
+
+
 @compiled
 def _multiply(a: Any, b: Any, bits: int, group: int, promotion: int, rounding: int, seed: int, out: Any) -> None:
     """Write the product; b is transposed."""
@@ -80,8 +98,8 @@ def _multiply(a: Any, b: Any, bits: int, group: int, promotion: int, rounding: i
                 part = _added(part, a[i, start:stop], b[j, start:stop], bits, rounding)
                 since += stop - start
                 if promotion > 0 and since >= promotion:
-                    total, part, since = _cut(total + part, 24, 0), 0.0, 0
-            out[i, j] = _cut(total + part, 24, 0) if promotion > 0 else part
+                    total, part, since = _cut(total + part, _FP32_BITS, 0), 0.0, 0
+            out[i, j] = _cut(total + part, _FP32_BITS, 0) if promotion > 0 else part
 
 
 @compiled

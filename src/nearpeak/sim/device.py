@@ -2,7 +2,9 @@
 
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.predict._collective_protocols import peer_rate
 from nearpeak.sim.machine import LIMITS, Limits, Machine
+from nearpeak.theory.links import HOST
 
 _GPCS = {"pascal": 6, "volta": 6, "turing": 6, "ampere": 8, "ada": 12, "hopper": 8, "blackwell": 8}
 """Clusters of multiprocessors of the largest chip of each architecture.
@@ -40,8 +42,8 @@ def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
         "l2": L2_PORT_BYTES * target.clock_hz * target.sm_count,
         "dram": REACHED_RATIO * target.dram.bandwidth_bytes_per_s,
     }
-    if "nvlink" in target.links:
-        pools |= dict.fromkeys(("link_in", "link_out"), target.links["nvlink"].bandwidth_bytes_per_s)
+    if any(name != HOST for name in target.links):
+        pools |= dict.fromkeys(("link_in", "link_out"), peer_rate(target, pair=True))
     if host_to_device in target.links:
         pools |= dict.fromkeys(("host_in", "host_out"), target.links[host_to_device].bandwidth_bytes_per_s)
     return Machine(

@@ -1,208 +1,232 @@
-"""Number formats as rows: any sign, exponent and fraction, how it rounds, what it does beyond its range."""
+"""Formats of blocks that share a scale, and formats of one's own: rows beside those of elements."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from nearpeak.core.scheme import SCHEMES, Operand, Scheme
 from nearpeak.errors import SpecError
+from nearpeak.ops._formats import FORMATS, FloatFormat, Format, IntFormat
+from nearpeak.registry import unknown_name
 
-ROUNDINGS = ("nearest_even", "toward_zero", "stochastic")
-"""Ways to round; stochastic rounding goes up with the probability of the part that is cut off."""
-_MOST_TABLE_BITS = 16
-"""Bits up to which a format is decoded by a table."""
+_LEAST_EXPONENT = 127
+"""Largest exponent of scales that are powers of two, and of their inverses."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FloatFormat:
-    """A binary floating-point format of at most 32 bits.
+class Quantised(NamedTuple):
+    """A matrix in a format of blocks."""
 
-    >>> FloatFormat(name="e4m3", exponent_bits_count=4, fraction_bits_count=3, nan="all_ones").largest
-    448.0
+    elements: Any
+    """Numbers of the element format, shape (rows, columns)."""
+    scales: Any
+    """Scale of each block, shape (rows of blocks, columns of blocks)."""
+    tensor_scale: float
+    """Scale of the whole matrix; 1 where the format has none."""
+    values: Any
+    """What it stands for, as float64: each product of an element and its scales is exact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFormat:
+    """Elements in blocks, each with a scale.
+
+    >>> BLOCKS["mxfp4"].rounded([[0.3, 6.0, -7.0]]).tolist()
+    [[0.5, 6.0, -6.0]]
     """
 
     name: str
     """How results call it."""
-    exponent_bits_count: int
-    """Bits of the exponent."""
-    fraction_bits_count: int
-    """Bits after the leading one."""
-    bias: int | None = None
-    """What the exponent field exceeds the exponent by; half of its range when none."""
-    signed: bool = True
-    """Whether it has a sign bit."""
-    nan: str = "ieee"
-    """Which codes are no numbers: `ieee` (highest exponent: infinities and NaN), `all_ones` (no infinities, NaN where
-    every bit but the sign is one), `negative_zero` (only that code), `none`."""
+    element: Format
+    """Format of the elements."""
+    block_count: int = 0
+    """Neighbours along the sum of a product that share a scale; 0 for all."""
+    row_count: int = 1
+    """Rows that share a scale; 0 for all."""
+    scale: FloatFormat | None = None
+    """Format of scales; none for fp32 and the largest number of a block on the largest of the format."""
+    two_levels: bool = False
+    """Whether scales of blocks are quantised against an fp32 scale of the whole."""
 
     def __post_init__(self) -> None:
-        """Refuse a format that holds nothing or that no table names."""
-        if not 1 <= self.exponent_bits_count <= 11 or not 0 <= self.fraction_bits_count <= 52 or self.bits_count > 32:
-            raise SpecError(f"format {self.name}: needs 1 to 11 bits of exponent and 32 bits in all at most")
-        if self.nan not in ("ieee", "all_ones", "negative_zero", "none"):
-            raise SpecError(f"format {self.name}: nan is {self.nan!r}; ieee, all_ones, negative_zero or none is right")
-        if self.nan == "negative_zero" and not self.signed:
-            raise SpecError(f"format {self.name}: has no sign and so no negative zero")
+        """Refuse blocks of nothing."""
+        if self.block_count < 0 or self.row_count < 0:
+            raise SpecError(f"format {self.name}: a block has 1 element or more, or 0 for all")
+        if self.two_levels and self.scale is None:
+            raise SpecError(f'format {self.name}: scales of blocks have no format; scale = "fp8_e4m3" is usual')
 
-    @property
-    def bits_count(self) -> int:
-        """Bits of an element."""
-        return self.exponent_bits_count + self.fraction_bits_count + self.signed
+    def quantised(self, matrix: Any, rounding: str = "nearest_even", *, seed: int = 0) -> Quantised:
+        """Return a matrix of shape (rows, columns) in the format; products sum along columns.
 
-    @property
-    def offset(self) -> int:
-        """Bias of the exponent field."""
-        return 2 ** (self.exponent_bits_count - 1) - 1 if self.bias is None else self.bias
-
-    @property
-    def least_exponent(self) -> int:
-        """Exponent of the smallest normal number; formats without a fraction have no subnormal ones."""
-        return 1 - self.offset if self.fraction_bits_count else -self.offset
-
-    @cached_property
-    def largest(self) -> float:
-        """Largest finite number."""
-        return float(_value(self, self._largest_code))
-
-    @property
-    def _largest_code(self) -> int:
-        """Return the code of the largest finite number."""
-        whole: int = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
-        lost = {"ieee": 2**self.fraction_bits_count, "all_ones": 1, "negative_zero": 0, "none": 0}[self.nan]
-        return int(whole - lost)
-
-    def decode(self, codes: Any) -> Any:
-        """Return the numbers that codes stand for, as float64.
-
-        Args:
-            codes: unsigned integers of any shape.
+        Scales follow the definitions in fp32: powers of two put the largest number's exponent on that of the format's
+        (OCP Microscaling Formats 1.0, section 6.3); others put it on the format's largest number.
         """
-        codes = np.asarray(codes, dtype=np.int64)
-        if self.bits_count <= _MOST_TABLE_BITS:
-            return self._table[codes]
-        return _value(self, codes)
+        x = np.asarray(matrix, dtype=np.float32)
+        if x.ndim != 2:
+            raise SpecError(f"format {self.name}: a matrix has two dimensions, got {x.ndim}")
+        high, wide = self.row_count or max(x.shape[0], 1), self.block_count or max(x.shape[1], 1)
+        rows, columns = np.arange(0, max(x.shape[0], 1), high), np.arange(0, max(x.shape[1], 1), wide)
+        largest = np.maximum.reduceat(np.maximum.reduceat(np.abs(x), rows, axis=0), columns, axis=1)
+        scales, whole = self._scales(largest)
+        each = scales[np.arange(x.shape[0]) // high][:, np.arange(x.shape[1]) // wide]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # scales may vanish
+            scaled = np.where(x == 0, x, x / (each.astype(np.float32) * np.float32(whole)))
+        elements = self.element.rounded(scaled, rounding, saturates=True, seed=seed)
+        return Quantised(elements, scales, whole, elements * (each * whole))
 
-    @cached_property
-    def _table(self) -> Any:
-        return _value(self, np.arange(2**self.bits_count))
-
-    def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = False, seed: int = 0) -> Any:
-        """Return numbers rounded to the format, as float64; each is exact in the format.
-
-        Args:
-            values: numbers of any shape.
-            rounding: one of ROUNDINGS.
-            saturates: whether what is too large becomes the largest number instead of infinity or NaN.
-            seed: of stochastic rounding.
-
-        >>> E4M3.rounded([0.3, 1000.0], saturates=True).tolist()
-        [0.3125, 448.0]
-        """
-        if rounding not in ROUNDINGS:
-            raise SpecError(f"rounding {rounding!r}: is not one of {', '.join(ROUNDINGS)}")
+    def rounded(self, values: Any, rounding: str = "nearest_even", *, seed: int = 0) -> Any:
+        """Return numbers of any shape rounded to the format, blocks along the last dimension, as float64."""
         x = np.asarray(values, dtype=np.float64)
-        magnitude = np.abs(x)
-        finite = np.isfinite(x)
-        _, exponent = np.frexp(np.where(finite, magnitude, 1.0))
-        quantum = np.exp2(np.maximum(exponent - 1, self.least_exponent) - float(self.fraction_bits_count))
-        steps = np.where(finite, magnitude, 0.0) / quantum
-        kept = _whole(steps, rounding, seed) * quantum
-        kept = self._without_zero(kept, magnitude)
-        return self._beyond(x, kept, finite, saturates)
+        flat = x.reshape(-1, x.shape[-1]) if x.ndim else x.reshape(1, 1)
+        return self.quantised(flat, rounding, seed=seed).values.reshape(x.shape)
 
-    def _without_zero(self, kept: Any, magnitude: Any) -> Any:
-        """Formats without a fraction have no zero, and give NaN for it."""
-        return (
-            kept
-            if self.fraction_bits_count
-            else np.where(magnitude > 0, np.maximum(kept, 2.0**self.least_exponent), np.nan)
-        )
-
-    def _beyond(self, x: Any, kept: Any, finite: Any, saturates: bool) -> Any:
-        """Return rounded numbers with sign, and what becomes of those too large, infinite or none."""
-        over = (kept > self.largest) | (np.isinf(x))
-        limit = self.largest if saturates else {"ieee": np.inf, "none": self.largest}.get(self.nan, np.nan)
-        kept = np.where(over, limit, kept)
-        signed = np.copysign(kept, x) if self.signed else np.where(x < 0, np.nan, kept)
-        if self.nan == "negative_zero":
-            signed = np.where(signed == 0, 0.0, signed)
-        missing = 0.0 if self.nan == "none" else np.nan
-        return np.where(finite | np.isinf(x), signed, missing)
-
-    def encode(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = False, seed: int = 0) -> Any:
-        """Return the codes of numbers, rounded as `rounded` does, as unsigned integers."""
-        x = self.rounded(values, rounding, saturates=saturates, seed=seed)
-        magnitude = np.abs(x)
-        usual = np.isfinite(magnitude)
-        safe = np.where(usual, magnitude, 0.0)
-        _, exponent = np.frexp(np.where(safe > 0, safe, 1.0))
-        field = np.maximum(exponent - 1 + self.offset, 1 if self.fraction_bits_count else 0)
-        quantum = np.exp2((field - self.offset - self.fraction_bits_count).astype(np.float64))
-        steps = np.rint(safe / quantum).astype(np.int64)
-        hidden = 2**self.fraction_bits_count
-        codes = np.where(steps >= hidden, (field << self.fraction_bits_count) + steps - hidden, steps)
-        codes = np.where(usual, codes, self._special(x))
-        sign = (np.signbit(x) & ~np.isnan(x)) if self.signed else np.zeros(np.shape(x), dtype=bool)
-        whole = codes + (sign.astype(np.int64) << (self.bits_count - 1))
-        return whole.astype(np.uint32)
-
-    def _special(self, x: Any) -> Any:
-        """Return the codes of infinities and of what is no number, without sign."""
-        ones = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
-        if self.nan == "ieee":
-            infinity = (2**self.exponent_bits_count - 1) << self.fraction_bits_count
-            return np.where(np.isinf(x), infinity, infinity + 2 ** max(self.fraction_bits_count - 1, 0))
-        return np.full(np.shape(x), 2 ** (self.bits_count - 1) if self.nan == "negative_zero" else ones)
+    def _scales(self, largest: Any) -> tuple[Any, float]:
+        """Return the scale of each block, and that of the whole."""
+        top = np.float32(self.element.largest)
+        if self.scale is None:
+            return _usable(largest / top).astype(np.float64), 1.0
+        if self.scale.fraction_bits_count == 0:
+            exponent = np.frexp(_usable(largest))[1] - np.frexp(top)[1]
+            return np.exp2(np.clip(exponent, -_LEAST_EXPONENT, _LEAST_EXPONENT).astype(np.float64)), 1.0
+        if not self.two_levels:
+            return _usable(self.scale.rounded(largest / top, saturates=True)).astype(np.float64), 1.0
+        whole = _usable(largest.max() / (top * np.float32(self.scale.largest)))
+        return self.scale.rounded(largest / top / whole, saturates=True), float(whole)
 
 
-def _value(form: FloatFormat, codes: Any) -> Any:
-    """Return the numbers of codes by the definition of the format."""
-    codes = np.asarray(codes, dtype=np.int64)
-    fraction = codes & (2**form.fraction_bits_count - 1)
-    field = (codes >> form.fraction_bits_count) & (2**form.exponent_bits_count - 1)
-    normal = (field > 0) | (form.fraction_bits_count == 0)
-    whole = fraction + np.where(normal, 2**form.fraction_bits_count, 0)
-    exponent = np.where(normal, field, 1) - form.offset - form.fraction_bits_count
-    value = np.ldexp(whole.astype(np.float64), exponent)
-    negative = (codes >> (form.bits_count - 1)) & 1 if form.signed else np.zeros_like(codes)
-    magnitude = codes & (2 ** (form.exponent_bits_count + form.fraction_bits_count) - 1)
-    if form.nan == "ieee":
-        top = field == 2**form.exponent_bits_count - 1
-        value = np.where(top, np.where(fraction == 0, np.inf, np.nan), value)
-    elif form.nan == "all_ones":
-        value = np.where(magnitude == 2 ** (form.exponent_bits_count + form.fraction_bits_count) - 1, np.nan, value)
-    value = np.where(negative == 1, -value, value)
-    if form.nan == "negative_zero":
-        value = np.where((negative == 1) & (magnitude == 0), np.nan, value)
-    return value
+def _usable(scale: Any) -> Any:
+    """Return scales, 1 where one is zero, infinite or no number: what is finite then saturates or vanishes."""
+    return np.where(np.isfinite(scale) & (scale > 0), scale, 1).astype(np.float32)
 
 
-def _whole(steps: Any, rounding: str, seed: int) -> Any:
-    """Return whole numbers of steps."""
-    if rounding == "nearest_even":
-        return np.rint(steps)
-    low = np.floor(steps)
-    if rounding == "toward_zero":
-        return low
-    return low + (np.random.default_rng(seed).random(np.shape(steps)) < steps - low)
+def _of_scheme(name: str, scheme: Scheme, operand: Operand) -> BlockFormat:
+    """Return the row of one factor of a quantised product."""
+    scale = FORMATS[scheme.scale]
+    own = isinstance(scale, FloatFormat) and scale.bits_count == 8
+    element = FORMATS[operand.dtype]
+    if isinstance(element, IntFormat) and not scheme.zeros:
+        element = replace(element, symmetric=True)
+    return BlockFormat(
+        name=name, element=element, block_count=operand.column_count, row_count=operand.row_count,
+        scale=scale if own and isinstance(scale, FloatFormat) else None, two_levels=scheme.tensor_scale_count > 0,
+    )  # fmt: skip
 
 
-def _row(name: str, exponent: int, fraction: int, **more: Any) -> FloatFormat:
-    return FloatFormat(name=name, exponent_bits_count=exponent, fraction_bits_count=fraction, **more)
-
-
-E4M3 = _row("fp8_e4m3", 4, 3, nan="all_ones")
-FORMATS = {
-    one.name: one
-    for one in (
-        _row("fp32", 8, 23), _row("tf32", 8, 10), _row("bf16", 8, 7), _row("fp16", 5, 10), E4M3,
-        _row("fp8_e5m2", 5, 2), _row("fp8_e4m3fnuz", 4, 3, bias=8, nan="negative_zero"),
-        _row("fp8_e5m2fnuz", 5, 2, bias=16, nan="negative_zero"),
-        _row("fp8_e4m3b11fnuz", 4, 3, bias=11, nan="negative_zero"), _row("fp8_e3m4", 3, 4),
-        _row("fp8_e8m0", 8, 0, signed=False, nan="all_ones"), _row("fp6_e2m3", 2, 3, nan="none"),
-        _row("fp6_e3m2", 3, 2, nan="none"), _row("fp4_e2m1", 2, 1, nan="none"),
+BLOCKS: Mapping[str, BlockFormat] = {
+    name: _of_scheme(name, scheme, scheme.a if scheme.a.scaled else scheme.b) for name, scheme in SCHEMES.items()
+} | {
+    f"mxfp8_{kind}": BlockFormat(
+        name=f"mxfp8_{kind}", element=FORMATS[f"fp8_{kind}"], block_count=32, scale=FORMATS["fp8_e8m0"],  # type: ignore[arg-type]  # a row of floats
     )
+    for kind in ("e4m3", "e5m2")
+} | {
+    f"mxfp6_{kind}": BlockFormat(
+        name=f"mxfp6_{kind}", element=FORMATS[f"fp6_{kind}"], block_count=32, scale=FORMATS["fp8_e8m0"],  # type: ignore[arg-type]  # a row of floats
+    )
+    for kind in ("e2m3", "e3m2")
 }  # fmt: skip
-"""Formats by name. Sources: IEEE 754-2019; OCP 8-bit Floating Point 1.0 and Microscaling Formats 1.0; Noune et al. 2022
-(arXiv:2206.02915) for those without negative zero; NVIDIA A100 whitepaper for TF32."""
+"""Formats of blocks by name: those of `core.scheme` by their first quantised factor, and the rest of OCP's."""
+_FLOAT = {"exponent_bits": "exponent_bits_count", "fraction_bits": "fraction_bits_count", "bias": "bias",
+          "signed": "signed", "nan": "nan"}  # fmt: skip
+_INT = {"bits": "bits_count", "signed": "signed", "symmetric": "symmetric"}
+_BLOCK = {"element": "element", "block": "block_count", "rows": "row_count", "scale": "scale",
+          "two_levels": "two_levels"}  # fmt: skip
+Row = Format | BlockFormat
+
+
+def table_of(path: Path | None = None, edits: Sequence[str] = ()) -> dict[str, Row]:
+    """Return all formats by name, with those of a file and with fields edited.
+
+    Args:
+        path: TOML with a table `[format.NAME]` per row: exponent_bits and fraction_bits (bias, signed, nan); bits
+            (signed, symmetric); or element, block and scale (rows, two_levels), whose names are other rows.
+        edits: `NAME.FIELD=VALUE`, e.g. `mxfp4.block=16`.
+
+    Raises:
+        SpecError: a file, a name or a field that is not known or contradicts itself.
+
+    >>> table_of(edits=["fp8_e4m3.fraction_bits=4", "fp8_e4m3.exponent_bits=3"])["fp8_e4m3"].largest
+    30.0
+    """
+    table: dict[str, Row] = {**FORMATS, **BLOCKS}
+    for name, entry in ({} if path is None else _read(path)).items():
+        table[name] = _row(name, entry, table, f"{path}: ")
+    for text in edits:
+        place, sign, value = text.partition("=")
+        name, dot, key = place.rpartition(".")
+        if not sign or not dot:
+            raise SpecError(f"--set {text!r}: is not FORMAT.FIELD=VALUE; e.g. mxfp4.block=16")
+        old = table.get(name)
+        stated = {} if old is None else _stated(old)
+        table[name] = _row(name, stated | {key: _value(value)}, table, f"--set {text!r}: ")
+    return table
+
+
+def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError(f"formats {path}: not found") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"formats {path}: not TOML: {error}") from None
+    found = data.get("format")
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise SpecError(f"formats {path}: has no tables [format.NAME]")
+    return found
+
+
+def _value(text: str) -> Any:
+    """Return a value as TOML has it; words may stand without quotes."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _stated(row: Row) -> dict[str, Any]:
+    """Return a row as a file states it."""
+    names = _BLOCK if isinstance(row, BlockFormat) else _INT if isinstance(row, IntFormat) else _FLOAT
+    found = {key: getattr(row, field) for key, field in names.items()}
+    return {key: getattr(value, "name", value) for key, value in found.items() if value is not None}
+
+
+def _row(name: str, entry: Mapping[str, Any], table: Mapping[str, Row], where: str) -> Row:
+    """Return one row, checked."""
+    kind, names = (BlockFormat, _BLOCK) if "element" in entry else (IntFormat, _INT) if "bits" in entry else (
+        FloatFormat, _FLOAT)  # fmt: skip
+    unknown = sorted(set(entry) - set(names))
+    if unknown:
+        raise SpecError(f"{where}format {name}: no field {unknown[0]}; there are {', '.join(names)}")
+    given: dict[str, Any] = {names[key]: value for key, value in entry.items()}
+    for key, value in given.items():
+        wanted = (
+            str if key in ("nan", "element", "scale") else bool if key in ("signed", "symmetric", "two_levels") else int
+        )
+        if type(value) is not wanted:
+            raise SpecError(f"{where}format {name}: {key} is {value!r}; {wanted.__name__} is right")
+    for key in ("element", "scale"):
+        if key in given:
+            given[key] = _element(given[key], table, f"{where}format {name}: {key}")
+    try:
+        return kind(name=name, **given)
+    except TypeError:
+        needed = [key for key, field in names.items() if field in _required(kind) and key not in entry]
+        raise SpecError(f"{where}format {name}: {', '.join(needed)} is missing") from None
+
+
+def _required(kind: type) -> set[str]:
+    from dataclasses import MISSING
+
+    return {one.name for one in fields(kind) if one.default is MISSING}
+
+
+def _element(name: str, table: Mapping[str, Row], where: str) -> Format:
+    found = table.get(name)
+    if found is None:
+        raise unknown_name("format", name, tuple(table))
+    if isinstance(found, BlockFormat):
+        raise SpecError(f"{where} is {name}, a format of blocks; one of elements is right")
+    return found

@@ -13,7 +13,7 @@ from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
 from nearpeak.sim.machine import PS_PER_S, Machine
 from nearpeak.sim.partition import Context
-from nearpeak.sim.work import Kernel
+from nearpeak.sim.work import Copy, Node
 
 POLICIES = ("streams", "priorities", "turns", "masks", "slices")
 """Ways to share a device: streams alike; streams with priorities; a context each, by turns; multiprocessors apart;
@@ -68,7 +68,7 @@ def share(
     )  # fmt: skip
 
 
-def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Kernel]], policy: str, slots: int) -> list[Kernel]:
+def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Node]], policy: str, slots: int) -> list[Node]:
     """Return all kernels in the order in which their jobs arrive."""
     jobs = [(round((one.start_s + place * one.period_s) * PS_PER_S), index, place)
             for index, one in enumerate(streams) for place in range(one.count)]  # fmt: skip
@@ -85,9 +85,9 @@ def _work(streams: Sequence[Stream], kernels: Mapping[str, list[Kernel]], policy
     ]  # fmt: skip
 
 
-def _fitted(kernel: Kernel, slots: int) -> Kernel:
+def _fitted(kernel: Node, slots: int) -> Node:
     """Return a kernel whose blocks stay and work through their tiles with one block per multiprocessor it has."""
-    if kernel.cta_count <= slots or len(kernel.phases) < 3:  # blocks of streams come and go
+    if isinstance(kernel, Copy) or kernel.cta_count <= slots or len(kernel.phases) < 3:  # blocks of streams come and go
         return kernel
     more = kernel.cta_count / slots
     first, *rest = kernel.phases
@@ -120,7 +120,7 @@ def _contexts(streams: Sequence[Stream], machine: Machine, policy: str) -> list[
     ]  # fmt: skip
 
 
-def _latency(stream: Stream, kernels: list[Kernel], run: Run, machine: Machine, policy: str) -> Latency:
+def _latency(stream: Stream, kernels: list[Node], run: Run, machine: Machine, policy: str) -> Latency:
     ends = {span.name: span.end_ps for span in run.spans}
     last = len(kernels) - 1
     jobs = tuple(

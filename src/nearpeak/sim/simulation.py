@@ -13,7 +13,7 @@ from nearpeak.sim.device import machine_of
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
 from nearpeak.sim.machine import PS_PER_S, Machine
-from nearpeak.sim.work import Kernel
+from nearpeak.sim.work import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def _known(
     return known[case]
 
 
-def _alone(kernels: tuple[Kernel, ...], machine: Machine) -> tuple[float, int, int]:
+def _alone(kernels: tuple[Node, ...], machine: Machine) -> tuple[float, int, int]:
     runs = [simulate(machine, [kernel]) for kernel in kernels]
     return (
         sum(run.end_ps for run in runs) / PS_PER_S, len(kernels), sum(run.cta_count for run in runs),

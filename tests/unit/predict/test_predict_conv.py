@@ -81,8 +81,8 @@ def test_what_cannot_be_predicted_is_refused_in_one_line():
 
 
 def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
+    from nearpeak.predict._conv_costs import _class_of
     from nearpeak.predict._conv_scalars import CLASSES
-    from nearpeak.predict.forms.conv import _class_of
 
     shapes = {
         "one_tap": {"kw": 1, "kh": 1}, "one_tap_strided": {"kw": 1, "kh": 1, "sw": 2, "sh": 2},

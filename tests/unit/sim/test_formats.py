@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearpeak.errors import SpecError
+from nearpeak.ops._formats import E4M3, FORMATS, FloatFormat
 from nearpeak.sim.accumulator import FP32, HOPPER_FP8, Accumulator, multiply
-from nearpeak.sim.formats import E4M3, FORMATS, FloatFormat
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes comes with JAX and ONNX")
 PEERS = {

@@ -11,9 +11,9 @@ from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.measure.validation import validate
 from nearpeak.ops import case
+from nearpeak.ops._formats import FloatFormat
 from nearpeak.sim.accumulator import FP32, HOPPER_FP8, Accumulator
 from nearpeak.sim.emulation import emulated
-from nearpeak.sim.formats import FloatFormat
 from nearpeak.sim.runner import Sim
 from nearpeak.sim.scenario import POLICIES, Stream, share
 from nearpeak.sim.scenario_file import streams_of

@@ -5,28 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._attention_scalars import SCALARS
+from nearpeak.predict._attention_shapes import columns_of, device_figures
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._kernel_kin import multiplies_in_pairs, runs_kernels_of
-from nearpeak.predict._units import fastest, figures_of
+from nearpeak.predict._kernel_kin import runs_kernels_of
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
     "launch", "tile_start", "tensor", "masked_pairs", "ceiling", "wave_tail", "traffic", "append", "clock",
 )  # fmt: skip
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
-_PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
-"""Widths that libraries build kernels for, with paired multiprocessors and without; others run on a generic kernel."""
-_MOST_TOGETHER = 48
-"""Query heads of a key head up to which kernels take them together, where they do not take all that there are."""
-_SHORT_WINDOW = 4096
-"""Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
 _ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
-_MOST_DECODED = 16
-"""Queries of a sequence up to which decode kernels run: one new token, or a few speculated ones."""
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -44,122 +35,16 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     """Return the times of attention, sequences of a batch alike."""
     from nearpeak.predict import _attention_kernel as kernel
 
-    columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in _columns(target, cases))))
-    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
-    kernel.fill(columns, _device(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
-    return Rows(time_s=times, parts_s=parts)
-
-
-def _columns(target: Target, cases: CaseColumns) -> list[Any]:
-    """Return what the kernel reads of each case, in its order."""
-    batch, q, kv = _SEQUENCES[cases.op](cases.axes)
-    heads, dim = _axis(cases, "heads"), _axis(cases, "dim")
-    groups, width = _axis(cases, "kv_heads", heads), _axis(cases, "v_dim", dim)
-    window, causal, kv = _band(cases, q, kv)
-    stored = dim if cases.attributes.get("latent") else dim + width
-    paired = multiplies_in_pairs(target)
-    # Paired kernels give each query head tiles of its own; others put the heads of a key head into one tile where that
-    # saves time (FlashAttention-3, FlashInfer).
-    known = np.isin(dim, _PAIRED_WIDTHS if paired else _WIDTHS) | (dim != width)
-    # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
-    lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
-    decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
-    known = known & ~_uncommon(target, cases, heads / groups, decodes)
-    rows = 256.0 if paired else 128.0
-    packs = float(not paired)
-    apart = _apart(target, cases, heads, heads / groups)
-    return [
-        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, 1.0 - known, decodes * 1.0, rows, apart,
-    ]  # fmt: skip
-
-
-def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> Any:
-    """Return where Hopper has no kernel for keys of 8 bits that is made for the case.
-
-    In the measurements of AIConfigurator (ai-dynamo 095f58a) queries of 16 bits take 1.4 to 2.1 times as long to decode
-    with narrow heads in groups that are no power of two, and with heads of 128 and a short window; prefills with heads
-    of 256 take as long with a window as without.
-    """
-    bits = [DTYPES[cases.dtypes.get(name) or cases.dtypes["dtype"]].bits_count for name in ("dtype", "kv_dtype")]
-    if target.architecture != "hopper" or bits[1] != 8:
-        return np.zeros_like(group, dtype=bool)
-    width, left = _axis(cases, "dim"), _axis(cases, "left")
-    odd = (width <= 64) & (np.log2(group) % 1 != 0)
-    odd = odd | ((width > 64) & (width <= 128) & (left > 0) & (left <= _SHORT_WINDOW))
-    return np.where(decodes, odd & (bits[0] == 16), (width >= 256) & (left > 0))
-
-
-def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
-    """Return where no decode kernel takes the query heads of a key head together: 1 by the usual kernel, 2 by another.
-
-    In the measurements of AIConfigurator (ai-dynamo 095f58a) the time of such cases grows with the query heads: before
-    Hopper over keys of 16 bits with a short window, except in groups of powers of two of narrow heads, and with wide
-    heads in large groups; by a kernel that does not split the keys for more than 64 narrow heads in large groups.
-    Nothing is known of other makers' libraries. A short window that holds all keys still chooses the kernel.
-    """
-    if target.vendor != "NVIDIA":
-        return np.zeros_like(group)
-    paired, width = multiplies_in_pairs(target), _axis(cases, "dim")
-    large = group > (_MOST_TOGETHER if paired else _MOST_TOGETHER - 1)
-    alone = (width <= 64) & (heads > 64) & large
-    if paired or target.architecture == "hopper":
-        return alone * 2.0
-    bits = DTYPES[cases.dtypes.get("kv_dtype") or cases.dtypes["dtype"]].bits_count
-    left, narrow = _axis(cases, "left"), width <= 64
-    windowed = (left > 0) & (left <= _SHORT_WINDOW) & (bits >= 16) & (width <= 128) & (heads <= 64)
-    built = narrow & (np.log2(group) % 1 == 0)
-    wide = (width >= 256) & (group > _MOST_TOGETHER) & (bits >= 16)
-    alone = alone | (windowed & narrow & (group > 32))
-    return np.where(alone, 2.0, ((windowed & ~built) | wide) * 1.0)
-
-
-def _axis(cases: CaseColumns, name: str, default: Any = 0) -> Any:
-    return np.asarray(cases.axes.get(name, default), dtype=np.float64)
-
-
-def _band(cases: CaseColumns, q: Any, kv: Any) -> tuple[Any, Any, Any]:
-    """Return the window that queries see, whether they see no later key, and the keys in their reach."""
-    attributes = cases.attributes
-    mask = attributes.get("mask", "none")
-    if mask not in ("none", "alibi") or attributes.get("dropout"):
-        what = "dropout" if attributes.get("dropout") else f"mask={mask}"
+    mask = cases.attributes.get("mask", "none")
+    if mask not in ("none", "alibi") or cases.attributes.get("dropout"):
+        what = "dropout" if cases.attributes.get("dropout") else f"mask={mask}"
         raise NotModelledError(
             f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
         )
-    served = cases.op == "paged_attention"
-    causal = np.asarray(float(served or bool(attributes.get("causal"))))
-    if attributes.get("causal") and attributes.get("align", "upper_left") == "upper_left" and cases.op == "attention":
-        kv = np.minimum(q, kv)
-    left, right, chunk = (_axis(cases, name) for name in ("left", "right", "chunk"))
-    window = left + np.where(left > 0, np.where(causal > 0, 0.0, right), 0.0)
-    # A chunk holds half of its positions on average.
-    window = np.where((chunk > 0) & (window == 0), np.ceil(chunk / 2), window)
-    return np.where(window >= kv, 0.0, window), np.maximum(causal, window > 0), kv
-
-
-def _whole(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return tuple(np.asarray(axes[name], dtype=np.float64) for name in ("batch", "q", "kv"))  # type: ignore[return-value]
-
-
-def _paged(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    batch, tokens = (np.asarray(axes[name], dtype=np.float64) for name in ("batch", "tokens"))
-    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / batch)
-
-
-def _packed(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    tokens, count = (np.asarray(axes.get(name, 1), dtype=np.float64) for name in ("tokens", "sequences"))
-    return count, np.ceil(tokens / count), np.ceil(np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64) / count)
-
-
-_SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention": _packed}
-"""Sequences, queries and keys of each by operator."""
-
-
-def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
-    """Return the figures of the device that the kernel reads, in its order."""
-    dtype, stored = DTYPES[dtypes["dtype"]], DTYPES[dtypes.get("kv_dtype") or dtypes["dtype"]]
-    figures = figures_of(target, fastest(target, dtype, "attention"))
-    return np.array([*figures, target.special_per_clock or 16.0, stored.bits_count / 8, dtype.bits_count / 8])
+    columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in columns_of(target, cases))))
+    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
+    kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
+    return Rows(time_s=times, parts_s=parts)
 
 
 FORM = Form(

@@ -8,25 +8,13 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._collective_protocols import SENDING, Line, flagged_and_plain, own_shots, quicker, sending
 from nearpeak.predict._collective_scalars import SCALARS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.theory.links import HOST, link_rate
 
 TERMS = ("launch", "hops", "fill", "wire", "wire_ceiling", "copy_start", "copy", "copy_ceiling")
 """Parts of a predicted time."""
-_STEPS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1, "gather": 1, "scatter": 1,
-          "broadcast": 1, "reduce": 1}  # fmt: skip
-"""Times that a ring passes on a part per other rank."""
-_ADDING = ("all_reduce", "reduce_scatter", "reduce")
-_WHOLE = ("broadcast", "reduce")
-"""Kinds that pass on the whole tensor, piece after piece, instead of a part."""
-_SENDING = ("send", "recv")
-_OWN_DTYPES = ("bf16",)
-"""Formats that serving frameworks add up with a kernel of their own over peer memory."""
-_BRIDGED = ("PCIe", "NVL", "RTX", "A30", "A40")
-"""Words in titles of boards whose links join two of them, so that larger groups meet over the host."""
-_NEAR_BYTES = 8 * 2**20
-"""Tensor for which such kernels are built (max_size of vLLM's custom all-reduce); what is beyond moves slower."""
 _SWITCH_SHARPNESS = 12.0
 """Power at which one protocol gives way to the next."""
 
@@ -47,8 +35,8 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     size = size * DTYPES[cases.dtypes["dtype"]].bits_count / 8
     if cases.op == "transfer" and str(cases.attributes["direction"]) in ("h2d", "d2h"):
         parts = _copy(target, size, scalar)
-    elif cases.op == "transfer" or cases.attributes["kind"] in _SENDING:
-        parts = _line(target, size, scalar["send_s"], 0.0, 0.0, scalar["send_ratio"])
+    elif cases.op == "transfer" or cases.attributes["kind"] in SENDING:
+        parts = _parts(sending(target, size, scalar))
     else:
         parts = _collective(target, cases, size, scalar)
     columns = np.stack([np.broadcast_to(parts.get(name, 0.0), size.shape) for name in TERMS], 1)
@@ -66,66 +54,27 @@ def _collective(target: Target, cases: CaseColumns, size: Any, scalar: Mapping[s
     """Return the parts of the protocol that a library takes, or of the kernel over peer memory where it is faster."""
     kind = str(cases.attributes["kind"])
     ranks = np.broadcast_to(np.asarray(cases.axes["ranks"], dtype=np.float64), size.shape)
-    steps = _STEPS[kind] * (ranks - 1)
-    wire = size if kind in _WHOLE else steps * size / ranks
-    speed = np.where(ranks == 2, scalar["pair_ratio"], 1.0)
-    if kind not in _ADDING:
-        speed = speed * scalar["gather_ratio"] * np.where(ranks == 2, scalar["pair_gather_ratio"], 1.0)
-    # No protocol outruns the link.
-    rate = {name: np.minimum(scalar[f"{name}_ratio"] * speed, 1.0) for name in ("ll", "ll128", "simple")}
-    lines = {
-        name: _line(target, wire, scalar["launch_s"], steps * scalar[f"{name}_hop_s"],
-                    scalar.get(f"{name}_s", 0.0), rate[name], ranks)
-        for name in rate
-    }  # fmt: skip
-    flagged = _faster(lines["ll"], lines["ll128"])
-    switch_bytes = scalar["switch_bytes"] * np.sqrt(np.maximum(ranks - 1, 1))
-    share = 1 / (1 + (switch_bytes / np.maximum(wire, 1.0)) ** _SWITCH_SHARPNESS)
-    found = {name: (1 - share) * flagged[name] + share * lines["simple"][name] for name in flagged}
-    if kind == "all_reduce" and cases.dtypes["dtype"] in _OWN_DTYPES:
-        found = _faster(found, _own(target, ranks, size, scalar))
+    flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, scalar)
+    share = 1 / (1 + np.maximum(excess, 1e-300) ** -_SWITCH_SHARPNESS)
+    one, other = _parts(flagged), _parts(plain)
+    found = {name: (1 - share) * one[name] + share * other[name] for name in one}
+    own = own_shots(target, kind, cases.dtypes["dtype"], ranks, size, scalar)
+    if own is not None:
+        shot = _parts(quicker(*own))
+        first = sum(found.values()) <= sum(shot.values())
+        found = {name: np.where(first, found[name], shot[name]) for name in found}
     alone = ranks <= 1
     return {name: np.where(alone, 0.0, part) for name, part in found.items()} | {
         "launch": np.where(alone, scalar["own_s"], found["launch"])
     }
 
 
-def _own(target: Target, ranks: Any, size: Any, scalar: Mapping[str, float]) -> dict[str, Any]:
-    """Return the faster of reading all of the others at once, and of adding up parts and gathering them."""
-    hops_s = (ranks - 1) * scalar["own_hop_s"]
-    one = _line(target, (ranks - 1) * size, scalar["own_s"], hops_s, 0.0, scalar["one_shot_ratio"], ranks)
-    wire = 2 * (ranks - 1) * size / ranks
-    near = np.minimum(1.0, _NEAR_BYTES / np.maximum(size, 1.0))
-    ratio = 1 / (near / scalar["two_shot_ratio"] + (1 - near) / scalar["far_ratio"])
-    two = _line(target, wire, scalar["own_s"], hops_s, scalar["two_shot_s"], ratio, ranks)
-    return _faster(one, two)
-
-
-def _line(
-    target: Target, wire: Any, launch_s: Any, hops_s: Any, fill_s: Any, ratio: Any, ranks: Any = 2
-) -> dict[str, Any]:  # fmt: skip
+def _parts(line: Line) -> dict[str, Any]:
     """Return the parts of a fixed time and bytes over the link."""
-    wire_s = wire / np.where(np.asarray(ranks) > 2, _peer_rate(target, pair=False), _peer_rate(target, pair=True))
-    parts = {
-        "launch": launch_s,
-        "hops": hops_s,
-        "fill": fill_s,
-        "wire": wire_s,
-        "wire_ceiling": wire_s * (1 / ratio - 1),
-    }
-    return {name: np.broadcast_to(part, np.shape(wire)) for name, part in parts.items()}
-
-
-def _peer_rate(target: Target, *, pair: bool) -> float:
-    """Return the rate of the links to other devices; of the host link where there are none, or bridges of pairs."""
-    bridged = not pair and any(word in target.title for word in _BRIDGED)
-    peers = [link.bandwidth_bytes_per_s for name, link in target.links.items() if name != HOST and not bridged]
-    return sum(peers) if peers else link_rate(target, "link" if HOST not in target.links else HOST)
-
-
-def _faster(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    first = sum(one.values()) <= sum(other.values())
-    return {name: np.where(first, one[name], other[name]) for name in one}
+    return {
+        "launch": line.launch_s, "hops": line.hops_s, "fill": line.fill_s, "wire": line.wire_s,
+        "wire_ceiling": line.wire_s * (1 / line.ratio - 1),
+    }  # fmt: skip
 
 
 FORM = Form(

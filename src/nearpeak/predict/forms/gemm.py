@@ -12,8 +12,8 @@ from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import transferred
 from nearpeak.predict._kernel_kin import runs_products_of
-from nearpeak.predict._product_formats import stored_bytes, tile_sets
-from nearpeak.predict._units import figures_of, formats_of, unit_of
+from nearpeak.predict._product_formats import device_figures, tile_sets
+from nearpeak.predict._units import unit_of
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
@@ -61,7 +61,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     )
     m, n, k, batch = (np.atleast_1d(np.ascontiguousarray(column)) for column in columns)
     parts, times = np.empty((len(m), len(TERMS))), np.empty(len(m))
-    device = _device(target, cases.dtypes, setting)
+    device = device_figures(target, cases.dtypes, setting)
     for chosen, (tile_m, tile_n) in tile_sets(target, cases.dtypes["dtype"], batch):
         part, total = parts[chosen], times[chosen]
         kernel.fill(
@@ -81,18 +81,6 @@ def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
     """Return all rows of A, and n and k, along which libraries choose their kernels."""
     axes = {name: np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch")}
     return axes["m"] * axes["batch"], axes["n"], axes["k"]
-
-
-def _device(target: Target, dtypes: Mapping[str, str], setting: Setting) -> Any:
-    """Return the figures of the device that the kernel reads, in its order."""
-    a, b, out = formats_of(dtypes)
-    scheme = DTYPES[dtypes["dtype"]].scheme
-    return np.array([
-        *figures_of(target, unit_of(target, dtypes)),
-        stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
-        setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
-        float(setting.host_timed),
-    ])  # fmt: skip
 
 
 FORM = Form(

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._grouped_gemm_scalars import SCALARS
+from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touched_of
 from nearpeak.predict._kernel_kin import runs_kernels_of
-from nearpeak.predict._units import fastest, figures_of
 
 TERMS = (
     "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
@@ -42,56 +41,16 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         raise NotModelledError("predict: no form for grouped_gemm with split=k; split=m can be predicted")
     names = ("m", "n", "k", "groups")
     given = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
-    touched = _touched(cases, given[0], given[3])
+    touched = touched_of(cases, given[0], given[3])
     tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, given[0])
     columns = np.stack(np.broadcast_arrays(*given, touched, tokens))
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
-    exponent = setting.load_exponent_ratio or _exponent(str(cases.attributes.get("load", "")))
+    exponent = setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", "")))
     kernel.fill(
-        columns, float(setting.expert_matrices_count), exponent, _device(target, cases.dtypes),
+        columns, float(setting.expert_matrices_count), exponent, device_figures(target, cases.dtypes["dtype"]),
         np.asarray(scalars, dtype=float), parts, times,
     )  # fmt: skip
     return Rows(time_s=times, parts_s=parts)
-
-
-def _touched(cases: CaseColumns, rows: Any, groups: Any) -> Any:
-    """Return the groups with rows: sampled or stated ones."""
-    from nearpeak.ops._load import touched_groups
-
-    load = str(cases.attributes.get("load", ""))
-    most = np.minimum(rows, groups)
-    if load:
-        return np.asarray(touched_groups(load, rows.astype(np.int64), groups.astype(np.int64)), dtype=np.float64)
-    return np.clip(np.asarray(cases.axes.get("touched_groups", 1), dtype=np.float64), np.minimum(1.0, most), most)
-
-
-def _exponent(load: str) -> float:
-    """Return how skewed a stated load is: 0 where rows are spread evenly."""
-    if not load.startswith("zipf"):
-        return 0.0
-    given = [word.partition("=")[2] for word in load.split() if word.startswith("exponent=")]
-    # An exponent of exactly 1 has no power.
-    return float(given[0]) if given and float(given[0]) != 1.0 else 1.001
-
-
-def _device(target: Target, dtypes: Mapping[str, str]) -> Any:
-    """Return the figures of the device that the kernel reads, in its order."""
-    a, b = _formats(dtypes["dtype"])
-    wide = a if a.bits_count >= b.bits_count else b
-    scales = _SCALE_BYTES.get(dtypes["dtype"], 0.0)
-    figures = figures_of(target, fastest(target, wide, "grouped products"))
-    depth = 128 // max(a.bits_count / 8, 0.5)
-    return np.array([*figures, a.bits_count / 8, b.bits_count / 8 + scales, depth])
-
-
-_SCALE_BYTES = {"nvfp4": 1 / 16, "mxfp4": 1 / 32, "mxfp8": 1 / 32, "mxfp4_weight_only": 1 / 32}
-"""Bytes of scales per weight, where blocks are short."""
-
-
-def _formats(name: str) -> tuple[DType, DType]:
-    """Return the formats of tokens and weights."""
-    dtype = DTYPES[name]
-    return (DTYPES[dtype.scheme.a.dtype], DTYPES[dtype.scheme.b.dtype]) if dtype.scheme else (dtype, dtype)
 
 
 FORM = Form(

@@ -1,15 +1,21 @@
 """From a case to kernels: one file per family of operators; what has none streams through memory."""
 
 import importlib
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
+from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Setting
 from nearpeak.registry import Registry
-from nearpeak.sim.lowering._lowering import Lowering
-from nearpeak.sim.work import Kernel
+from nearpeak.sim.device import limits_of
+from nearpeak.sim.lowering._lowering import Lowering, ps
+from nearpeak.sim.work import Kernel, Node
+from nearpeak.theory.case_bound import work_bound
 
 __all__ = ["LOWERINGS", "kernels_of"]
 
@@ -24,14 +30,58 @@ LOWERINGS: "Registry[Lowering]" = Registry(
 )
 
 
-def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Kernel, ...]:
-    """Return the kernels of a case, to run one after the other.
+def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Node, ...]:
+    """Return the kernels and copies of a case, to run one after the other; none where it does nothing.
 
     Raises:
         NotModelledError: the device states no rate, or nothing was measured that is like it.
     """
     own, fallback = _by_op()
-    return own.get((case.op, case.phase), fallback).kernels(case, target, setting)
+    return _bounded(own.get((case.op, case.phase), fallback).kernels(case, target, setting), case, target)
+
+
+def _bounded(nodes: tuple[Node, ...], case: Case, target: Target) -> tuple[Node, ...]:
+    """Return kernels of which none beats the documented rates: what was measured of other sizes may promise more.
+
+    The longest phase of them is stretched by what the whole lacks to the bound of the case.
+    """
+    kernels = [node for node in nodes if isinstance(node, Kernel)]
+    if len(kernels) < max(len(nodes), 1):
+        return nodes  # copies run at the rate of their link
+    try:
+        least_ps = ps(work_bound(_work(case), target).time_s)
+    except NotModelledError:
+        return nodes
+    limits = limits_of(target).vector()
+    waves = [
+        -(
+            -one.cta_count
+            // (
+                target.sm_count
+                * min(room // need for room, need in zip(limits, one.needs.vector(), strict=True) if need)
+            )
+        )
+        for one in kernels
+    ]
+    lacks = least_ps - sum(
+        count * sum(phase.fixed_ps for phase in one.phases) for count, one in zip(waves, kernels, strict=True)
+    )
+    if lacks <= 0:
+        return nodes
+    place = max(
+        range(len(kernels)), key=lambda index: waves[index] * max(phase.fixed_ps for phase in kernels[index].phases)
+    )
+    phases = list(kernels[place].phases)
+    longest = max(range(len(phases)), key=lambda index: phases[index].fixed_ps)
+    phases[longest] = replace(phases[longest], fixed_ps=phases[longest].fixed_ps + lacks // waves[place] + 1)
+    kernels[place] = replace(kernels[place], phases=tuple(phases))
+    return tuple(kernels)
+
+
+@lru_cache(maxsize=4096)
+def _work(case: Case) -> Work:
+    """Return the least work of a case; sweeps ask for it on a thousand devices."""
+    return work_of(case)
 
 
 @lru_cache

@@ -11,7 +11,7 @@ from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.sim.device import limits_of
 from nearpeak.sim.machine import PS_PER_S, Limits
-from nearpeak.sim.work import Kernel
+from nearpeak.sim.work import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +20,8 @@ class Lowering:
 
     ops: tuple[str, ...]
     """Operators; none for all that no other file names."""
-    kernels: Callable[[Case, Target, Setting], tuple[Kernel, ...]]
-    """Rule: case, target and how the kernels run, to kernels that follow one another."""
+    kernels: Callable[[Case, Target, Setting], tuple[Node, ...]]
+    """Rule: case, target and how the kernels run, to kernels and copies that follow one another."""
     phases: tuple[str, ...] = ("forward",)
     """Phases of the operators that it knows; others stream through memory."""
 

@@ -1,7 +1,7 @@
-"""Attention: decode kernels that split the keys; prefill kernels whose tiles of queries visit them block by block."""
+"""Attention: decode kernels that split the keys; prefill kernels, and their gradients, whose tiles visit them."""
 
-import math
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,82 +9,179 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import Setting
+from nearpeak.ops import case as case_of
+from nearpeak.predict._attention_kernel import BEST_COUNT, decode_times, prefill_times
+from nearpeak.predict._attention_shapes import columns_of, device_figures
+from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
-from nearpeak.sim.lowering._prefill import prefill
-from nearpeak.sim.lowering._sequences import SOURCE_BYTES, Sequences, decodes, has_kernel, sequences_of
-from nearpeak.sim.work import Kernel, Phase
+from nearpeak.sim.work import Kernel, Node, Phase
+from nearpeak.theory.rates import vector_rate
 
-_BLOCK = 64.0
-"""Keys that a tile of queries meets at a time."""
-_LANES = 64.0
-"""Rows of queries that one thread block of a decode kernel takes."""
-_SATURATION = 0.3
-"""Share of the multiprocessors that saturates memory: not pinned down by any measurement."""
-_OVERLAP = 5.0
-"""Power at which blocks and memory overlap in a decode kernel."""
-_SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
-"""Parts into which decode kernels split the keys of a sequence."""
+_BACKWARD_PRODUCTS = 5 / 2
+"""Products of the gradients against those of the result: scores again, and one for each of dP, dQ, dK, dV.
 
+Source: Dao 2023, arXiv:2307.08691, section 3.1.2."""
+_SUM_BYTES = 4
+"""Bytes of an element of dQ while tiles of keys add to it."""
+_RANDOM_FLOP = 25
+"""Vector instructions of a random number: ten rounds of two wide products and four exclusive ors give four numbers.
 
-def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...]:
-    shape = sequences_of(case)
-    scalars, _ = ceilings(case, target, "attention")
-    lower = _decode if decodes(shape, target) else prefill
-    return (lower(shape, target, scalars, _unit_flop_per_s(case, target)),)
+Source: Salmon et al. 2011, doi:10.1145/2063384.2063405, Philox4x32-10."""
 
 
-def _unit_flop_per_s(case: Case, target: Target) -> float:
-    dtype = DTYPES[dict(case.dtypes)["dtype"]]
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if not units:
-        raise NotModelledError(f"{target.name}: states no rate for products of {dtype.name}")
-    return max(target.peaks[unit].flop_per_s for unit in units)
+class _Sequences(NamedTuple):
+    """What the compiled kernel reads of a case, in its order."""
+
+    batch: float
+    heads: float
+    kv_heads: float
+    q: float
+    kv: float
+    dim: float
+    v_dim: float
+    stored: float
+    window: float
+    causal: float
+    packs: float
+    generic: float
+    decodes: float
+    most_rows: float
+    apart: float
 
 
-def _decode(s: Sequences, target: Target, p: Mapping[str, float], flop_per_s: float) -> Kernel:
+def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Node, ...]:
+    columns = CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
+    s = _Sequences(*(float(np.max(column)) for column in columns_of(target, columns)))
+    if not min(s.batch, s.heads, s.q, s.kv):
+        return ()
+    try:
+        scalars, _ = ceilings(case, target, "attention")
+    except NotModelledError:
+        return _unfused(case, s, target, setting)
+    figures = device_figures(target, columns.dtypes)
+    if case.phase == "backward":
+        return _gradients(case, s, target, scalars, figures)
+    kernel = _decode(s, target, scalars, figures) if s.decodes else _prefill(s, target, scalars, figures, "prefill")
+    return (_masked(kernel, case, s, target),)
+
+
+def _unfused(case: Case, s: _Sequences, target: Target, setting: Setting) -> tuple[Node, ...]:
+    """Return scores, their softmax and its product with the values one after the other.
+
+    That is how formats without a kernel run; gradients form two products for each of the two.
+    """
+    from nearpeak.sim.lowering import kernels_of
+
+    dtype, batch, q, kv = dict(case.dtypes)["dtype"], int(s.batch * s.heads), int(s.q), int(s.kv)
+    scores = case_of("gemm", m=q, n=kv, k=int(s.dim), batch=batch, dtype=dtype)
+    values = case_of("gemm", m=q, n=int(s.v_dim), k=kv, batch=batch, dtype=dtype)
+    weights = case_of("softmax", case.phase, rows=batch * q, columns=kv, dtype=dtype)
+    order = (scores, weights, values) if case.phase == "forward" else (scores, values, values, weights, scores, scores)
+    return tuple(kernel for one in order for kernel in kernels_of(one, target, setting))
+
+
+def _decode(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any) -> Kernel:
     """Return the kernel of the split of the keys whose blocks end first."""
-    sm, rows = target.sm_count, s.q * s.heads / s.kv_heads
-    lanes = 8.0
-    while lanes < min(rows, _LANES):
-        lanes *= 2
-    stored, keys = s.stored, min(s.kv, s.window + s.q - 1) if s.window else s.kv
-    units, blocks = s.batch * s.kv_heads * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
-    moved = s.batch * (s.kv_heads * keys * stored * s.kv_bytes
-                       + s.heads * s.q * (s.dim * s.element_bytes + s.v_dim * SOURCE_BYTES))  # fmt: skip
-    miss = min(max(moved / (p["decode_residency_ratio"] * (target.l2.capacity_bytes or 1)) - 0.5, 0.0), 1.0)
-    l2 = p["decode_l2_bytes_per_clock"] * target.clock_hz
-    slow = 1.0 if has_kernel(s, target) else p["decode_generic_ratio"]
-    lone = p["decode_lone_ratio"] if rows == 1 else 1.0
-    start = (p["decode_start_s"] * lone + p["decode_row_s"] * lanes * (s.dim + s.v_dim) / 256) * slow
-    product = 2 * _BLOCK * lanes * (s.dim + s.v_dim) * sm / flop_per_s * slow
-    block = (p["decode_step_s"] + _BLOCK * stored * s.kv_bytes / l2) * slow + product
-    split = _SPLITS[blocks >= _SPLITS]
-    deep, load = np.ceil(blocks / split), units * split / sm
-    hidden = 1.0 - p["decode_hidden_tail_ratio"]
-    waves = np.where(load <= 1, 1.0, load + hidden * (np.ceil(load) - load))
-    tiles = waves * (start + deep * block)
-    few = 1 / np.minimum(1.0, load / _SATURATION)
-    bandwidth = p["decode_dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0)
-    memory = moved * (miss * few / bandwidth + 1 / (l2 * sm))
-    body = (tiles**_OVERLAP + memory**_OVERLAP) ** (1 / _OVERLAP)
-    added = p["combine_s"] + p["split_s"] * split + (split + 1) * s.batch * s.heads * s.q * s.v_dim * 4 / (l2 * sm)
-    combine = np.where(split > 1, added, 0.0)
-    best = int(np.argmin(body + combine))
-    ctas = max(1, round(min(units * split[best], sm)))
-    longest = max(tiles[best], memory[best])
-    once = moved / (target.dram.bandwidth_bytes_per_s or 1.0)
-    start_s = p["decode_launch_s"] + s.batch * p["sequence_s"] + (p["decode_window_s"] if s.window else 0.0)
-    short = max(0.0, once - start_s - body[best] - combine[best])
+    p, best = np.array(list(scalars.values())), np.zeros(BEST_COUNT)
+    keys = min(s.kv, s.window + s.q - 1) if s.window else s.kv
+    decode_times(tuple(s[:8]), keys, float(s.window > 0), s.generic, s.apart, hw, p, best)
+    tiles, memory, body, combine = (float(value) for value in best[:4])
+    ctas = max(1, round(min(float(best[12]), 1.0) * target.sm_count))
+    start_s, moved, miss = float(best[9] + best[10]), float(best[14]), float(best[15])
+    short = max(0.0, moved / hw[2] - start_s - body - combine)
     phases = (
         Phase(fixed_ps=ps(start_s)),
         Phase(
-            fixed_ps=ps(longest), pipe_s={"tensor": waves[best] * deep[best] * product},
+            fixed_ps=ps(max(tiles, memory)), pipe_s={"tensor": float(best[13])},
             pool_bytes={"dram": moved * miss / ctas, "l2": moved / ctas},
         ),
-        Phase(fixed_ps=ps(body[best] - longest + combine[best] + short)),
+        Phase(fixed_ps=ps(body - max(tiles, memory) + combine + short)),
     )  # fmt: skip
     return Kernel(name="decode", cta_count=ctas, phases=phases, needs=filling(target))
 
 
-LOWERING = Lowering(ops=("attention", "paged_attention", "varlen_attention"), kernels=_kernels)
+def _prefill(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any, name: str) -> Kernel:
+    """Return the kernel of the tile whose blocks end first, with the appending of new keys and values."""
+    p, best = np.array(list(scalars.values())), np.zeros(BEST_COUNT)
+    prefill_times(tuple(s[:8]), (s.window, s.causal), s.packs, s.generic, s.most_rows, hw, p, best)
+    busy, memory, body, hot = (float(value) for value in best[:4])
+    ctas = max(1, round(min(float(best[12]), 1.0) * target.sm_count))
+    append_s, start_s, moved, miss = (float(best[place]) for place in (9, 10, 14, 15))
+    short = max(0.0, moved / hw[2] - start_s - body - append_s - hot)
+    phases = (
+        Phase(fixed_ps=ps(start_s)),
+        Phase(
+            fixed_ps=ps(max(busy, memory)), pipe_s={"tensor": float(best[13]), "special": float(best[16])},
+            pool_bytes={"dram": moved * miss / ctas, "l2": moved / ctas},
+        ),
+        Phase(fixed_ps=ps(body - max(busy, memory) + append_s + short)),
+        Phase(fixed_ps=ps(hot)),
+    )  # fmt: skip
+    return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
+
+
+def _masked(kernel: Kernel, case: Case, s: _Sequences, target: Target) -> Kernel:
+    """Return a kernel that reads a mask, visits live pairs alone, or draws random numbers on its way."""
+    attributes, axes = dict(case.attributes), dict(case.axes)
+    pairs = s.batch * s.heads * s.q * s.kv
+    mask, phases = str(attributes.get("mask", "none")), list(kernel.phases)
+    place = next(index for index, phase in enumerate(phases) if phase.pool_bytes)
+    main = phases[place]
+    fixed_s, pools, pipes = main.fixed_ps / 1e12, dict(main.pool_bytes), dict(main.pipe_s)
+    if mask == "known":
+        live = min(axes.get("live_pairs", pairs) / pairs, 1.0)
+        fixed_s, pipes = fixed_s * live, {name: value * live for name, value in pipes.items()}
+    if mask in ("bool", "float"):
+        each = 1 if mask == "bool" else DTYPES[dict(case.dtypes)["dtype"]].bits_count / 8
+        stored, seen = (axes.get("mask_elements") or s.q * s.kv) * each, pairs * each
+        pools = {"dram": pools["dram"] + stored / kernel.cta_count, "l2": pools["l2"] + seen / kernel.cta_count}
+    if attributes.get("dropout"):
+        drawn = pairs * _RANDOM_FLOP / vector_rate(target, "fp32")[1] * target.sm_count / kernel.cta_count
+        pipes["vector"] = drawn
+    phases[place] = Phase(fixed_ps=ps(fixed_s), pipe_s=pipes, pool_bytes=pools)
+    return Kernel(name=kernel.name, cta_count=kernel.cta_count, phases=tuple(phases), needs=kernel.needs)
+
+
+def _gradients(
+    case: Case, s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any
+) -> tuple[Kernel, ...]:  # fmt: skip
+    """Return sums over rows, the walk of tiles with five products in place of two, and dQ in its own format.
+
+    Tiles of keys add to dQ in cache, in fp32; the walk is that of a prefill whose keys cost as much more as there are
+    products: gradients reach the rate of results (.69 and .71 of the peak, public SimuMax system file of B200).
+    """
+    slower = hw.copy()
+    slower[[0, 5]] /= _BACKWARD_PRODUCTS
+    none = dict(scalars) | {
+        "append_ratio": 0.0, "l2_bytes_per_clock": scalars["l2_bytes_per_clock"] / _BACKWARD_PRODUCTS,
+    }  # fmt: skip
+    walk = _masked(_prefill(s, target, none, slower, "gradients"), case, s, target)
+    queries, each = s.batch * s.heads * s.q, hw[7]
+    added = queries * s.dim * _SUM_BYTES * max(1.0, s.kv / 128)
+    place = next(index for index, phase in enumerate(walk.phases) if phase.pool_bytes)
+    phases = list(walk.phases)
+    pools = dict(phases[place].pool_bytes)
+    pools["l2"] += 2 * added / walk.cta_count
+    pipes = dict(phases[place].pipe_s)
+    pipes["special"] /= _BACKWARD_PRODUCTS  # exponentials are formed once
+    phases[place] = Phase(fixed_ps=phases[place].fixed_ps, pipe_s=pipes, pool_bytes=pools)
+    walk = Kernel(name=walk.name, cta_count=walk.cta_count, phases=tuple(phases), needs=walk.needs)
+    rows = 2 * queries * s.v_dim * each + queries * _SUM_BYTES
+    return (
+        _streamed("row sums", rows, target, scalars), walk,
+        _streamed("dq", queries * s.dim * (_SUM_BYTES + each), target, scalars),
+    )  # fmt: skip
+
+
+def _streamed(name: str, moved: float, target: Target, scalars: Mapping[str, float]) -> Kernel:
+    """Return a kernel that passes bytes through memory."""
+    time_s = moved / (scalars["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0))
+    phase = Phase(fixed_ps=ps(time_s), pool_bytes={"dram": moved / target.sm_count})
+    return Kernel(name=name, cta_count=target.sm_count, phases=(phase,), needs=filling(target))
+
+
+LOWERING = Lowering(
+    ops=("attention", "paged_attention", "varlen_attention"), kernels=_kernels, phases=("forward", "backward")
+)

@@ -1,39 +1,68 @@
-"""Convolutions as products of matrices whose rows are gathered on the way (implicit GEMM)."""
+"""Convolutions: each pass as the blocks of the algorithm that libraries would take for it."""
+
+import math
+
+import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.errors import NotModelledError
-from nearpeak.ops import case as case_of
-from nearpeak.predict._conv_shapes import product_of, shape_of
-from nearpeak.predict._form import Setting
-from nearpeak.predict._gemm_kernel import TENSOR_TILES
-from nearpeak.sim.lowering._lowering import Lowering, ceilings
-from nearpeak.sim.lowering.gemm import Product, kernel_of
-from nearpeak.sim.work import Kernel
-
-_PASSES = {"forward": ("fprop",), "backward": ("dgrad", "wgrad")}
+from nearpeak.predict._conv_costs import LARGEST, SHARPNESS, fastest, moved_elements, passes_of
+from nearpeak.predict._conv_scalars import PASSES
+from nearpeak.predict._conv_shapes import Shape, shape_of
+from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._interpolation import correction_at
+from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
+from nearpeak.sim.work import Kernel, Phase
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
-    """Return one kernel per pass."""
-    name = dict(case.dtypes)["dtype"]
-    dtype = DTYPES[name]
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
-    if not units or dtype.scheme is not None:
-        raise NotModelledError(f"{target.name}: states no rate for products of {name}")
-    peak = max((target.peaks[unit] for unit in units), key=lambda one: one.flop_per_s)
-    shape, size = shape_of(dict(case.axes)), dtype.bits_count / 8
-    scalars, _ = ceilings(case_of("gemm", m=1, n=1, k=1, dtype=name), target, "gemm")
-    kernels = []
-    for part in _PASSES[case.phase]:
-        m, n, k = (float(extent[0]) for extent in product_of(shape, part))
-        product = Product(
-            m=m, n=n, k=k, batch=float(shape.groups[0]), a_bytes=size, b_bytes=size, c_bytes=size,
-            flop_per_s=peak.flop_per_s, clock_hz=peak.clock_hz, tiles=TENSOR_TILES, setting=setting,
-        )  # fmt: skip
-        kernels.append(kernel_of(product, target, dict(scalars), 1.0, f"conv {part}"))
-    return tuple(kernels)
+    """Return one kernel per pass; each stands for the tiles of its multiprocessor."""
+    columns = CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
+    scalars, library = ceilings(case, target, "conv")
+    shape = shape_of(columns.axes)
+    knots = np.asarray(library).reshape(len(PASSES), -1) if library else None
+    found = []
+    for part in passes_of(columns):
+        pace = 1.0 if knots is None else _pace(shape, knots[list(PASSES).index(part)])
+        found.append(_kernel(dict(case.dtypes)["dtype"], target, shape, part, dict(scalars), pace, setting))
+    return tuple(found)
+
+
+def _pace(shape: Shape, knots: object) -> float:
+    """Return by how much slower than usual the library's kernel for this size is."""
+    depth = shape.groups * shape.channels * shape.taps
+    axes = (max(float((shape.images * shape.outputs)[0]), 1.0), float((shape.groups * shape.filters)[0]))
+    exponent = float(correction_at(knots, *axes, float(depth[0])))
+    return math.exp(min(max(exponent, -LARGEST), LARGEST))
+
+
+def _kernel(
+    dtype: str, target: Target, shape: Shape, part: str, p: dict[str, float], pace: float, setting: Setting
+) -> Kernel:
+    """Return the kernel of one pass."""
+    products, ceiling, padding, split = (float(cost[0]) for cost in fastest(target, dtype, shape, part, p))
+    moved = float(moved_elements(shape)[0]) * DTYPES[dtype].bits_count / 8
+    bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
+    compute_s, memory_s = products + ceiling + padding, moved / (p["dram_ratio"] * bandwidth)
+    longest = max(compute_s, memory_s)
+    body = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS)
+    host_s = p["host_gap_s"] if setting.host_timed else 0.0
+    phases = [
+        Phase(fixed_ps=ps((p["launch_s"] + host_s) * pace)),
+        Phase(
+            fixed_ps=ps(longest * pace), pipe_s={"tensor": (products + ceiling) * pace},
+            pool_bytes={"dram": moved / target.sm_count},
+        ),
+        Phase(fixed_ps=ps((body - longest + split) * pace)),
+    ]  # fmt: skip
+    least = ps(p["host_floor_s"]) if setting.host_timed else 0
+    short = least - sum(phase.fixed_ps for phase in phases)
+    if short > 0:
+        phases.append(Phase(fixed_ps=short))
+    return Kernel(name=f"conv {part}", cta_count=target.sm_count, phases=tuple(phases), needs=filling(target))
 
 
 LOWERING = Lowering(ops=("conv",), kernels=_kernels, phases=("forward", "backward"))

@@ -1,4 +1,4 @@
-"""Whatever streams through memory: bytes, vector instructions and special functions of the least work of a case."""
+"""Whatever streams through memory: bytes, rows, vector instructions and special functions of the least work."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,31 +6,23 @@ from dataclasses import replace
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import work_of
 from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._stream_parts import BLOCK_BYTES, BLOCKS_PER_SM, SHARPNESS, resources
 from nearpeak.predict._work_columns import WorkColumns, work_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
-from nearpeak.theory.rates import vector_rate
-
-_BLOCK_BYTES = 8192
-"""Bytes that one thread block of an element-wise kernel moves."""
-_BLOCKS_PER_SM = 8
-"""Thread blocks of 256 threads that one multiprocessor of 2048 holds."""
 
 
-def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Kernel, ...]:
+def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     columns = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
     if target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: states no memory bandwidth")
-    if any(work_of(case).comm_bytes.values()):
-        raise NotModelledError(f"simulate: no lowering of {case.op}: one device is simulated, not what it is linked to")
     work = work_columns(target, columns)
     scalars, _ = ceilings(case, target, "stream")
     count = max(int(work.launch_count[0]), 1)
-    kernel = _kernel(case.op, target, work, scalars, count)
+    kernel = _kernel(columns, target, work, scalars, count, hosted=setting.host_timed)
     return tuple(_named(kernel, place) for place in range(count))
 
 
@@ -38,32 +30,36 @@ def _named(kernel: Kernel, place: int) -> Kernel:
     return kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")
 
 
-def _kernel(name: str, target: Target, work: WorkColumns, p: Mapping[str, float], count: int) -> Kernel:
+def _kernel(
+    cases: CaseColumns, target: Target, work: WorkColumns, p: Mapping[str, float], count: int, *, hosted: bool
+) -> Kernel:
     """Return one of the equal kernels that share the work."""
-    read, write = float(work.read_bytes[0]) / count, float(work.write_bytes[0]) / count
-    kept = p["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
-    write = max(write - kept, 0.0)
-    bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
-    memory_s = read / (p["read_ratio"] * bandwidth) + write / (p["write_ratio"] * bandwidth)
-    flop = float(work.vector_flop[0] + p["special_flop_count"] * work.special_count[0]) / count
-    vector_s = flop / (p["vector_ratio"] * vector_rate(target, "fp32")[1])
-    matrix_s = float(work.matrix_s[0]) / p["tensor_ratio"] / count
-    rows = float(work.group_count[0]) / count
-    row_s = p["row_s"] + float(work.group_bytes[0]) / (p["row_bytes_per_clock"] * target.clock_hz)
-    rows_s = max(rows / target.sm_count, 1.0) * row_s if rows else 0.0
-    blocks = min(max(round((read + write) / _BLOCK_BYTES), 1), _BLOCKS_PER_SM * target.sm_count)
+    found = resources(target, cases, work, p)
+    read_s, write_s, again_s = (float(time[0]) / count for time in found[:3])
+    aligned, bandwidth = float(found.aligned_ratio[0]), target.dram.bandwidth_bytes_per_s or 1.0
+    memory_s = ((read_s + again_s) / p["read_ratio"] + write_s / p["write_ratio"]) / aligned
+    rows_s, vector_s, matrix_s = (float(time[0]) / count for time in found[4:])
+    moved = float(work.read_bytes[0] + work.write_bytes[0]) / count
+    blocks = min(max(round(moved / BLOCK_BYTES), 1), BLOCKS_PER_SM * target.sm_count)
     each = max(1, -(-blocks // target.sm_count))
-    ramp = p["grid_ramp_s"] * min(1.0, (read + write) / (_BLOCK_BYTES * target.sm_count))
     alone = 1 if blocks >= target.sm_count else target.sm_count / blocks
-    phases = (
-        Phase(fixed_ps=ps(p["launch_s"] + ramp)),
+    longest = max(memory_s, rows_s, vector_s, matrix_s)
+    body = sum(time**SHARPNESS for time in (memory_s, rows_s, vector_s, matrix_s)) ** (1 / SHARPNESS)
+    ramp = p["grid_ramp_s"] * min(1.0, moved / (BLOCK_BYTES * target.sm_count))
+    passing = (read_s + again_s + write_s) * bandwidth / blocks
+    phases = [
+        Phase(fixed_ps=ps(p["launch_s"] + ramp + (p["host_gap_s"] if hosted else 0.0))),
         Phase(
-            fixed_ps=ps(max(memory_s, rows_s)),
-            pipe_s={"vector": vector_s * alone / each, "tensor": matrix_s * alone / each},
-            pool_bytes={"dram": (read + write) / blocks, "l2": (read + write) / blocks},
+            fixed_ps=ps(longest), pool_bytes={"dram": passing, "l2": passing + moved / blocks},
+            pipe_s={
+                "vector": p["vector_ratio"] * vector_s * alone / each,
+                "tensor": p["tensor_ratio"] * matrix_s * alone / each,
+            },
         ),
-    )  # fmt: skip
-    return Kernel(name=name, cta_count=blocks, phases=phases, needs=filling(target, _BLOCKS_PER_SM))
+    ]  # fmt: skip
+    rest = ps(body - longest) + max(0, ps(p["host_floor_s"] - p["host_gap_s"] - p["launch_s"] - body) if hosted else 0)
+    phases += [Phase(fixed_ps=rest)] if rest else []
+    return Kernel(name=cases.op, cta_count=blocks, phases=tuple(phases), needs=filling(target, BLOCKS_PER_SM))
 
 
 LOWERING = Lowering(ops=(), kernels=_kernels)
