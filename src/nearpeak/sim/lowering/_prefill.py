@@ -52,7 +52,8 @@ def prefill(s: Sequences, target: Target, p: Mapping[str, float], flop_per_s: fl
             fixed_ps=ps(longest), pipe_s={"tensor": best.tensor_s, "special": best.special_s},
             pool_bytes={"dram": moved * miss / best.ctas, "l2": moved / best.ctas},
         ),
-        Phase(fixed_ps=ps(body - longest + append_s + hot_s)),
+        Phase(fixed_ps=ps(body - longest + append_s)),
+        Phase(fixed_ps=ps(hot_s), sags=True),
     )  # fmt: skip
     return Kernel(name="prefill", cta_count=best.ctas, phases=phases, needs=filling(target))
 

@@ -113,7 +113,8 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], pa
             fixed_ps=ps(longest * pace), pipe_s={"tensor": best.tensor_s * pace, "shared": best.cache_s * pace},
             pool_bytes=dict.fromkeys(("dram", "l2"), (read_b + write_b) / best.ctas),
         ),
-        Phase(fixed_ps=ps((best.body_s - longest + best.tail_s + hot) * pace)),
+        Phase(fixed_ps=ps((best.body_s - longest + best.tail_s) * pace)),
+        Phase(fixed_ps=ps(hot * pace), sags=True),
     )  # fmt: skip
     return Kernel(name=name, cta_count=best.ctas, phases=phases, needs=filling(target))
 
