@@ -132,6 +132,22 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Two streams and the time in which both had work running."""
+
+    first: str
+    """One stream."""
+    second: str
+    """The other."""
+    both_s: float
+    """Time in which both ran."""
+    most_s: float
+    """Most that it could be: the time in which the less busy of them ran."""
+    reason: str = ""
+    """What kept them from more; nothing where they overlapped for nine tenths of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
     """Streams under one policy."""
 
@@ -141,6 +157,8 @@ class Sharing:
     """When all was done."""
     streams: tuple[Latency, ...]
     """In the order given."""
+    overlaps: tuple[Overlap, ...] = ()
+    """How long each two of them ran at the same time."""
     energy_j: float | None = None
     """Energy of all of it; none where the machine says nothing of its power."""
     run: Run | None = None
