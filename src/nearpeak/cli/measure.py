@@ -34,6 +34,8 @@ NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking
 def measure(
     cases: list[str] = CASES,
     runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
+    target: str = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm."),
+    edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
     export: list[Path] = typer.Option([], "--export", help="Also write .parquet, or .json as pytest-benchmark does."),
     budget: str = BUDGET,
@@ -64,6 +66,7 @@ def measure(
     """
     from nearpeak import measuring
 
+    runner = _with_target(runner, target, edits)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
@@ -87,6 +90,21 @@ def measure(
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))
+
+
+def _with_target(runner: str, target: str, edits: list[str]) -> str:
+    """Return the runner with the device that it stands for behind a colon."""
+    if not target:
+        if edits:
+            raise SpecError("--set: edits the device of --target; add --target")
+        return runner
+    if ":" in runner:
+        raise SpecError(f"--target {target}: --runner {runner} names its own; leave one out")
+    from nearpeak.measure.runners import RUNNERS
+
+    if RUNNERS[runner].abilities.argument != "TARGET":
+        raise SpecError(f"--target: --runner {runner} runs on a device that is there; --runner sim takes a target")
+    return "+".join((f"{runner}:{target}", *edits))
 
 
 def _keeper(place: str | None, repository: Path | None, branch: str) -> "Callable[[list[Measurement]], None]":

@@ -49,6 +49,7 @@ class Turns:
     def __init__(self, machine: Machine, contexts: Sequence[Context], packs: bool) -> None:
         self.costs, self.limits = machine.costs, machine.limits.vector()
         self.switches: list[Switch] = []
+        self.passed: list[tuple[State, State, int]] = []
         gpcs = gpc_masks(machine)
         self.masks: dict[str, int] = {}
         for context in contexts:
@@ -117,6 +118,7 @@ class Turns:
         cost = self._cost_ps(leaving, entering, now_ps, saves=saves)
         circle.blocked_ps = now_ps + cost if cost else -1
         circle.until_ps = now_ps + cost + entering.context.slice_ps
+        self.passed.append((leaving, entering, now_ps + cost))
         return True
 
     def _cost_ps(self, leaving: State, entering: State, now_ps: int, *, saves: bool) -> int:

@@ -35,11 +35,15 @@ def _text(why: str, span: Span, run: Run) -> str:
     return f"{HOLDS[why]}: {'blocks' if why not in ('engine', 'turn', 'evicted') else 'work'} of {', '.join(names)} ran"
 
 
-def overlaps(run: Run, names: Sequence[str]) -> tuple[Overlap, ...]:
-    """Return for each two streams how long both had work running, and what kept them from more."""
+def overlaps(run: Run, names: Sequence[str], *, by_turns: bool = False) -> tuple[Overlap, ...]:
+    """Return for each two streams how long both had work running, and what kept them from more.
+
+    Args:
+        by_turns: whether one of them runs at a time: what is saved meanwhile does not run.
+    """
     times = {name: _joined(span for span in run.spans if span.queue == name) for name in names}
     return tuple(
-        _overlap(run, first, second, times[first], times[second])
+        _overlap(run, first, second, times[first], times[second], by_turns=by_turns)
         for place, first in enumerate(names) for second in names[place + 1 :]
     )  # fmt: skip
 
@@ -58,7 +62,7 @@ def _joined(spans: Iterable[Span]) -> Times:
     return found
 
 
-def _overlap(run: Run, first: str, second: str, one: Times, other: Times) -> Overlap:
+def _overlap(run: Run, first: str, second: str, one: Times, other: Times, *, by_turns: bool) -> Overlap:
     both = i = j = 0
     while i < len(one) and j < len(other):
         both += max(min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]), 0)
@@ -68,18 +72,18 @@ def _overlap(run: Run, first: str, second: str, one: Times, other: Times) -> Ove
             j += 1
     most = min(sum(end - start for start, end in one), sum(end - start for start, end in other))
     return Overlap(
-        first=first, second=second, both_s=both / PS_PER_S, most_s=most / PS_PER_S,
-        reason="" if both > 0.9 * most else _reason(run, first, second),
+        first=first, second=second, both_s=0.0 if by_turns else both / PS_PER_S, most_s=most / PS_PER_S,
+        reason=HOLDS["turn"] if by_turns else "" if both > 0.9 * most else _reason(run, first, second, most - both),
     )  # fmt: skip
 
 
-def _reason(run: Run, first: str, second: str) -> str:
-    """Return what cost two streams most of their common time."""
+def _reason(run: Run, first: str, second: str, apart_ps: int) -> str:
+    """Return what cost two streams most of their common time, where what held them back explains half of it."""
     lost: dict[str, int] = {}
     for span in run.spans:
         if span.queue in (first, second):
             for why, time in span.held_ps.items():
                 lost[why] = lost.get(why, 0) + time
-    if lost:
+    if sum(lost.values()) > 0.5 * apart_ps:
         return HOLDS[max(lost, key=lambda why: lost[why])]
     return "they were not there at the same time: one had ended when the other arrived"

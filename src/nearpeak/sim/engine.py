@@ -83,9 +83,9 @@ class _Engine:
         if self.governor is not None:
             self._at(self.governor.power.step_ps, "clock", 0)
         while self.left:
-            self._begin_launches()
             self._deliver()
             self._place()
+            self._begin_launches()
             if self.left:
                 self._step()
         spans = tuple(span_of(node) for node in self.nodes)
@@ -150,8 +150,26 @@ class _Engine:
         changed, again_ps = self.turns.advance(self.now_ps, {p.node.context for p in self.pending})
         if changed:
             self.seen.clear()
+            self._evict()
         if again_ps is not None and all(t[0] != again_ps or t[2] != "turn" for t in self.timed):
             self._at(again_ps, "turn", 0)
+
+    def _evict(self) -> None:
+        """Record blocks up to where their context lost its turn; those of the other go on when it has been restored."""
+        for leaving, entering, resumed_ps in self.turns.passed:
+            for group, flow in leaving.residents.flows() if self.records else ():
+                if flow.start_ps < self.now_ps:
+                    self._record(group, flow)
+            for _, flow in entering.residents.flows():
+                flow.start_ps = resumed_ps
+        self.turns.passed.clear()
+
+    def _record(self, group: Group, flow: Flow) -> None:
+        """Keep where blocks were, up to now."""
+        self.batches.append(Batch(
+            name=flow.running.node.name, start_ps=flow.start_ps, end_ps=self.now_ps, sms=group.mask,
+            each_count=flow.count,
+        ))  # fmt: skip
 
     def _ready(self, node: Running) -> None:
         """Let work start whose turn in its stream has come."""
@@ -308,10 +326,7 @@ class _Engine:
             count *= group.mask.bit_count()
             group.drop(flow, node.needs)
             if self.records:
-                self.batches.append(Batch(
-                    name=node.node.name, start_ps=flow.start_ps, end_ps=self.now_ps, sms=group.mask,
-                    each_count=flow.count,
-                ))  # fmt: skip
+                self._record(group, flow)
         node.unfinished -= count
         if not node.unfinished:
             self.seen.clear()

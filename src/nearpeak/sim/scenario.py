@@ -112,8 +112,14 @@ def share(
     return Sharing(
         policy=policy, end_s=run.end_ps / PS_PER_S, energy_j=energy_j, run=run if records else None,
         streams=tuple(_latency(one, run, target, machine) for one in scenario.streams),
-        overlaps=overlaps(run, [one.name for one in scenario.streams]),
+        overlaps=overlaps(run, [one.name for one in scenario.streams], by_turns=_by_turns(places)),
     )  # fmt: skip
+
+
+def _by_turns(places: Mapping[str, Place]) -> bool:
+    """Return whether contexts share multiprocessors, so that one runs at a time."""
+    contexts = {place.context.name: place.context for place in places.values()}.values()
+    return len(contexts) > 1 and any(one.sms is None for one in contexts)
 
 
 def _dtype(scenario: Scenario) -> str:
