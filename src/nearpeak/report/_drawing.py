@@ -53,9 +53,9 @@ def ends(*texts: str) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], marked: Sequence[bool] = ()) -> str:
     """Return a table whose columns but the first are numbers; marked rows stand out."""
-    tops = "".join(f'<th{"" if i == 0 else " class=n"}>{escape(text)}</th>' for i, text in enumerate(head))
+    tops = "".join(f"<th{'' if i == 0 else ' class=n'}>{escape(text)}</th>" for i, text in enumerate(head))
     lines = []
     for place, row in enumerate(rows):
-        cells = "".join(f'<td{"" if i == 0 else " class=n"}>{escape(text)}</td>' for i, text in enumerate(row))
+        cells = "".join(f"<td{'' if i == 0 else ' class=n'}>{escape(text)}</td>" for i, text in enumerate(row))
         lines.append(f"<tr{' class=best' if place < len(marked) and marked[place] else ''}>{cells}</tr>")
     return f'<div class="wide"><table><tr>{tops}</tr>{"".join(lines)}</table></div>'

@@ -52,7 +52,9 @@ def _power(run: Run) -> str:
               ("clock", COLOURS[0], [clock for *_, clock in run.governed], "of the highest")]  # fmt: skip
     if run.heat_celsius:
         hottest = max(run.heat_celsius)
-        curves.append(("temperature", COLOURS[1], [one / hottest for one in run.heat_celsius], f"up to {hottest:.0f} °C"))
+        curves.append(
+            ("temperature", COLOURS[1], [one / hottest for one in run.heat_celsius], f"up to {hottest:.0f} °C")
+        )
     step = max(1, len(run.governed) // 500)
     lines = []
     for _, colour, values, _ in curves:

@@ -49,7 +49,7 @@ def tornado_text(title: str, found: Sequence[Sensitivity]) -> str:
 
 
 def _change(one: WhatIf) -> float:
-    return one.time_ratio - 1
+    return round(one.time_ratio - 1, 6) + 0.0
 
 
 def _area(one: Sensitivity) -> float:
@@ -132,7 +132,7 @@ def tornado_html(title: str, found: Sequence[Sensitivity]) -> str:
             )
     height = 26 + row * len(found)
     rows = [
-        (one.name, one.more.edits[0].partition("=")[2].strip('"'), f"{-100 * one.gain_ratio():+.1f} %",
+        (one.name, one.more.edits[0].partition("=")[2].strip('"'), f"{100 * _change(one.more):+.1f} %",
          f"{_area(one):+.1f} %", "–" if one.more.energy_ratio is None else f"{100 * (one.more.energy_ratio - 1):+.1f} %")
         for one in sorted(found, key=lambda one: -one.gain_ratio())
     ]  # fmt: skip

@@ -54,7 +54,6 @@ class Costs:
     graph_node_ps: int = 0
     """What it spends on each node of a graph beside that."""
 
-
     def __post_init__(self) -> None:
         """Refuse times that go backwards."""
         for each in fields(self):

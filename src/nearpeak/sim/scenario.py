@@ -71,7 +71,9 @@ class Stream:
         if self.launch not in LAUNCHES:
             raise SpecError(f"stream {self.name}: launch is {self.launch!r}; eager, graph or nothing is right")
         if self.atoms_count < 1 or not 0 < (self.share_ratio or 1.0) <= 1 or (self.sm_count or 1) < 1:
-            raise SpecError(f"stream {self.name}: atoms and sms are at least 1, a share is more than 0 and at most 100 %")
+            raise SpecError(
+                f"stream {self.name}: atoms and sms are at least 1, a share is more than 0 and at most 100 %"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,9 @@ def _frame(where: str, table: Any) -> Frame:
         raise SpecError(f"{where}: frame is a table of {', '.join(_FRAME)}; pixels must be given")
     wide, sign, high = str(table["pixels"]).partition("x")
     if not wide.isdigit() or (sign and not high.isdigit()):
-        raise SpecError(f"{where}: frame: pixels is {table['pixels']!r}; a number, or a text such as 1920x1080, is right")
+        raise SpecError(
+            f"{where}: frame: pixels is {table['pixels']!r}; a number, or a text such as 1920x1080, is right"
+        )
     numbers = {key: table.get(key, 0) for key in ("flop", "bytes")}
     for key, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):

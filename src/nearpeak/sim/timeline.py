@@ -12,8 +12,8 @@ from nearpeak.sim.device import FRAMEWORK_PS, machine_of
 from nearpeak.sim.energy import power_of, run_j
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
-from nearpeak.sim.lowering._lowering import filling
-from nearpeak.sim.work import Kernel, Phase
+from nearpeak.sim.machine import Machine
+from nearpeak.sim.work import Kernel
 
 LAUNCHES = {
     "chain": "all kernels are on the device from the start",
@@ -51,13 +51,13 @@ def simulate_timeline(
     if launch not in LAUNCHES:
         raise SpecError(f"--launch {launch!r}: is not one of {', '.join(LAUNCHES)}")
     unmodelled_count: dict[str, int] = {}
-    work = list(_work(workload, target, launch, unmodelled_count))
+    machine = machine_of(target)
+    work = list(_work(workload, target, machine, launch, unmodelled_count))
     if not work:
         raise SpecError(f"{workload.name}: no call of it is modelled on {target.name}; 'nearpeak simulate' says why")
     main = max((call for call in workload.calls if call.case is not None), key=lambda call: call.call_count).case
     power = power_of(target, dict(main.dtypes).get("dtype", "bf16") if main else "bf16", governs=governed)
-    machine = machine_of(target, power=power)
-    run = simulate(machine, work, records=records)
+    run = simulate(replace(machine, power=power), work, records=records)
     if power is not None and not governed:
         run = replace(run, energy_j=run_j(work, run, power))
     costs = machine.costs
@@ -69,7 +69,9 @@ def simulate_timeline(
     return Timeline(run=run, launch=launch, host_s=host * 1e-12, unmodelled_count=unmodelled_count)
 
 
-def _work(workload: Workload, target: Target, launch: str, unmodelled_count: dict[str, int]) -> Iterator[Kernel]:
+def _work(
+    workload: Workload, target: Target, machine: Machine, launch: str, unmodelled_count: dict[str, int]
+) -> Iterator[Kernel]:
     """Yield the kernels of all calls in order; note the calls without any."""
     known: dict[Case, tuple[Kernel, ...] | str] = {}
     made = 0
@@ -80,16 +82,16 @@ def _work(workload: Workload, target: Target, launch: str, unmodelled_count: dic
             continue
         made += len(found) * call.call_count
         if made > MOST_KERNELS:
-            raise SpecError(f"{workload.name}: more than {MOST_KERNELS:,} kernels; 'nearpeak simulate' alone adds them up")
+            raise SpecError(
+                f"{workload.name}: more than {MOST_KERNELS:,} kernels; 'nearpeak simulate' alone adds them up"
+            )
         for turn in range(call.call_count):
             for part, kernel in enumerate(found):
                 name = f"{place}.{turn}.{part} {kernel.name}"
-                yield _submitted(replace(kernel, name=name), target, launch, first=part == 0)
+                yield _submitted(replace(kernel, name=name), machine, launch, first=part == 0)
 
 
-def _kernels(
-    case: Case, target: Target, known: dict[Case, tuple[Kernel, ...] | str]
-) -> tuple[Kernel, ...] | str:
+def _kernels(case: Case, target: Target, known: dict[Case, tuple[Kernel, ...] | str]) -> tuple[Kernel, ...] | str:
     if case not in known:
         try:
             known[case] = kernels_of(case, target)
@@ -98,35 +100,25 @@ def _kernels(
     return known[case]
 
 
-def _submitted(kernel: Kernel, target: Target, launch: str, *, first: bool) -> Kernel:
+def _submitted(kernel: Kernel, machine: Machine, launch: str, *, first: bool) -> Kernel:
     """Return a kernel as it is launched; the framework spends its time on the first of each call."""
     if launch == "chain":
         return kernel
     if launch == "eager":
-        costs = machine_costs(target)
-        return replace(kernel, thread="host", host_ps=costs + (FRAMEWORK_PS if first else 0))
-    if launch == "early":
-        kernel = early(kernel, target)
-    return replace(kernel, thread="host", graph="step")
+        host_ps = machine.costs.launch_ps + (FRAMEWORK_PS if first else 0)
+        return replace(kernel, thread="host", host_ps=host_ps)
+    return replace(early(kernel) if launch == "early" else kernel, thread="host", graph="step")
 
 
-def machine_costs(target: Target) -> int:
-    """Return what the host spends on a launch."""
-    return machine_of(target).costs.launch_ps
-
-
-def early(kernel: Kernel, target: Target) -> Kernel:
+def early(kernel: Kernel) -> Kernel:
     """Return a kernel that is launched while those before it end: it waits for them when its launch is over.
 
-    Its blocks leave half of a multiprocessor free, so that those of the next find room while they run.
+    Its blocks take half of what they would, so that those of the next find room while they run.
     """
-    first, *rest = kernel.phases
-    if not rest or first.works():
-        return replace(kernel, early=True, phases=tuple(replace(one, waits=True) for one in kernel.phases[:1]) + tuple(rest))
-    half = filling(target, 2)
+    lead = 0 if kernel.phases[0].works() or len(kernel.phases) == 1 else 1
+    phases = tuple(replace(phase, waits=True) if place == lead else phase for place, phase in enumerate(kernel.phases))
     needs = replace(
-        kernel.needs, registers_count=min(kernel.needs.registers_count, half.registers_count),
-        shared_bytes=min(kernel.needs.shared_bytes, half.shared_bytes),
+        kernel.needs, threads_count=max(1, kernel.needs.threads_count // 2),
+        registers_count=max(1, kernel.needs.registers_count // 2), shared_bytes=max(1, kernel.needs.shared_bytes // 2),
     )  # fmt: skip
-    after: list[Phase] = [replace(rest[0], waits=True), *rest[1:]]
-    return replace(kernel, early=True, needs=needs, phases=(first, *after))
+    return replace(kernel, early=True, needs=needs, phases=phases)
