@@ -102,7 +102,8 @@ def _with_target(runner: str, target: str, edits: list[str]) -> str:
         raise SpecError(f"--target {target}: --runner {runner} names its own; leave one out")
     from nearpeak.measure.runners import RUNNERS
 
-    if RUNNERS[runner].abilities.argument != "TARGET":
+    abilities = getattr(RUNNERS[runner], "abilities", None)
+    if getattr(abilities, "argument", "") != "TARGET":
         raise SpecError(f"--target: --runner {runner} runs on a device that is there; --runner sim takes a target")
     return "+".join((f"{runner}:{target}", *edits))
 

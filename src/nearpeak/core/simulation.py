@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-
 HOLDS = {
     "host": "the host had not submitted it",
     "queue": "a stream of the same hardware queue stood before it",

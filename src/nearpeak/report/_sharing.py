@@ -1,4 +1,4 @@
-"""Streams that share a device as tables: each policy beside the others, latencies, missed deadlines, why they waited."""
+"""Streams that share a device as tables: policies side by side, latencies, missed deadlines, why they waited."""
 
 from collections.abc import Iterator, Sequence
 

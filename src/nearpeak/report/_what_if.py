@@ -52,6 +52,10 @@ def _change(one: WhatIf) -> float:
     return round(one.time_ratio - 1, 6) + 0.0
 
 
+def _energy(one: WhatIf) -> str:
+    return "–" if one.energy_ratio is None else f"{100 * (one.energy_ratio - 1):+.1f} %"
+
+
 def _area(one: Sensitivity) -> float:
     return 100 * (one.more.area_ratio - 1)
 
@@ -133,7 +137,7 @@ def tornado_html(title: str, found: Sequence[Sensitivity]) -> str:
     height = 26 + row * len(found)
     rows = [
         (one.name, one.more.edits[0].partition("=")[2].strip('"'), f"{100 * _change(one.more):+.1f} %",
-         f"{_area(one):+.1f} %", "–" if one.more.energy_ratio is None else f"{100 * (one.more.energy_ratio - 1):+.1f} %")
+         f"{_area(one):+.1f} %", _energy(one.more))
         for one in sorted(found, key=lambda one: -one.gain_ratio())
     ]  # fmt: skip
     return page(

@@ -1,4 +1,4 @@
-"""The host beside a device: threads that submit work piece by piece, a graph at once, while the device's queue has room."""
+"""The host beside a device: threads that submit work piece by piece, a graph at once, into a finite queue."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -150,7 +150,7 @@ def _apart(
 
 
 def _slices(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
-    """MIG: multiprocessors, cache and memory apart, by the device's documented profiles; equal parts where it has none."""
+    """MIG: multiprocessors, cache and memory apart, by documented profiles; equal parts where there are none."""
     if not target.partitions or any("g." not in name for name in target.partitions):
         if any(one.slice for one in streams):
             raise SpecError(f"{target.name}: documents no MIG profiles; leave slice out for equal parts")

@@ -10,7 +10,7 @@ _TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine
 
 
 def reasons(name: str, run: Run) -> tuple[str, ...]:
-    """Return why kernels and copies of a stream started later than they could, with the time lost, the longest first."""
+    """Return why work of a stream started later than it could, with the time lost, the longest first."""
     waited: dict[str, int] = {}
     for span in run.spans:
         if span.queue == name:

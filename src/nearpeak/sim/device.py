@@ -24,8 +24,8 @@ QUEUE_COUNT = 8
 """Hardware queues that streams of a context are mapped to. Source: CUDA C++ programming guide,
 `CUDA_DEVICE_MAX_CONNECTIONS`: 8 unless it is set, 32 at most."""
 HOST_COSTS = {"launch_ps": 3_500_000, "submit_ps": 2_000_000, "graph_ps": 7_500_000, "graph_node_ps": 0}
-"""What a host spends: 2 to 5 µs in the driver for a launch, 5 to 10 µs for a graph, about 2 µs until a device that waits
-begins. Source: gpu-independent middle of published ranges (public profiles of PyTorch and CUDA, 2023 to 2025)."""
+"""What a host spends: 2 to 5 µs in the driver for a launch, 5 to 10 µs for a graph, about 2 µs until a device that
+waits begins. Source: middle of the ranges of public profiles of PyTorch and CUDA, 2023 to 2025; of no device."""
 FRAMEWORK_PS = 7_500_000
 """What an eager framework and its libraries spend on a call before the driver's launch: 3 to 8 µs and 1 to 3 µs."""
 

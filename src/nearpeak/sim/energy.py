@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-
 from nearpeak.core.simulation import Run
 from nearpeak.core.target import Target
 from nearpeak.predict import _calibrations
@@ -35,6 +34,9 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
         dtype: format of products, whose energy differs.
         governs: whether the clock follows from power and heat, instead of being in what was measured of kernels.
 
+    Raises:
+        SpecError: an edited limit leaves nothing above what the device draws at rest.
+
     >>> power = power_of(target_of("h200_sxm"))
     >>> power.limit_w, round(power.idle_w)
     (700.0, 195)
@@ -45,9 +47,10 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
         return None
     shares = _shares(stem, _group(dtype))
     byte_j = shares["memory_ratio"] * stock.power_w / stock.dram.bandwidth_bytes_per_s
+    rest_w = min(stock.power_w, target.power_w) if ":" in target.name else stock.power_w  # power modes rest lower
     return Power(
-        idle_w=shares["idle_ratio"] * stock.power_w, busy_w=shares["busy_ratio"] * stock.power_w,
-        limit_w=max(target.power_w, 1.01 * shares["idle_ratio"] * stock.power_w), governs=governs,
+        idle_w=shares["idle_ratio"] * rest_w, busy_w=shares["busy_ratio"] * stock.power_w,
+        limit_w=target.power_w, governs=governs,
         pipe_w={name: shares[f"{key}_ratio"] * stock.power_w / stock.sm_count
                 for name, key in (("tensor", "products"), ("vector", "vector"))},
         byte_j={"dram": byte_j},
@@ -106,8 +109,9 @@ def run_j(nodes: Sequence[Node], run: Run, power: Power) -> float:
     if not time_s:
         return 0.0
     work = sum(work_j(node, power) for node in nodes)
-    whole = power.idle_w * time_s + power.busy_w * _busy_ps(nodes, run) / PS_PER_S + work
-    return whole / (1 + (whole / (power.limit_w * time_s)) ** _SHARPNESS) ** (1 / _SHARPNESS)
+    whole: float = power.idle_w * time_s + power.busy_w * _busy_ps(nodes, run) / PS_PER_S + work
+    limited = 1.0 + (whole / (power.limit_w * time_s)) ** _SHARPNESS
+    return float(whole / limited ** (1 / _SHARPNESS))
 
 
 def _busy_ps(nodes: Sequence[Node], run: Run) -> int:

@@ -58,7 +58,7 @@ class Costs:
         """Refuse times that go backwards."""
         for each in fields(self):
             value = getattr(self, each.name)
-            if value is not None and (value < 0 or value != value):
+            if value is not None and (not value >= 0):
                 raise SpecError(f"costs: {each.name} is {value:g}; it cannot be negative")
         if self.state_bytes_per_s == 0:
             raise SpecError("costs: state_bytes_per_s is 0; state that is never saved cannot be switched")

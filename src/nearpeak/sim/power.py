@@ -36,7 +36,7 @@ class Power:
     average_ps: int = 20_000_000_000
     """Time constant of the average: tens of milliseconds, by the fall of products' rates with their length."""
     governs: bool = True
-    """Whether the clock follows; without, energy is counted and times stay as what was measured at usual limits says."""
+    """Whether the clock follows; without, energy is counted and times stay as they were measured at usual limits."""
     ambient_celsius: float = 30.0
     """Temperature of a device that has drawn nothing for long, at which a run begins unless it is said."""
     start_celsius: float | None = None

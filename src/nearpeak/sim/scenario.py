@@ -1,4 +1,4 @@
-"""Several streams of work on one device: sensors that arrive at a rate, frames, with deadlines, priorities and shares."""
+"""Several streams of work on one device: sensors that arrive at a rate, and frames, with deadlines and shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +107,7 @@ def share(
     power = power_of(target, _dtype(scenario), governs=governed)
     machine = machine_of(target, power=power)
     places = places_of(scenario.streams, target, machine, policy)
-    work = _work(scenario, places, target, machine)
+    work = _work(scenario, places, machine)
     contexts = list({place.context.name: place.context for place in places.values()}.values())
     run = simulate(machine, work, contexts=contexts, records=records)
     energy_j = run.energy_j if power is None or governed else run_j(work, run, power)
@@ -129,30 +129,34 @@ def _dtype(scenario: Scenario) -> str:
     return dict(cases[0].dtypes).get("dtype", "bf16") if cases else "bf16"
 
 
-def _work(scenario: Scenario, places: Mapping[str, Place], target: Target, machine: Machine) -> list[Node]:
+def _work(scenario: Scenario, places: Mapping[str, Place], machine: Machine) -> list[Node]:
     """Return all kernels and copies in the order in which their jobs arrive."""
     jobs = [(round((one.start_s + place * one.period_s) * PS_PER_S), index, place)
             for index, one in enumerate(scenario.streams) for place in range(one.count)]  # fmt: skip
     parts = {one.name: _job(one, places[one.name], scenario, machine) for one in scenario.streams}
     return [
-        replace(part, name=f"{one.name}/{place}/{step}", not_before_ps=arrival, **_submission(one, place))
+        _submitted(replace(part, name=f"{one.name}/{place}/{step}", not_before_ps=arrival), one, place)
         for arrival, index, place in sorted(jobs)
         for one in (scenario.streams[index],)
         for step, part in enumerate(parts[one.name])
     ]  # fmt: skip
 
 
-def _submission(stream: Stream, place: int) -> dict[str, str]:
+def _submitted(node: Node, stream: Stream, place: int) -> Node:
+    """Return a piece of a job as it gets to the device."""
     if not stream.launch:
-        return {}
-    return {"thread": stream.name, "graph": f"{stream.name}/{place}" if stream.launch == "graph" else ""}
+        return node
+    return replace(node, thread=stream.name, graph=f"{stream.name}/{place}" if stream.launch == "graph" else "")
 
 
 def _job(stream: Stream, place: Place, scenario: Scenario, machine: Machine) -> list[Node]:
     """Return what a job of a stream runs under a policy: input, kernels, output."""
     kernels = [atom for kernel in kernels_of_job(stream, place.target) for atom in _atoms(kernel, stream.atoms_count)]
-    common = {"queue": stream.name, "priority": place.priority, "context": place.context.name}
-    work: list[Node] = [replace(place.fitted(one), sms=place.sms, **common) for one in kernels]
+    context = place.context.name
+    work: list[Node] = [
+        replace(place.fitted(one), sms=place.sms, queue=stream.name, priority=place.priority, context=context)
+        for one in kernels
+    ]
     moved = (("host_in", stream.input_bytes, 0), ("host_out", stream.output_bytes, len(work) + 1))
     for pool, amount, at in moved:
         if amount:
@@ -160,7 +164,8 @@ def _job(stream: Stream, place: Place, scenario: Scenario, machine: Machine) -> 
                 raise SpecError(f"stream {stream.name}: {machine.name} states no link to its host")
             engine = pool if scenario.copy_engine_count == 2 else "host"
             work.insert(at, Copy(
-                name=pool, engine=f"{engine} {place.own}".strip(), pool_bytes={pool: amount, "dram": amount}, **common,
+                name=pool, engine=f"{engine} {place.own}".strip(), pool_bytes={pool: amount, "dram": amount},
+                queue=stream.name, priority=place.priority, context=context,
             ))  # fmt: skip
     return work
 

@@ -24,7 +24,7 @@ UNITS = {
     "sm_count": "", "clock.max": "Hz", "dram.bandwidth": "B/s", "l2.capacity": "B", "special.sm_clock": "OP",
     "link.nvlink.bandwidth": "B/s",
 }  # fmt: skip
-"""Figures that are changed one by one, with their units, and `peak.UNIT.sm_clock`; rates follow from clock and count."""
+"""Figures that are changed one by one, with units, and `peak.UNIT.sm_clock`; rates follow from clock and count."""
 COST_RATIO = {
     "sm_count": 0.5, "clock.max": 0.0, "dram.bandwidth": 0.2, "l2.capacity": 0.15, "special.sm_clock": 0.02,
     "link.nvlink.bandwidth": 0.05, "peak": 0.15,

@@ -127,7 +127,8 @@ def test_a_file_says_what_streams_copy_draw_and_may_use(tmp_path):
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("copy_engines = 1", "copy_engines = 3", "1 or 2"), ("share = 25", "share = 250", "at most 100"),
-    ("atoms = 2", "atoms = 0", "at least 1"), ('"64x64"', '"64xa"', "1920x1080"), ("flop = 100", 'flop = "a"', "number"),
+    ("atoms = 2", "atoms = 0", "at least 1"), ('"64x64"', '"64xa"', "1920x1080"),
+    ("flop = 100", 'flop = "a"', "number"),
     ("flop = 100, bytes = 4", "flop = 0, bytes = 0", "take no time"), ('"2 MB"', '"2 s"', "stream camera"),
     ('"screen"', '"camera"', "same name"), ("share = 25", 'slice = 3', "a text is right"),
     ("share = 25", 'launch = "fast"', "eager, graph or nothing"), ("share = 25", 'deadline = "0 s"', "deadline"),

@@ -1,4 +1,4 @@
-"""Devices that do not exist: equal devices give equal runs, processes the same as one, fronts hold what nothing beats."""
+"""Devices that do not exist: equal devices give equal runs, and fronts hold what nothing beats."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
