@@ -160,8 +160,8 @@ ROWS = {
         f"{GPU}, launch floors: driver launch, µs", 28.3, seen_by_a_waiting_host_us, 0.05
     ),
 }  # fmt: skip
-"""Figures by name. None is a parameter of the simulator that comes back; slices read the shares of their profiles, which
-device files take from the same listings, and saved state the sizes of registers and shared memory."""
+"""Figures by name. None is a parameter of the simulator that comes back; slices read the shares of their profiles,
+which device files take from the same listings, and saved state the sizes of registers and shared memory."""
 
 
 @pytest.mark.parametrize("name", ROWS)
