@@ -72,6 +72,8 @@ def edited(raw: Mapping[str, Any], edits: Sequence[str]) -> dict[str, Any]:
             raise SpecError(f"--set {edit!r}: {'.'.join(path)} is given twice; give it once")
         values[path] = value
     changed = {path for path, value in values.items() if not _is_already(new, path, value)}
+    # Of a peak whose other statement changes, one that stays as it was is the user's, too.
+    changed |= {path for path in values if any(len(path) > 2 and path[:2] == other[:2] for other in changed)}
     for path in sorted(changed):
         _assign(new, path, values[path])
     return _agreed(new, changed)
