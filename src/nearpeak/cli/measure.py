@@ -31,10 +31,19 @@ MEMORY = typer.Option("8 GB", "--memory", help="Memory that the process of a cas
 NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking them.")
 
 
+TARGET_OPTION = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm.")
+TELEMETRY_OPTION = typer.Option(
+    "",
+    "--telemetry",
+    metavar="[=HZ]",
+    help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
+)
+
+
 def measure(
     cases: list[str] = CASES,
     runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
-    target: str = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm."),
+    target: str = TARGET_OPTION,
     edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
     export: list[Path] = typer.Option([], "--export", help="Also write .parquet, or .json as pytest-benchmark does."),
@@ -46,12 +55,7 @@ def measure(
     fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
-    telemetry: str = typer.Option(
-        "",
-        "--telemetry",
-        metavar="[=HZ]",
-        help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
-    ),
+    telemetry: str = TELEMETRY_OPTION,
     store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),

@@ -17,6 +17,26 @@ if TYPE_CHECKING:
     from nearpeak.core.workload import Workload
 
 
+SWEEP_OPTION = typer.Option(
+    [],
+    "--sweep",
+    help="A model: values of a figure to try, e.g. sm_count=66,132. Repeatable.",
+)
+SENSITIVITY_OPTION = typer.Option(False, "--sensitivity", help="A model: which figure buys most, each times 1.25.")
+WORKERS_OPTION = typer.Option(1, "--workers", min=1, help="Processes that run devices of a sweep side by side.")
+LAUNCH_OPTION = typer.Option(
+    "", "--launch", help="A model: run it kernel by kernel, submitted as chain, eager, graph or early."
+)
+GOVERNED_OPTION = typer.Option(
+    False, "--governed", help="The clock follows from power and heat, not from what was measured of kernels alone."
+)
+TRACE_OPTION = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json).")
+HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessors over time, or the plots of a sweep.")
+POLICY_OPTION = typer.Option(
+    [], "--policy", help="Streams: one of the ways to share a device, all by default. Repeatable."
+)
+
+
 def simulate(
     words: list[str] = typer.Argument(
         metavar="OP AXIS=EXTENT… | MODEL | STREAMS.toml",
@@ -29,24 +49,14 @@ def simulate(
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
     dtype: str | None = shared.DTYPE,
-    sweep: list[str] = typer.Option(
-        [],
-        "--sweep",
-        help="A model: values of a figure to try, e.g. sm_count=66,132. Repeatable.",
-    ),
-    sensitivity: bool = typer.Option(False, "--sensitivity", help="A model: which figure buys most, each times 1.25."),
-    workers: int = typer.Option(1, "--workers", min=1, help="Processes that run devices of a sweep side by side."),
-    launch: str = typer.Option(
-        "", "--launch", help="A model: run it kernel by kernel, submitted as chain, eager, graph or early."
-    ),
-    governed: bool = typer.Option(
-        False, "--governed", help="The clock follows from power and heat, not from what was measured of kernels alone."
-    ),
-    trace: Path | None = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json)."),
-    html: Path | None = typer.Option(None, "--html", help="Draw multiprocessors over time, or the plots of a sweep."),
-    policy: list[str] = typer.Option(
-        [], "--policy", help="Streams: one of the ways to share a device, all by default. Repeatable."
-    ),
+    sweep: list[str] = SWEEP_OPTION,
+    sensitivity: bool = SENSITIVITY_OPTION,
+    workers: int = WORKERS_OPTION,
+    launch: str = LAUNCH_OPTION,
+    governed: bool = GOVERNED_OPTION,
+    trace: Path | None = TRACE_OPTION,
+    html: Path | None = HTML_OPTION,
+    policy: list[str] = POLICY_OPTION,
     json: bool = shared.JSON,
     timeout: float = shared.TIMEOUT,
     memory: str = shared.MEMORY,

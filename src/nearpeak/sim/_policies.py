@@ -44,7 +44,7 @@ class Place:
     """Context that its work belongs to."""
     target: Target
     """Device, or part of it, that its kernels are built for."""
-    slots: int
+    slot_count: int
     """Multiprocessors that it may use."""
     priority: int = 0
     """Of its kernels."""
@@ -55,9 +55,9 @@ class Place:
 
     def fitted(self, kernel: Kernel) -> Kernel:
         """Return a kernel whose blocks stay and work through their tiles with one block per multiprocessor it has."""
-        if kernel.cta_count <= self.slots or len(kernel.phases) < 3:  # blocks of streams come and go
+        if kernel.cta_count <= self.slot_count or len(kernel.phases) < 3:  # blocks of streams come and go
             return kernel
-        more = kernel.cta_count / self.slots
+        more = kernel.cta_count / self.slot_count
         first, *rest = kernel.phases
         longer = tuple(
             replace(
@@ -66,7 +66,7 @@ class Place:
             )
             for phase in rest
         )  # fmt: skip
-        return replace(kernel, cta_count=self.slots, phases=(first, *longer))
+        return replace(kernel, cta_count=self.slot_count, phases=(first, *longer))
 
 
 Streams = Sequence[Streamed]
@@ -79,7 +79,7 @@ def places_of(streams: Streams, target: Target, machine: Machine, policy: str) -
 
 def _together(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
     """Streams of one context, alike."""
-    return {one.name: Place(context=Context(), target=target, slots=machine.sm_count) for one in streams}
+    return {one.name: Place(context=Context(), target=target, slot_count=machine.sm_count) for one in streams}
 
 
 def _priorities(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
@@ -92,7 +92,7 @@ def _contexts(streams: Streams, target: Target, machine: Machine, *, ranked: boo
     return {
         one.name: Place(
             context=Context(name=one.name, priority=one.priority if ranked else 0, drains=drains), target=target,
-            slots=machine.sm_count,
+            slot_count=machine.sm_count,
         )
         for one in streams
     }  # fmt: skip
@@ -120,7 +120,7 @@ def _mps(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]
         share = 1 / len(streams) if one.share_ratio is None else one.share_ratio
         count = min(2 * -(-round(share * machine.sm_count) // 2), machine.sm_count)
         sms = tuple((first + place) % machine.sm_count for place in range(count))
-        places[one.name] = Place(context=Context(), target=target, slots=count, sms=sms, priority=0)
+        places[one.name] = Place(context=Context(), target=target, slot_count=count, sms=sms, priority=0)
         first += count
     return places
 
@@ -144,7 +144,7 @@ def _apart(
     for name, count in counts.items():
         sms = tuple(range(first, first + count))
         context = Context(name=name, sms=sms, pool_bytes_per_s=memory.get(name, {}))
-        places[name] = Place(context=context, target=target, slots=count, own=name if memory else "")
+        places[name] = Place(context=context, target=target, slot_count=count, own=name if memory else "")
         first += count
     return places
 
