@@ -32,9 +32,20 @@ MEMORY = typer.Option("8 GB", "--memory", help="Memory that the process of a cas
 NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking them.")
 
 
+TARGET_OPTION = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm.")
+TELEMETRY_OPTION = typer.Option(
+    "",
+    "--telemetry",
+    metavar="[=HZ]",
+    help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
+)
+
+
 def measure(
     cases: list[str] = CASES,
     runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
+    target: str = TARGET_OPTION,
+    edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
     export: list[Path] = typer.Option([], "--export", help="Also write .parquet, or .json as pytest-benchmark does."),
     budget: str = BUDGET,
@@ -45,12 +56,7 @@ def measure(
     fresh: bool = typer.Option(False, "--fresh", help="Start a new process for each case instead of forking one."),
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
-    telemetry: str = typer.Option(
-        "",
-        "--telemetry",
-        metavar="[=HZ]",
-        help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
-    ),
+    telemetry: str = TELEMETRY_OPTION,
     store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
@@ -66,6 +72,7 @@ def measure(
     """
     from nearpeak import measuring
 
+    runner = _with_target(runner, target, edits)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
@@ -88,6 +95,22 @@ def measure(
     for path in export:
         _export(path, found)
     raise typer.Exit(exit_code(found))
+
+
+def _with_target(runner: str, target: str, edits: list[str]) -> str:
+    """Return the runner with the device that it stands for behind a colon."""
+    if not target:
+        if edits:
+            raise SpecError("--set: edits the device of --target; add --target")
+        return runner
+    if ":" in runner:
+        raise SpecError(f"--target {target}: --runner {runner} names its own; leave one out")
+    from nearpeak.measure.runners import RUNNERS
+
+    abilities = getattr(RUNNERS[runner], "abilities", None)
+    if getattr(abilities, "argument", "") != "TARGET":
+        raise SpecError(f"--target: --runner {runner} runs on a device that is there; --runner sim takes a target")
+    return "+".join((f"{runner}:{target}", *edits))
 
 
 def _keeper(

@@ -1,7 +1,41 @@
 """What a run leaves: when each kernel waited, started and ended, and where its blocks were."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+HOLDS = {
+    "host": "the host had not submitted it",
+    "queue": "a stream of the same hardware queue stood before it",
+    "turn": "another context had the turn",
+    "evicted": "its blocks were saved while another context had the turn",
+    "rank": "work before it had blocks left to place",
+    "grids": "as many kernels as the device holds were resident",
+    "blocks": "every block slot was taken",
+    "threads": "no multiprocessor had enough threads left",
+    "registers": "no multiprocessor had enough registers left",
+    "shared": "no multiprocessor had enough shared memory left",
+    "cluster": "no cluster of multiprocessors had room for a cluster of blocks",
+    "engine": "its copy engine was busy",
+}
+"""Why work that could have started did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A change of the context that has some multiprocessors."""
+
+    start_ps: int
+    """When the one was stopped."""
+    end_ps: int
+    """When the other went on."""
+    leaving: str
+    """Context that gave way."""
+    entering: str
+    """Context whose turn it is."""
+    saved_bytes: int
+    """Registers and shared memory of the one, written to memory."""
+    restored_bytes: int
+    """Those of the other, read back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +58,8 @@ class Span:
     """Bytes it moved, by pool."""
     slot_ps: int
     """Time that its blocks were resident, all added up."""
+    held_ps: Mapping[str, int] = field(default_factory=dict)
+    """Time before its first block that each of `HOLDS` cost it; `evicted` counts what came later, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +100,10 @@ class Run:
     """Energy of the whole run; none where the machine says nothing of its power."""
     governed: tuple[tuple[int, float, float], ...] = ()
     """Decisions of the governor: end of the time in picoseconds, mean watts, clock of the highest."""
+    heat_celsius: tuple[float, ...] = ()
+    """Temperature at each of them."""
+    switches: tuple[Switch, ...] = ()
+    """Changes between contexts that took time or moved state."""
 
     def span(self, name: str) -> Span:
         """Return the span of one kernel or copy."""
@@ -91,6 +131,22 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Two streams and the time in which both had work running."""
+
+    first: str
+    """One stream."""
+    second: str
+    """The other."""
+    both_s: float
+    """Time in which both ran."""
+    most_s: float
+    """Most that it could be: the time in which the less busy of them ran."""
+    reason: str = ""
+    """What kept them from more; nothing where they overlapped for nine tenths of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
     """Streams under one policy."""
 
@@ -100,6 +156,8 @@ class Sharing:
     """When all was done."""
     streams: tuple[Latency, ...]
     """In the order given."""
+    overlaps: tuple[Overlap, ...] = ()
+    """How long each two of them ran at the same time."""
     energy_j: float | None = None
     """Energy of all of it; none where the machine says nothing of its power."""
     run: Run | None = None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from nearpeak.core.simulation import Batch, Run
+from nearpeak.core.simulation import Batch, Run, Span
 from nearpeak.units import show
 
 PS_PER_US = 1_000_000
@@ -69,7 +69,7 @@ def to_json(label: str, target: str, run: Run, bound_s: float | None) -> str:
         {
             "name": span.name, "queue": span.queue, "ready_s": span.ready_ps * 1e-12, "start_s": span.start_ps * 1e-12,
             "placed_s": span.placed_ps * 1e-12, "end_s": span.end_ps * 1e-12, "pool_bytes": dict(span.pool_bytes),
-            "slot_s": span.slot_ps * 1e-12,
+            "slot_s": span.slot_ps * 1e-12, "held_s": {why: lost * 1e-12 for why, lost in span.held_ps.items()},
         }
         for span in run.spans
     ]  # fmt: skip
@@ -80,27 +80,48 @@ def to_json(label: str, target: str, run: Run, bound_s: float | None) -> str:
 
 
 def to_trace(run: Run, slots: int) -> str:
-    """Return a run as Chrome trace events, which Perfetto and chrome://tracing open: streams, busy share, power.
+    """Return a run as Chrome trace events, which Perfetto and chrome://tracing open.
 
-    Times are microseconds, as the format wants them.
+    Streams and copy engines are tracks; busy multiprocessors, resident blocks, power, clock and temperature counters;
+    changes between contexts a track of their own. Times are microseconds, as the format wants them.
     """
-    queues = {queue: place for place, queue in enumerate(dict.fromkeys(span.queue for span in run.spans))}
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "tid": place, "name": "thread_name", "args": {"name": f"stream {queue}"}}
-        for queue, place in queues.items()
+    copies = {span.queue for span in run.spans if not span.slot_ps}
+    queues = {queue: place for place, queue in enumerate(dict.fromkeys(span.queue for span in run.spans), 1)}
+    names = {place: f"{'copies of ' if queue in copies else 'stream '}{queue}" for queue, place in queues.items()}
+    if run.switches:
+        names[0] = "changes of context"
+    events: list[dict[str, Any]] = [{"ph": "M", "pid": 1, "tid": 0, "name": "process_name", "args": {"name": "GPU"}}]
+    events += [
+        {"ph": "M", "pid": 1, "tid": place, "name": "thread_name", "args": {"name": name}}
+        for place, name in names.items()
     ]
+    events += [_span_event(span, queues[span.queue]) for span in run.spans]
     events += [
         {
-            "ph": "X", "pid": 1, "tid": queues[span.queue], "name": span.name, "ts": span.start_ps / PS_PER_US,
-            "dur": (span.end_ps - span.start_ps) / PS_PER_US,
-            "args": {"ready_us": span.ready_ps / PS_PER_US, "last_block_us": span.placed_ps / PS_PER_US},
+            "ph": "X", "pid": 1, "tid": 0, "name": f"{one.leaving} to {one.entering}", "ts": one.start_ps / PS_PER_US,
+            "dur": (one.end_ps - one.start_ps) / PS_PER_US, "cat": "switch",
+            "args": {"saved_bytes": one.saved_bytes, "restored_bytes": one.restored_bytes},
         }
-        for span in run.spans
+        for one in run.switches
     ]  # fmt: skip
     events += [_counter("busy multiprocessors", time, {"busy": busy}) for time, busy in _steps(run)]
     events += [_counter("power", time, {"W": watt}) for time, watt, _ in run.governed]
     events += [_counter("clock", time, {"percent": 100 * clock}) for time, _, clock in run.governed]
+    warm = zip(run.governed, run.heat_celsius, strict=True) if run.heat_celsius else ()
+    events += [_counter("temperature", time, {"celsius": celsius}) for (time, _, _), celsius in warm]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "metadata": {"multiprocessors": slots}})
+
+
+def _span_event(span: Span, place: int) -> dict[str, Any]:
+    return {
+        "ph": "X", "pid": 1, "tid": place, "name": span.name, "cat": "kernel" if span.slot_ps else "copy",
+        "ts": span.start_ps / PS_PER_US, "dur": (span.end_ps - span.start_ps) / PS_PER_US,
+        "args": {
+            "ready_us": span.ready_ps / PS_PER_US, "last_block_us": span.placed_ps / PS_PER_US,
+            **{f"held_{why}_us": lost / PS_PER_US for why, lost in span.held_ps.items()},
+            **{f"{pool}_bytes": amount for pool, amount in span.pool_bytes.items()},
+        },
+    }  # fmt: skip
 
 
 def _counter(name: str, time_ps: int, values: dict[str, float]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Work as the engine keeps it: what it waits for, how far it is, what its phases use at full speed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
@@ -27,8 +28,9 @@ class Running:
     """One kernel or copy on its way: what it waits for, how many blocks are left, when everything happened."""
 
     __slots__ = (
-        "blocks", "cluster", "end_ps", "mask", "needs", "node", "order", "paces", "placed_ps", "ready_ps", "slot_ps",
-        "start_ps", "total", "unfinished", "unplaced", "waits_for",
+        "blocks", "cluster", "due_ps", "end_ps", "free_ps", "held_ps", "mask", "needs", "node", "order", "paces",
+        "placed_ps", "ready_ps", "since_ps", "slot_ps", "start_ps", "submitted_ps", "total", "unfinished", "unplaced",
+        "waits_for", "why",
     )  # fmt: skip
 
     def __init__(
@@ -47,8 +49,22 @@ class Running:
         self.total = self.unplaced = self.unfinished = total
         self.waits_for: set[int] = set()
         self.blocks: list[int] = []
-        self.ready_ps = self.start_ps = self.placed_ps = self.end_ps = -1
-        self.slot_ps = 0
+        self.ready_ps = self.start_ps = self.placed_ps = self.end_ps = self.due_ps = -1
+        self.slot_ps = self.since_ps = self.submitted_ps = self.free_ps = 0
+        self.held_ps: dict[str, int] = {}
+        self.why = ""
+
+    def hold(self, why: str, now_ps: int) -> None:
+        """Note from when on what keeps it from starting; nothing where it starts."""
+        if why != self.why:
+            if self.why:
+                self.lose(self.why, now_ps - self.since_ps)
+            self.why, self.since_ps = why, now_ps
+
+    def lose(self, why: str, time_ps: int) -> None:
+        """Add to the time that something cost it."""
+        if time_ps > 0:
+            self.held_ps[why] = self.held_ps.get(why, 0) + time_ps
 
     def started(self, count: int, now_ps: int) -> Flow:
         """Return blocks that begin their first phase."""
@@ -111,9 +127,23 @@ def _running(node: Node, index: int, machine: Machine, masks: Mapping[str, int])
     mask = masks[node.context]
     if node.sms is not None:
         mask &= sum(1 << sm for sm in set(node.sms))
-    paces = tuple(_pace(phase, machine, node.name) for phase in node.phases)
+    governed = machine.power is not None and machine.power.governs
+    paces = tuple(_pace(phase, machine, node.name) for phase in _joined(node.phases, governed=governed))
     _check_fits(node, machine, mask)
     return Running(node, index, paces, node.needs.vector(), mask, node.cluster_count, node.cta_count)
+
+
+def _joined(phases: Sequence[Phase], *, governed: bool) -> list[Phase]:
+    """Return phases with those that only wait as one; without what a governor does instead."""
+    found: list[Phase] = []
+    for phase in phases:
+        if governed and phase.sags:
+            continue
+        if found and not (phase.waits or phase.works() or found[-1].works()):
+            found[-1] = replace(found[-1], fixed_ps=found[-1].fixed_ps + phase.fixed_ps)
+        else:
+            found.append(phase)
+    return found or list(phases[:1])
 
 
 def _check_fits(kernel: Kernel, machine: Machine, mask: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearpeak.sim._nodes import Running
+from nearpeak.sim._nodes import Pace, Running
 from nearpeak.sim._residents import Flow, Group
 from nearpeak.sim.machine import PIPES, PS_PER_S, Machine
 from nearpeak.sim.partition import Context
@@ -10,6 +10,11 @@ from nearpeak.sim.power import Power
 from nearpeak.sim.sharing import progress
 
 EXACT = 1.0 + 1e-12
+
+
+def _works(pace: Pace) -> bool:
+    """Return whether a phase uses a unit or moves bytes."""
+    return any(pace.pipes) or any(pace.pools)
 
 
 class Rates:
@@ -47,7 +52,7 @@ class Rates:
         byte_j = [power.byte_j.get(pool, 0.0) * PS_PER_S for pool in self.pools]
         counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)
         flows = [flow for _, flow in running] + moving
-        total = 0.0
+        total = power.busy_w if any(_works(flow.running.paces[flow.phase]) for flow in flows) else 0.0
         for flow, count, speed in zip(flows, counts, speeds, strict=True):
             pace = flow.running.paces[flow.phase]
             each = sum(w * use for w, use in zip(pipe_w, pace.pipes, strict=True))

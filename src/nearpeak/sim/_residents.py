@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from nearpeak.sim._nodes import Running
 
 Free = tuple[int, ...]
+RESOURCES = ("blocks", "threads", "registers", "shared")
+"""What a multiprocessor holds a number of, in the order of `Limits.vector`."""
 
 
 class Flow:
@@ -76,6 +78,17 @@ class Residents:
             parts = self._parts(running, running.mask)
             self._spread(running, parts, running.unplaced, now_ps)
         return before - running.unplaced
+
+    def lack(self, running: "Running") -> str:
+        """Return what most multiprocessors that a kernel may use have too little of for one more block."""
+        counts = dict.fromkeys(RESOURCES, 0)
+        for group in self.groups:
+            inside = (group.mask & running.mask).bit_count()
+            short = next((i for i, need in enumerate(running.needs) if need > group.free[i]), None)
+            if inside and short is not None:
+                counts[RESOURCES[short]] += inside
+        most = max(counts, key=lambda name: counts[name])
+        return most if counts[most] else "cluster"
 
     def _parts(self, running: "Running", mask: int) -> list[tuple[Group, int, int]]:
         """Return groups with the multiprocessors of a mask and the blocks that each of these holds."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from nearpeak.core.simulation import Switch
 from nearpeak.errors import SpecError
 from nearpeak.sim._nodes import gpc_masks
 from nearpeak.sim._residents import Group, Residents
-from nearpeak.sim.machine import Machine
+from nearpeak.sim.machine import PS_PER_S, Machine
 from nearpeak.sim.partition import Context
 
 
@@ -21,6 +22,13 @@ class State:
     def busy(self) -> bool:
         """Return whether any of its blocks is resident."""
         return any(group.flows for group in self.residents.groups)
+
+    def state_bytes(self, limits: tuple[int, ...]) -> int:
+        """Return the registers and shared memory that its resident blocks hold."""
+        return sum(
+            group.mask.bit_count() * (4 * (limits[2] - group.free[2]) + limits[3] - group.free[3])
+            for group in self.residents.groups
+        )
 
 
 class Circle:
@@ -39,15 +47,16 @@ class Turns:
     """Who may run now."""
 
     def __init__(self, machine: Machine, contexts: Sequence[Context], packs: bool) -> None:
-        self.switch_ps = machine.costs.switch_ps
+        self.costs, self.limits = machine.costs, machine.limits.vector()
+        self.switches: list[Switch] = []
+        self.passed: list[tuple[State, State, int]] = []
         gpcs = gpc_masks(machine)
         self.masks: dict[str, int] = {}
         for context in contexts:
             if context.name in self.masks:
                 raise SpecError(f"two contexts are called {context.name}")
             self.masks[context.name] = _mask(context, machine)
-        limits = machine.limits.vector()
-        states = [State(c, Residents([Group(self.masks[c.name], limits)], gpcs, packs)) for c in contexts]
+        states = [State(c, Residents([Group(self.masks[c.name], self.limits)], gpcs, packs)) for c in contexts]
         self.circles = [Circle(states=circle) for circle in _circles(states, self.masks)]
         self.of = {state.context.name: circle for circle in self.circles for state in circle.states}
 
@@ -62,6 +71,13 @@ class Turns:
         for circle in self.circles:
             if circle.blocked_ps < 0:
                 yield circle.states[circle.at]
+
+    def evicted(self) -> Iterator[State]:
+        """Go through the contexts whose blocks wait for their turn."""
+        for circle in self.circles:
+            for place, state in enumerate(circle.states):
+                if place != circle.at or circle.blocked_ps >= 0:
+                    yield state
 
     def advance(self, now_ps: int, pending: set[str]) -> tuple[bool, int | None]:
         """Pass turns on; return whether one passed, and when to look again."""
@@ -78,7 +94,8 @@ class Turns:
         circle.blocked_ps = -1
         state = circle.states[circle.at]
         works = [s.busy() or s.context.name in pending for s in circle.states]
-        others = [i for i in range(len(works)) if i != circle.at and works[i]]
+        rank = state.context.priority if works[circle.at] else min(s.context.priority for s in circle.states)
+        others = [i for i, s in enumerate(circle.states) if i != circle.at and works[i] and s.context.priority >= rank]
         if not others:
             circle.until_ps, circle.leaving = None, False
             return False
@@ -94,12 +111,28 @@ class Turns:
 
     def _pass(self, circle: Circle, others: list[int], saves: bool, now_ps: int) -> bool:
         """Give the turn to the next that has work, the most urgent first."""
-        count = len(circle.states)
+        count, leaving = len(circle.states), circle.states[circle.at]
         circle.at = min(others, key=lambda i: (-circle.states[i].context.priority, (i - circle.at - 1) % count))
         circle.leaving = False
-        circle.blocked_ps = now_ps + self.switch_ps if saves and self.switch_ps else -1
-        circle.until_ps = now_ps + circle.states[circle.at].context.slice_ps + (self.switch_ps if saves else 0)
+        entering = circle.states[circle.at]
+        cost = self._cost_ps(leaving, entering, now_ps, saves=saves)
+        circle.blocked_ps = now_ps + cost if cost else -1
+        circle.until_ps = now_ps + cost + entering.context.slice_ps
+        self.passed.append((leaving, entering, now_ps + cost))
         return True
+
+    def _cost_ps(self, leaving: State, entering: State, now_ps: int, *, saves: bool) -> int:
+        """Return what a change takes: what is resident of the one goes to memory, what was of the other comes back."""
+        cost, saved, restored = self.costs.switch_ps if saves else 0, 0, 0
+        if self.costs.state_bytes_per_s is not None:
+            saved, restored = leaving.state_bytes(self.limits), entering.state_bytes(self.limits)
+            cost += round((saved + restored) / self.costs.state_bytes_per_s * PS_PER_S)
+        if cost:
+            self.switches.append(Switch(
+                start_ps=now_ps, end_ps=now_ps + cost, leaving=leaving.context.name, entering=entering.context.name,
+                saved_bytes=saved, restored_bytes=restored,
+            ))  # fmt: skip
+        return cost
 
 
 def _mask(context: Context, machine: Machine) -> int:

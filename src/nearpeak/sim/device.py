@@ -3,7 +3,8 @@
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._collective_protocols import peer_rate
-from nearpeak.sim.machine import LIMITS, Limits, Machine
+from nearpeak.sim.machine import LIMITS, Costs, Limits, Machine
+from nearpeak.sim.power import Power
 from nearpeak.theory.links import HOST
 
 _GPCS = {"pascal": 6, "volta": 6, "turing": 6, "ampere": 8, "ada": 12, "hopper": 8, "blackwell": 8}
@@ -21,10 +22,23 @@ L2_PORT_BYTES = 64.0
 5120 bytes per clock over 80 slices of 64 bytes; one port of that width per multiprocessor assumed."""
 
 
-def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
+QUEUE_COUNT = 8
+"""Hardware queues that streams of a context are mapped to. Source: CUDA C++ programming guide,
+`CUDA_DEVICE_MAX_CONNECTIONS`: 8 unless it is set, 32 at most."""
+HOST_COSTS = {"launch_ps": 3_500_000, "submit_ps": 2_000_000, "graph_ps": 7_500_000, "graph_node_ps": 0}
+"""What a host spends: 2 to 5 µs in the driver for a launch, 5 to 10 µs for a graph, about 2 µs until a device that
+waits begins. Source: middle of the ranges of public profiles of PyTorch and CUDA, 2023 to 2025; of no device."""
+FRAMEWORK_PS = 7_500_000
+"""What an eager framework and its libraries spend on a call before the driver's launch: 3 to 8 µs and 1 to 3 µs."""
+
+
+def machine_of(target: Target, *, host_to_device: str = "host", power: Power | None = None) -> Machine:
     """Return the machine of a target, real or edited.
 
     It adds no floor to kernels: what starting costs is a phase of every lowered kernel, as it was measured.
+
+    Args:
+        power: what it draws; none leaves energy out.
 
     >>> from nearpeak.targets import target_of
     >>> machine_of(target_of("h100_sxm")).gpc_sm_count
@@ -47,7 +61,8 @@ def machine_of(target: Target, *, host_to_device: str = "host") -> Machine:
     if host_to_device in target.links:
         pools |= dict.fromkeys(("host_in", "host_out"), target.links[host_to_device].bandwidth_bytes_per_s)
     return Machine(
-        name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools,
+        name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools, power=power,
+        queue_count=QUEUE_COUNT, costs=Costs(state_bytes_per_s=pools["dram"], **HOST_COSTS),
     )  # fmt: skip
 
 

@@ -5,19 +5,19 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nearpeak.core.simulation import Batch, Run, Span
+from nearpeak.core.simulation import Batch, Run
 from nearpeak.errors import SpecError
+from nearpeak.sim._channels import Channels
+from nearpeak.sim._host import HOST, Hosts
+from nearpeak.sim._moments import NEAR_PS, point_of, span_of, whole
 from nearpeak.sim._nodes import Running, prepared
 from nearpeak.sim._rates import Rates
 from nearpeak.sim._residents import Flow, Group
-from nearpeak.sim._turns import Turns
+from nearpeak.sim._turns import State, Turns
 from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
 from nearpeak.sim.power import Governor
 from nearpeak.sim.work import Copy, Node
-
-NEAR_PS = 1e-3
-"""What rounding may leave of a phase that has ended."""
 
 
 def simulate(
@@ -71,8 +71,9 @@ class _Engine:
         self.batches: list[Batch] = []
         self.seen: dict[object, _Seen] = {}
         self.left = len(self.nodes)
-        self.governor = None if machine.power is None else Governor(machine.power)
-        self.decided_ps = 0
+        self.governor = None if machine.power is None or not machine.power.governs else Governor(machine.power)
+        self.decided_ps = self.resident = 0
+        self.hosts, self.channels = Hosts(self.nodes, machine), Channels(self.nodes, machine)
 
     def run(self) -> Run:
         """Go from event to event until all work is complete."""
@@ -84,14 +85,17 @@ class _Engine:
         while self.left:
             self._deliver()
             self._place()
+            self._begin_launches()
             if self.left:
                 self._step()
-        spans = tuple(_span(node) for node in self.nodes)
+        spans = tuple(span_of(node) for node in self.nodes)
         return Run(
             end_ps=max((span.end_ps for span in spans), default=0), spans=spans, batches=tuple(self.batches),
             event_count=self.events, cta_count=self.ctas,
             energy_j=None if self.governor is None else self.governor.energy_j,
             governed=() if self.governor is None else tuple(self.governor.samples),
+            heat_celsius=() if self.governor is None else tuple(self.governor.temperatures),
+            switches=tuple(self.turns.switches),
         )  # fmt: skip
 
     def _at(self, time_ps: int, kind: str, order: int) -> None:
@@ -106,11 +110,33 @@ class _Engine:
             self.seen.clear()
             if kind == "ready":
                 self._ready(self.nodes[order])
+            elif kind == "submit":
+                self._submit(order)
             elif kind == "complete":
                 self._complete(self.nodes[order])
             elif kind == "clock":
                 self._decide()
+            self._begin_launches()
         self._turn()
+
+    def _begin_launches(self) -> None:
+        """Let host threads begin to submit what they can."""
+        for thread, done_ps in self.hosts.begin(self.now_ps):
+            self._at(done_ps, "submit", thread)
+
+    def _submit(self, thread: int) -> None:
+        """Let what a thread has submitted start once the device knows of it and what it waits for has ended."""
+        due = self.now_ps + self.machine.costs.submit_ps
+        for order in self.hosts.submit(thread):
+            node = self.nodes[order]
+            node.waits_for.discard(HOST)
+            node.submitted_ps = due
+            self.channels.enter(order, self.now_ps)
+            if not node.waits_for:
+                node.lose("host", due - max(node.free_ps, node.node.not_before_ps))
+                self._at(max(due, node.node.not_before_ps), "ready", order)
+            else:
+                self._may_come_early(node)
 
     def _decide(self) -> None:
         """Let the governor set the clock, as long as there is work."""
@@ -124,16 +150,35 @@ class _Engine:
         changed, again_ps = self.turns.advance(self.now_ps, {p.node.context for p in self.pending})
         if changed:
             self.seen.clear()
+            self._evict()
         if again_ps is not None and all(t[0] != again_ps or t[2] != "turn" for t in self.timed):
             self._at(again_ps, "turn", 0)
+
+    def _evict(self) -> None:
+        """Record blocks up to where their context lost its turn; those of the other go on when it has been restored."""
+        for leaving, entering, resumed_ps in self.turns.passed:
+            for group, flow in leaving.residents.flows() if self.records else ():
+                if flow.start_ps < self.now_ps:
+                    self._record(group, flow)
+            for _, flow in entering.residents.flows():
+                flow.start_ps = resumed_ps
+        self.turns.passed.clear()
+
+    def _record(self, group: Group, flow: Flow) -> None:
+        """Keep where blocks were, up to now."""
+        self.batches.append(Batch(
+            name=flow.running.node.name, start_ps=flow.start_ps, end_ps=self.now_ps, sms=group.mask,
+            each_count=flow.count,
+        ))  # fmt: skip
 
     def _ready(self, node: Running) -> None:
         """Let work start whose turn in its stream has come."""
         node.ready_ps = self.now_ps if node.ready_ps < 0 else node.ready_ps
         if isinstance(node.node, Copy):
             self.copies.setdefault(node.node.engine, []).append(node)
+            node.hold("engine", self.now_ps)
             return
-        self.pending.append(node)
+        self.pending.extend(self.channels.leave(node, self.now_ps))
         self.pending.sort(key=lambda piece: (-piece.node.priority, piece.order))
 
     def _complete(self, node: Running) -> None:
@@ -143,8 +188,13 @@ class _Engine:
         for order in node.blocks:
             other = self.nodes[order]
             other.waits_for.discard(node.order)
+            other.free_ps = self.now_ps
             if not other.waits_for and other.ready_ps < 0:
-                self._at(max(self.now_ps + self._lag(node, other), other.node.not_before_ps), "ready", order)
+                due = max(self.now_ps + self._lag(node, other), other.node.not_before_ps, other.submitted_ps)
+                self._at(due, "ready", order)
+            if not other.waits_for:
+                for behind in other.blocks:
+                    self._may_come_early(self.nodes[behind])
 
     def _lag(self, node: Running, other: Running) -> int:
         """Return what the end of one costs before the next starts; work that came early waits on the device."""
@@ -159,35 +209,61 @@ class _Engine:
         full: set[int] = set()
         for node in tuple(self.pending):
             state = self.turns.active(node.node.context)
-            if state is None or any(node.mask & mask for mask in full):
+            why = self._refused(node, state, full)
+            if why or state is None:
+                if node.start_ps < 0:
+                    node.hold(why, self.now_ps)
                 continue
             placed = state.residents.place(node, self.now_ps)
             if placed:
                 self.ctas += placed
-                node.start_ps = self.now_ps if node.start_ps < 0 else node.start_ps
+                self._start(node)
+            elif node.start_ps < 0:
+                node.hold(state.residents.lack(node), self.now_ps)
             if node.unplaced:
                 full.add(node.mask)
             else:
                 self._all_placed(node)
+
+    def _refused(self, node: Running, state: State | None, full: set[int]) -> str:
+        """Return why a kernel may not even try to place blocks."""
+        if state is None:
+            return "turn"
+        if any(node.mask & mask for mask in full):
+            return "rank"
+        return "grids" if node.start_ps < 0 and self.resident >= self.machine.grid_count else ""
+
+    def _start(self, node: Running) -> None:
+        """Note that the first block of a kernel, or a copy, has started."""
+        if node.start_ps < 0:
+            node.start_ps = self.now_ps
+            node.hold("", self.now_ps)
+            self.hosts.start(node.order)
+            self.resident += not isinstance(node.node, Copy)
 
     def _all_placed(self, node: Running) -> None:
         """Let kernels that may come early take what is free now."""
         node.placed_ps = self.now_ps
         self.pending.remove(node)
         for order in node.blocks:
-            other = self.nodes[order]
-            if getattr(other.node, "early", False) and other.ready_ps < 0:
-                rest = [self.nodes[place] for place in other.waits_for]
-                if all(piece.placed_ps >= 0 and not isinstance(piece.node, Copy) for piece in rest):
-                    self._at(max(self.now_ps, other.node.not_before_ps), "ready", order)
-                    other.ready_ps = self.now_ps
+            self._may_come_early(self.nodes[order])
+
+    def _may_come_early(self, other: Running) -> None:
+        """Let a kernel come early where all blocks of those before it have started and wait for nobody themselves."""
+        if not getattr(other.node, "early", False) or other.ready_ps >= 0 or HOST in other.waits_for:
+            return
+        rest = [self.nodes[place] for place in other.waits_for]
+        if all(p.placed_ps >= 0 and not p.waits_for and not isinstance(p.node, Copy) for p in rest):
+            other.ready_ps = max(self.now_ps, other.node.not_before_ps, other.submitted_ps)
+            self._at(other.ready_ps, "ready", other.order)
 
     def _start_copies(self) -> None:
         busy = {flow.running.node.engine for flow in self.moving if isinstance(flow.running.node, Copy)}
         for engine, waiting in self.copies.items():
             if waiting and engine not in busy:
                 node = waiting.pop(0)
-                node.start_ps = node.placed_ps = self.now_ps
+                self._start(node)
+                node.placed_ps = self.now_ps
                 self.moving.append(node.started(1, self.now_ps))
 
     # From one moment to the next.
@@ -199,7 +275,7 @@ class _Engine:
         speeds = self.rates.speeds(running, self.moving, 1.0 if self.governor is None else self.governor.clock_ratio)
         flows = [flow for _, flow in running] + self.moving
         ends = [flow.left_ps / speed for flow, speed in zip(flows, speeds, strict=True) if speed > 0]
-        wait = _whole(min(ends)) if ends else None
+        wait = whole(min(ends)) if ends else None
         due = self.timed[0][0] - self.now_ps if self.timed else None
         if wait is None and (due is None or self._only_clock()):
             self._refuse_standstill()
@@ -218,6 +294,7 @@ class _Engine:
         masks = [group.mask.bit_count() for group, _ in running]
         for flow, count in zip((flow for _, flow in running), masks, strict=True):
             flow.running.slot_ps += step * flow.count * count
+        self._lose_turns(step)
         ended = []
         for index, (flow, speed) in enumerate(zip(flows, speeds, strict=True)):
             flow.left_ps -= step * speed
@@ -228,6 +305,12 @@ class _Engine:
         if ended:
             for state in self.turns.running():
                 state.residents.merge()
+
+    def _lose_turns(self, time_ps: int) -> None:
+        """Count the time of blocks that wait for the turn of their context."""
+        for state in self.turns.evicted():
+            for order in {flow.running.order for _, flow in state.residents.flows()}:
+                self.nodes[order].lose("evicted", time_ps)
 
     def _end_phase(self, group: Group | None, flow: Flow) -> None:
         """Begin the next phase, or give back the room."""
@@ -243,13 +326,11 @@ class _Engine:
             count *= group.mask.bit_count()
             group.drop(flow, node.needs)
             if self.records:
-                self.batches.append(Batch(
-                    name=node.node.name, start_ps=flow.start_ps, end_ps=self.now_ps, sms=group.mask,
-                    each_count=flow.count,
-                ))  # fmt: skip
+                self._record(group, flow)
         node.unfinished -= count
         if not node.unfinished:
             self.seen.clear()
+            self.resident -= group is not None
             least = node.start_ps + self.machine.costs.floor_ps
             self._at(self.now_ps if group is None else max(self.now_ps, least), "complete", node.order)
 
@@ -259,7 +340,7 @@ class _Engine:
         """Jump over whole periods where the state of the machine is one that was there before; say whether it did."""
         if not self.pending or self.moving:
             return False
-        key = tuple((group.mask, *sorted(_point(flow, self.now_ps) for flow in group.flows))
+        key = tuple((group.mask, *sorted(point_of(flow, self.now_ps) for flow in group.flows))
                     for state in self.turns.running() for group in state.residents.groups)  # fmt: skip
         seen = self.seen.get(key)
         touched = {flow.running.order: flow.running for _, flow in running} | {p.order: p for p in self.pending}
@@ -289,6 +370,7 @@ class _Engine:
             piece.unplaced -= times * used[order]
             self.ctas += times * used[order]
         self.now_ps += times * period
+        self._lose_turns(times * period)
         if self.governor is not None:
             self.governor.repeat(times * (self.governor.energy_j - seen.energy_j))
         self._shift(times, period, seen.batches)
@@ -313,29 +395,3 @@ class _Engine:
     def _refuse_standstill(self) -> None:
         names = ", ".join(node.node.name for node in self.nodes if node.end_ps < 0)
         raise SpecError(f"nothing runs and nothing is due, but these have not ended: {names[:200]}")
-
-
-def _point(flow: Flow, now_ps: int) -> tuple[int, int, float, int, int]:
-    """Return where a flow is, whenever that is."""
-    return (flow.running.order, flow.phase, flow.left_ps, flow.count, now_ps - flow.start_ps)
-
-
-def _whole(time_ps: float) -> int:
-    """Return the first whole picosecond at which that time has passed."""
-    whole = int(time_ps)
-    return max(whole if time_ps - whole <= NEAR_PS else whole + 1, 1)
-
-
-def _span(node: Running) -> Span:
-    """Return what is kept of one piece of work."""
-    totals = {}
-    if isinstance(node.node, Copy):
-        totals = dict(node.node.pool_bytes)
-    else:
-        for phase in node.node.phases:
-            for pool, amount in phase.pool_bytes.items():
-                totals[pool] = totals.get(pool, 0.0) + amount * node.node.cta_count
-    return Span(
-        name=node.node.name, queue=node.node.queue, ready_ps=node.ready_ps, start_ps=node.start_ps,
-        placed_ps=node.placed_ps, end_ps=node.end_ps, pool_bytes=totals, slot_ps=node.slot_ps,
-    )  # fmt: skip

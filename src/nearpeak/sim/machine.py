@@ -1,7 +1,7 @@
 """A GPU as the simulator sees it: multiprocessors in groups, what fits on one, and what all of them share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from nearpeak.errors import SpecError
@@ -41,7 +41,27 @@ class Costs:
     floor_ps: int = 0
     """Least time between the start of a kernel and its completion."""
     switch_ps: int = 0
-    """From one context to another, registers and shared memory saved and restored."""
+    """From one context that has work to another, beside what saving and restoring take."""
+    state_bytes_per_s: float | None = None
+    """Rate at which registers and shared memory of resident blocks are saved and restored when contexts change; none
+    for at once."""
+    launch_ps: int = 0
+    """What a host thread spends on submitting one kernel or copy."""
+    submit_ps: int = 0
+    """From the end of submitting to the earliest start on the device."""
+    graph_ps: int = 0
+    """What a host thread spends on submitting a graph of whatever size."""
+    graph_node_ps: int = 0
+    """What it spends on each node of a graph beside that."""
+
+    def __post_init__(self) -> None:
+        """Refuse times that go backwards."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and (not value >= 0):
+                raise SpecError(f"costs: {each.name} is {value:g}; it cannot be negative")
+        if self.state_bytes_per_s == 0:
+            raise SpecError("costs: state_bytes_per_s is 0; state that is never saved cannot be switched")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +84,14 @@ class Machine:
     """Times that no work explains."""
     power: "Power | None" = None
     """What it draws and may draw; without it the clock stays where it is."""
+    grid_count: int = 128
+    """Kernels whose blocks are resident at the same time. Source: CUDA C++ programming guide, technical
+    specifications, compute capability 7.0 and later."""
+    queue_count: int | None = None
+    """Hardware queues of a context: streams beyond as many share one and wait for each other. None for as many as there
+    are streams; CUDA's `CUDA_DEVICE_MAX_CONNECTIONS` is 8 unless it is set."""
+    pending_count: int = 1024
+    """Launches of a host thread that may wait on the device; beyond, the thread waits."""
 
     def __post_init__(self) -> None:
         """Refuse a machine that cannot be."""
@@ -74,6 +102,11 @@ class Machine:
                 raise SpecError(f"{self.name}: pools.{key} is {value:g} per second; it must be positive and finite")
         if min(self.limits.vector()) < 1:
             raise SpecError(f"{self.name}: a multiprocessor that holds nothing: {self.limits}")
+        for field_name in ("grid_count", "pending_count"):
+            if getattr(self, field_name) < 1:
+                raise SpecError(f"{self.name}: {field_name} is {getattr(self, field_name)}; at least 1 is right")
+        if self.queue_count is not None and self.queue_count < 1:
+            raise SpecError(f"{self.name}: queue_count is {self.queue_count}; at least 1 is right")
 
     @property
     def sm_count(self) -> int:

@@ -13,12 +13,13 @@ class Sim:
     abilities = RunnerAbilities(devices=("simulated",), argument="TARGET")
 
     def __init__(self, argument: str, timing: Timing) -> None:
-        """Read the target."""
+        """Read the target, with its what-if edits behind plus signs."""
         from nearpeak.targets import target_of
 
         if not argument:
             raise SpecError("sim: names no target; e.g. sim:h200_sxm")
-        self._device, self._count = target_of(argument), timing.least_count
+        name, *edits = argument.split("+")
+        self._device, self._count = target_of(name, edits), timing.least_count
         self.target = self._device.name
 
     def measure(self, case: Case) -> Measurement:

@@ -1,111 +1,204 @@
 """What a step gains from another device: sweeps over figures of the architecture, and which figure buys most."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
 
+from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.core.what_if import Sensitivity, WhatIf
 from nearpeak.core.workload import Workload
-from nearpeak.errors import SpecError
-from nearpeak.sim.simulation import simulate_step
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.sim.device import machine_of
+from nearpeak.sim.energy import power_of, scaled
+from nearpeak.sim.power import Power
+from nearpeak.sim.simulation import Alone, alone
 from nearpeak.targets import target_of
 from nearpeak.units import parse, show
 
-UNITS = {"sm_count": "", "clock.max": "Hz", "dram.bandwidth": "B/s", "l2.capacity": "B"}
-"""Figures that are changed one by one, with their units; those of a unit's peak follow from clock and count."""
-COST_RATIO = {"sm_count": 0.5, "clock.max": 0.0, "dram.bandwidth": 0.2, "l2.capacity": 0.15}
-"""Share of a die that each figure takes, the rest being fixed. An assumption for lack of a published breakdown: give
-your own where it matters."""
+UNITS = {
+    "sm_count": "", "clock.max": "Hz", "dram.bandwidth": "B/s", "l2.capacity": "B", "special.sm_clock": "OP",
+    "link.nvlink.bandwidth": "B/s",
+}  # fmt: skip
+"""Figures that are changed one by one, with units, and `peak.UNIT.sm_clock`; rates follow from clock and count."""
+COST_RATIO = {
+    "sm_count": 0.5, "clock.max": 0.0, "dram.bandwidth": 0.2, "l2.capacity": 0.15, "special.sm_clock": 0.02,
+    "link.nvlink.bandwidth": 0.05, "peak": 0.15,
+}  # fmt: skip
+"""Share of a die that each figure takes, the rest being fixed: what a product or a special-function unit takes is part
+of the multiprocessors' half. An assumption for lack of a published breakdown: give your own where it matters."""
+_INSIDE = ("special.sm_clock", "peak")
+"""Figures whose area lies inside multiprocessors."""
+_PEAK, _PER_CLOCK = "peak.", ".sm_clock"
+
+Cases = tuple[tuple[Case, int], ...]
+"""Distinct cases of a step and how often each runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
-    """A step on one edited device."""
+class Executor(Protocol):
+    """What runs many devices beside each other: `concurrent.futures` executors are of this kind, and so is a farm."""
 
-    edits: tuple[str, ...]
-    """Edits as `--set` takes them."""
-    time_s: float
-    """Simulated time of the step."""
-    time_ratio: float
-    """Of the time on the device as it is."""
-    cost_ratio: float
-    """Area of the die, of that of the device as it is, by `COST_RATIO` or the user's shares."""
-    is_best: bool = False
-    """Whether nothing that costs no more is faster."""
+    def map(self, function: Callable[[Any], Any], values: Iterable[Any], /, *, chunksize: int = 1) -> Iterator[Any]:
+        """Yield the results in the order of the values."""
 
 
-def sensitivity(workload: Workload, name: str, factor_ratio: float = 1.25) -> tuple[WhatIf, ...]:
-    """Return the step with each figure changed alone by a factor, the largest effect first.
+def sensitivity(
+    workload: Workload, name: str, factor_ratio: float = 1.25, executor: Executor | None = None
+) -> tuple[Sensitivity, ...]:
+    """Return the step with each figure changed alone down and up by a factor, the largest swing first.
 
     Raises:
-        SpecError: the factor is not positive.
+        SpecError: the factor is not more than 1.
     """
-    if not factor_ratio > 0:
-        raise SpecError(f"sensitivity: a factor of {factor_ratio:g}; more than 0 is right")
-    base = target_of(name)
-    figures = {key: value for key, value in _figures(base).items() if value}
-    sets = [(f"{key}={_stated(key, value * factor_ratio)}",) for key, value in figures.items()]
-    found = _all(workload, name, sets, COST_RATIO)
-    return tuple(sorted(found, key=lambda one: -abs(1 - one.time_ratio)))
+    if not factor_ratio > 1:
+        raise SpecError(f"sensitivity: a factor of {factor_ratio:g}; more than 1 is right")
+    figures = {key: value for key in _keys(workload, target_of(name)) if (value := figure(target_of(name), key))}
+    sets = [
+        (f"{key}={_stated(key, value * factor)}",)
+        for key, value in figures.items() for factor in (1 / factor_ratio, factor_ratio)
+    ]  # fmt: skip
+    found = list(_all(workload, name, sets, COST_RATIO, executor))
+    rows = [
+        Sensitivity(name=key, less=less, more=more)
+        for key, less, more in zip(figures, found[::2], found[1::2], strict=True)
+    ]
+    return tuple(sorted(rows, key=lambda one: -one.swing_ratio()))
 
 
 def sweep(
-    workload: Workload, name: str, axes: Mapping[str, Sequence[str]], costs: Mapping[str, float] = COST_RATIO
-) -> tuple[WhatIf, ...]:
-    """Return the step on every combination of the values of each figure, those first that nothing dominates.
+    workload: Workload, name: str, axes: Mapping[str, Sequence[str]], costs: Mapping[str, float] = COST_RATIO,
+    executor: Executor | None = None,
+) -> tuple[WhatIf, ...]:  # fmt: skip
+    """Return the step on every combination of the values of each figure, in order of area and time.
 
     Args:
         axes: values as `--set` takes them, by figure.
         costs: share of the die by figure.
+        executor: what runs devices beside each other; none for one after the other.
     """
     sets = [
         tuple(f"{key}={value}" for key, value in zip(axes, values, strict=True))
         for values in itertools.product(*axes.values())
     ]
-    return tuple(_with_best(list(_all(workload, name, sets, costs))))
+    return with_best(tuple(_all(workload, name, sets, costs, executor)))
 
 
 def _all(
-    workload: Workload, name: str, sets: Sequence[tuple[str, ...]], costs: Mapping[str, float]
-) -> Iterator[WhatIf]:
-    base = target_of(name)
-    base_s, figures = simulate_step(workload, base).time_s, _figures(base)
-    if not base_s > 0:
+    workload: Workload, name: str, sets: Sequence[tuple[str, ...]], costs: Mapping[str, float],
+    executor: Executor | None,
+) -> Iterator[WhatIf]:  # fmt: skip
+    cases = tuple(_counts(workload).items())
+    base = _totals(cases, target_of(name), 1.0, 1.0)
+    if not base[0] > 0:
         raise SpecError(f"{workload.name}: no call of it is modelled on {name}; 'nearpeak simulate' says why")
-    for edits in sets:
-        device = target_of(name, edits)
-        time_s = simulate_step(workload, device).time_s
-        yield WhatIf(
-            edits=edits, time_s=time_s, time_ratio=time_s / base_s, cost_ratio=_cost(_figures(device), figures, costs)
-        )
+    one = partial(_what_if, cases, name, dict(costs), base)
+    yield from map(one, sets) if executor is None else executor.map(one, sets, chunksize=max(1, len(sets) // 64))
 
 
-def _figures(target: Target) -> dict[str, float]:
-    return {
-        "sm_count": float(target.sm_count), "clock.max": target.clock_hz,
-        "dram.bandwidth": target.dram.bandwidth_bytes_per_s or 0.0, "l2.capacity": float(target.l2.capacity_bytes or 0),
-    }  # fmt: skip
+def _counts(workload: Workload) -> Counter[Case]:
+    found: Counter[Case] = Counter()
+    for call in workload.calls:
+        if call.case is not None:
+            found[call.case] += call.call_count
+    return found
+
+
+def _what_if(
+    cases: Cases, name: str, costs: Mapping[str, float], base: tuple[float, float | None], edits: tuple[str, ...]
+) -> WhatIf:
+    """Return a step on one edited device."""
+    device, old = target_of(name, edits), target_of(name)
+    keys = [edit.partition("=")[0] for edit in edits]
+    area = _area(device, old, keys, costs)
+    time_s, energy_j = _totals(cases, device, area, device.clock_hz / old.clock_hz)
+    ratio = energy_j / base[1] if energy_j is not None and base[1] else None
+    return WhatIf(
+        edits=edits, time_s=time_s, time_ratio=time_s / base[0], area_ratio=area, energy_j=energy_j, energy_ratio=ratio
+    )
+
+
+def _totals(cases: Cases, device: Target, area_ratio: float, clock_ratio: float) -> tuple[float, float | None]:
+    """Return time and energy of all modelled cases; a larger die draws more at rest and is given more power."""
+    machine, known, powers = machine_of(device), dict[Case, Alone | str](), dict[str, Power | None]()
+    time_s = energy_j = 0.0
+    for case, count in cases:
+        dtype = dict(case.dtypes).get("dtype", "bf16")
+        if dtype not in powers:
+            power = power_of(device, dtype)
+            powers[dtype] = power and scaled(power, area_ratio, clock_ratio)
+        found = alone(case, device, machine, known, powers[dtype])
+        if not isinstance(found, str):
+            time_s += found.time_s * count
+            energy_j += found.energy_j * count
+    return time_s, energy_j if power_of(device) is not None else None
+
+
+def _keys(workload: Workload, target: Target) -> list[str]:
+    """Return the figures of a device that a step may gain from: units of its main format among them."""
+    formats: Counter[str] = Counter()
+    for case, count in _counts(workload).items():
+        formats[dict(case.dtypes).get("dtype", "")] += count
+    units = [f"tensor.{name}" for name, _ in formats.most_common() if f"tensor.{name}" in target.peaks][:1]
+    return [*UNITS, *(f"{_PEAK}{unit}{_PER_CLOCK}" for unit in units)]
+
+
+def figure(target: Target, key: str) -> float:
+    """Return a figure of a device by the name that edits have for it; 0 where no document states it.
+
+    >>> figure(target_of("h100_sxm"), "sm_count"), figure(target_of("h100_sxm"), "peak.tensor.bf16.sm_clock")
+    (132.0, 4096.0)
+    """
+    if key.startswith(_PEAK):
+        peak = target.peaks.get(key.removeprefix(_PEAK).removesuffix(_PER_CLOCK))
+        return peak.flop_per_clock if peak else 0.0
+    link = target.links.get("nvlink")
+    found = {
+        "sm_count": target.sm_count, "clock.max": target.clock_hz, "dram.bandwidth": target.dram.bandwidth_bytes_per_s,
+        "l2.capacity": target.l2.capacity_bytes, "special.sm_clock": target.special_per_clock,
+        "link.nvlink.bandwidth": link.bandwidth_bytes_per_s if link else None,
+    }[key]  # fmt: skip
+    return float(found or 0)
 
 
 def _stated(key: str, value: float) -> str:
     """Return a figure as an edit states it."""
     if key == "sm_count":
         return str(round(value))
-    return f'"{round(value / 2**20)} MiB"' if UNITS[key] == "B" else f'"{show(value, UNITS[key])}"'
+    unit = UNITS.get(key, "FLOP")
+    return f'"{round(value / 2**20)} MiB"' if unit == "B" else f'"{show(value, unit)}"'
 
 
-def _cost(new: Mapping[str, float], old: Mapping[str, float], costs: Mapping[str, float]) -> float:
-    fixed = 1.0 - sum(costs.values())
-    return fixed + sum(share * (new[key] / old[key] if old[key] else 1.0) for key, share in costs.items())
+def _area(new: Target, old: Target, keys: Sequence[str], costs: Mapping[str, float]) -> float:
+    """Return the area of a die, of that of the other: each figure that differs grows its share, and the rest stays."""
+    area, each_sm = 1.0, 1.0
+    for key in keys:
+        before, after = figure(old, key), figure(new, key)
+        share = costs.get("peak" if key.startswith(_PEAK) else key, 0.0)
+        if not before or after == before or key == "sm_count":
+            continue
+        if key.startswith(_PEAK) or key in _INSIDE:
+            each_sm += share * (after / before - 1) / max(costs.get("sm_count", 1.0), 1e-9)
+        else:
+            area += share * (after / before - 1)
+    return area + costs.get("sm_count", 0.0) * (each_sm * new.sm_count / old.sm_count - 1)
 
 
-def _with_best(found: list[WhatIf]) -> Iterator[WhatIf]:
-    """Yield all in order of cost, and say which are on the edge."""
-    fastest = float("inf")
-    for one in sorted(found, key=lambda each: (each.cost_ratio, each.time_s)):
-        best = one.time_s < fastest
-        fastest = min(fastest, one.time_s)
-        yield replace(one, is_best=best)
+def with_best(found: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
+    """Return all in order of area and time, and say which ones no other beats in time, energy and area."""
+    order = sorted(found, key=lambda one: (one.area_ratio, one.time_s, one.energy_j or 0.0))
+    edge: list[tuple[float, float]] = []
+    rows = []
+    for one in order:  # a smaller area was there before: only time and energy decide
+        time_s, energy_j = one.time_s, one.energy_j if one.energy_j is not None else math.inf
+        best = not any(t <= time_s and e <= energy_j for t, e in edge)
+        if best:
+            edge = [(t, e) for t, e in edge if not (t >= time_s and e >= energy_j)] + [(time_s, energy_j)]
+        rows.append(replace(one, is_best=best))
+    return tuple(rows)
 
 
 def axes_of(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -121,8 +214,10 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise SpecError(
                 f"--sweep {text!r}: is not FIGURE=VALUE,VALUE,… with each figure once; e.g. sm_count=66,132"
             )
-        if key not in UNITS:
-            raise SpecError(f"--sweep {text!r}: {key} cannot be swept; {', '.join(UNITS)} can")
+        if key not in UNITS and not (key.startswith(_PEAK) and key.endswith(_PER_CLOCK)):
+            raise SpecError(
+                f"--sweep {text!r}: {key} cannot be swept; {', '.join(UNITS)} and {_PEAK}UNIT{_PER_CLOCK} can"
+            )
         found[key] = tuple(_value(key, value.strip(), text) for value in values.split(","))
     return found
 
@@ -130,9 +225,14 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def _value(key: str, value: str, text: str) -> str:
     """Return one value as an edit states it, checked."""
     if key == "sm_count":
-        if not value.isdigit():
-            raise SpecError(f"--sweep {text!r}: {value!r} is no number of multiprocessors")
+        if not value.isdigit() or not int(value):
+            raise SpecError(f"--sweep {text!r}: {value!r} is no number of multiprocessors; at least 1 is right")
         return value
     bare = value.strip('"')
-    parse(bare, UNITS[key])
+    try:
+        amount = parse(bare, UNITS.get(key, "FLOP"))
+    except NearpeakError as error:
+        raise SpecError(f"--sweep {text!r}: {error}") from None
+    if not 0 < amount < math.inf:
+        raise SpecError(f"--sweep {text!r}: {value!r} is not more than 0")
     return f'"{bare}"'

@@ -22,6 +22,12 @@ class Phase:
     """Bytes moved through what all share, by name of the pool."""
     waits: bool = False
     """Whether it starts only when the kernels before have ended: what lies before it may overlap their tail."""
+    sags: bool = False
+    """Whether it stands for what a falling clock was measured to cost: left out where a governor sets the clock."""
+
+    def works(self) -> bool:
+        """Return whether it uses a unit or moves bytes, rather than waiting only."""
+        return any(self.pipe_s.values()) or any(self.pool_bytes.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,14 @@ class Kernel:
     """Whether its blocks may take free multiprocessors while the kernels before end (programmatic dependent launch)."""
     context: str = "0"
     """Which context submits it."""
+    thread: str = ""
+    """Host thread that submits it, in the order given; none where it is on the device from the start."""
+    host_ps: int | None = None
+    """What submitting it takes that thread; none for what the machine says."""
+    host_after: tuple[str, ...] = ()
+    """Names that the thread waits for before it submits: a synchronisation."""
+    graph: str = ""
+    """Graph that it is a node of: one launch submits all nodes."""
     sms: tuple[int, ...] | None = None
     """Multiprocessors that its stream or client may use, by place in the order of a first wave; none for all."""
 
@@ -87,6 +101,14 @@ class Copy:
     """Which context submits it."""
     priority: int = 0
     """Larger goes first."""
+    thread: str = ""
+    """Host thread that submits it, in the order given; none where it is on the device from the start."""
+    host_ps: int | None = None
+    """What submitting it takes that thread; none for what the machine says."""
+    host_after: tuple[str, ...] = ()
+    """Names that the thread waits for before it submits: a synchronisation."""
+    graph: str = ""
+    """Graph that it is a node of: one launch submits all nodes."""
 
 
 Node = Kernel | Copy

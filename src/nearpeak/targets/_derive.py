@@ -71,9 +71,23 @@ def edited(raw: Mapping[str, Any], edits: Sequence[str]) -> dict[str, Any]:
         if path in values:
             raise SpecError(f"--set {edit!r}: {'.'.join(path)} is given twice; give it once")
         values[path] = value
-    for path in sorted(values):
+    changed = {path for path, value in values.items() if not _is_already(new, path, value)}
+    # Of a peak whose other statement changes, one that stays as it was is the user's, too.
+    changed |= {path for path in values if any(len(path) > 2 and path[:2] == other[:2] for other in changed)}
+    for path in sorted(changed):
         _assign(new, path, values[path])
-    return _agreed(new, set(values))
+    return _agreed(new, changed)
+
+
+def _is_already(raw: Mapping[str, Any], path: _Path, value: Any) -> bool:
+    """Return whether a file states the value already: an edit without effect leaves every figure as it was."""
+    row: Any = raw
+    for key in path:
+        row = row.get(key) if isinstance(row, Mapping) else None
+    if row is None or len(path) == 1:
+        return bool(row == value)
+    unit = NESTED[path[0]][path[-1]] if path[0] in NESTED else TABLES[path[0]][path[-1]]
+    return parse(str(row), unit) == parse(str(value), unit)
 
 
 def _parsed(edit: str, raw: Mapping[str, Any]) -> tuple[_Path, Any]:

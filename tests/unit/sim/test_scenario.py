@@ -16,7 +16,7 @@ from nearpeak.sim.accumulator import FP32, HOPPER_FP8, Accumulator
 from nearpeak.sim.emulation import emulated
 from nearpeak.sim.runner import Sim
 from nearpeak.sim.scenario import POLICIES, Stream, share
-from nearpeak.sim.scenario_file import streams_of
+from nearpeak.sim.scenario_file import scenario_of
 from nearpeak.sim.simulation import simulate_case, simulate_step
 from nearpeak.sim.what_if import axes_of, sensitivity, sweep
 from nearpeak.targets import target_of
@@ -81,8 +81,8 @@ def step():
 
 def test_products_gain_from_multiprocessors_not_from_memory():
     first, *others = sensitivity(step(), "h100_sxm")
-    assert first.edits[0].startswith(("sm_count", "clock.max"))
-    assert next(one for one in others if one.edits[0].startswith("dram")).time_ratio == pytest.approx(1, abs=0.05)
+    assert first.name in ("sm_count", "clock.max", "peak.tensor.bf16.sm_clock")
+    assert next(one for one in others if one.name == "dram.bandwidth").more.time_ratio == pytest.approx(1, abs=0.05)
 
 
 def test_a_sweep_marks_what_nothing_dominates():
@@ -121,7 +121,7 @@ deadline = "500 us"
 
 def test_streams_are_read_from_a_file(tmp_path):
     (tmp_path / "s.toml").write_text(FILE)
-    (stream,) = streams_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate"))
+    (stream,) = scenario_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate")).streams
     assert (stream.count, stream.period_s, stream.deadline_s) == (3, 1e-3, 5e-4)
     assert stream.cases[0] == SMALL
 
@@ -134,7 +134,7 @@ def test_streams_are_read_from_a_file(tmp_path):
 def test_bad_streams_are_named(tmp_path, old, new, message):
     (tmp_path / "s.toml").write_text(FILE.replace(old, new, 1))
     with pytest.raises(NearpeakError, match=message):
-        streams_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate"))
+        scenario_of(tmp_path / "s.toml", lambda words: case_of(words, "simulate"))
 
 
 @pytest.mark.parametrize(("accumulator", "status"), [
@@ -155,8 +155,8 @@ def test_a_format_of_ones_own_is_a_row():
 
 
 @pytest.mark.parametrize("words", [
-    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--sweep", "sm_count=66"), ("resnet-50", "--html", "x.html"),
-    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--policy", "turns"), ("s.toml", "--trace", "t.json"),
+    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--sweep", "sm_count=66"), ("s.toml", "--launch", "graph"),
+    ("gemm", "m=8", "n=8", "k=8", "dtype=bf16", "--policy", "turns"), ("s.toml", "--workers", "2"),
 ])  # fmt: skip
 def test_options_without_a_meaning_are_refused(words):
     found = CliRunner().invoke(application(), ["simulate", *words, "--target", "h100_sxm"])

@@ -20,7 +20,7 @@ from nearpeak.measure.validation._formats import (
     rounded,
     widened,
 )
-from nearpeak.measure.validation._gates import at_targets
+from nearpeak.measure.validation._gates import at_targets, largest
 from nearpeak.ops import OPS, Numerics
 
 PROBES = 8
@@ -336,8 +336,8 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
         positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
         return {name: np.abs(values) for name, values in _evaluated(reference, positive, where).items()}
     if numerics.kind == "sampling":
-        largest = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
-        return {name: np.full(values.shape, largest) for name, values in found.items()}
+        most = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
+        return {name: np.full(values.shape, most) for name, values in found.items()}
     if numerics.gates == "largest":
         return {name: np.full(values.shape, largest(values)) for name, values in found.items()}
     if numerics.gates == "targets":

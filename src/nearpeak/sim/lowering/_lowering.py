@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import CaseColumns, Setting
@@ -43,7 +44,12 @@ def ps(time_s: float) -> int:
 
     >>> ps(1e-6)
     1000000
+
+    Raises:
+        NotModelledError: it is no number, as of a case without anything to do.
     """
+    if not math.isfinite(time_s):
+        raise NotModelledError("simulate: an axis of the case is 0, so that no block runs")
     return math.ceil(time_s * PS_PER_S - 1e-6)
 
 

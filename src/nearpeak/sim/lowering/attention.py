@@ -117,7 +117,7 @@ def _prefill(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: An
             pool_bytes={"dram": moved * miss / ctas, "l2": moved / ctas},
         ),
         Phase(fixed_ps=ps(body - max(busy, memory) + append_s + short)),
-        Phase(fixed_ps=ps(hot)),
+        Phase(fixed_ps=ps(hot), sags=True),
     )  # fmt: skip
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
 

@@ -88,7 +88,7 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], pa
             pool_bytes=dict.fromkeys(("dram", "l2"), moved / ctas),
         ),
         Phase(fixed_ps=ps((best.body_s - longest + best.store_s + best.reduce_s) * pace)),
-        Phase(fixed_ps=ps(hot * pace)),
+        Phase(fixed_ps=ps(hot * pace), sags=True),
     )  # fmt: skip
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
 

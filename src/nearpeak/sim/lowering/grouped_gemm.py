@@ -164,7 +164,7 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
     waves, tiles = max(1.0, math.ceil(load - 1e-9)), max(1, round(load * sms))
     body = float(best[0]) ** 0.25
     hot = tensor * p["clock_ratio"] * tensor / (tensor + CLOCK_S)
-    rest = body - max(tensor, cache, memory, chain) + hot + max(0.0, short_s - start_s - body - hot)
+    rest = body - max(tensor, cache, memory, chain) + max(0.0, short_s - start_s - body - hot)
     moved = float(best[8]) * g.figures[2]
     phases = (
         Phase(
@@ -172,6 +172,7 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
             pool_bytes={"dram": moved / tiles},
         ),
         Phase(fixed_ps=ps(rest / waves)),
+        Phase(fixed_ps=ps(hot / waves), sags=True),
     )  # fmt: skip
     launch = Kernel(name=f"{name} launch", cta_count=1, phases=(Phase(fixed_ps=ps(start_s)),), needs=filling(target))
     body_of = Kernel(name=name, cta_count=tiles, phases=phases, needs=filling(target))
