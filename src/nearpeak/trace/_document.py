@@ -22,7 +22,9 @@ def document_of(path: Path) -> tuple[Any, list[Loss]]:
     for block in blocks(path, losses):
         data += block
         if len(data) > MOST_BYTES:
-            raise CaptureError(f"{path.name}: is larger than {MOST_BYTES >> 20} MiB, which are read at once; export SQLite")
+            raise CaptureError(
+                f"{path.name}: is larger than {MOST_BYTES >> 20} MiB, which are read at once; export SQLite"
+            )
     try:
         found, damage = partial_json(data.decode("utf-8", "replace").removeprefix("\ufeff"))
     except ValueError as error:

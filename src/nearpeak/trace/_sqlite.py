@@ -46,7 +46,9 @@ class Database:
             self._rows.lose("dropped", f"table {table}", example=str(error))
             return ()
 
-    def read(self, table: str, wanted: Sequence[str], *, needed: Sequence[str] = ()) -> Iterator[list[Sequence[object]]]:
+    def read(
+        self, table: str, wanted: Sequence[str], *, needed: Sequence[str] = ()
+    ) -> Iterator[list[Sequence[object]]]:
         """Yield batches of a table, one sequence of cells per wanted column; a column that is absent holds none.
 
         Args:

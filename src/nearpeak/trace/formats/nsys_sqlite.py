@@ -93,7 +93,9 @@ def _rare(cells: Sequence[Sequence[object]]) -> dict[str, Array]:
 
 def _triple(cells: Sequence[Sequence[object]]) -> Array:
     found: Array = np.stack([wholes(one) for one in cells], axis=1)
-    return np.where((found == MISSING).any(axis=1, keepdims=True) | (found <= 0).any(axis=1, keepdims=True), MISSING, found)
+    return np.where(
+        (found == MISSING).any(axis=1, keepdims=True) | (found <= 0).any(axis=1, keepdims=True), MISSING, found
+    )
 
 
 def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) -> None:
@@ -137,7 +139,9 @@ def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]
         columns = _device(cells)
         types = wholes(cells[-2])
         kinds = []
-        for process, own, kind in zip(columns["process"].tolist(), columns["correlation"].tolist(), types.tolist(), strict=True):
+        for process, own, kind in zip(
+            columns["process"].tolist(), columns["correlation"].tolist(), types.tolist(), strict=True
+        ):
             call = calls.get((process, own), "")
             by_type = _SYNCS[kind] if 0 <= kind < len(_SYNCS) else SyncKind.UNKNOWN
             kinds.append(next((one for pattern, one in _WAITS if call and pattern.search(call)), by_type))
@@ -168,7 +172,11 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
 def _header(base: Database, rows: EventRows) -> TraceHeader:
     export = {str(key): value for key, value in base.pairs("META_DATA_EXPORT", "name", "value").items()}
     begin = next(iter(base.pairs("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "utcTime")), None)
-    lacks = [f"no table {name}" for name in (f"{_PREFIX}KERNEL", f"{_PREFIX}RUNTIME", "TARGET_INFO_GPU") if name not in base.tables]
+    lacks = [
+        f"no table {name}"
+        for name in (f"{_PREFIX}KERNEL", f"{_PREFIX}RUNTIME", "TARGET_INFO_GPU")
+        if name not in base.tables
+    ]
     for name in sorted(base.tables):
         if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _TAKEN:
             rows.lose("skipped", f"table {name}")
@@ -182,7 +190,17 @@ def _header(base: Database, rows: EventRows) -> TraceHeader:
 
 
 _TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION"))
-_DEVICE = ("id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate", "l2CacheSize", "computeMajor", "computeMinor")
+_DEVICE = (
+    "id",
+    "name",
+    "smCount",
+    "totalMemory",
+    "memoryBandwidth",
+    "clockRate",
+    "l2CacheSize",
+    "computeMajor",
+    "computeMinor",
+)
 
 
 def _devices(base: Database) -> list[TraceDevice]:
@@ -192,7 +210,9 @@ def _devices(base: Database) -> list[TraceDevice]:
     found = []
     for columns in base.read("TARGET_INFO_GPU", _DEVICE):
         for index, name, sms, memory, bandwidth, clock, cache, major, minor in zip(*columns, strict=True):
-            sizes = [None if (one := whole(cell)) == MISSING else one for cell in (sms, memory, bandwidth, clock, cache)]
+            sizes = [
+                None if (one := whole(cell)) == MISSING else one for cell in (sms, memory, bandwidth, clock, cache)
+            ]
             found.append(
                 TraceDevice(
                     index=max(whole(index), 0), name=str(name or ""), sm_count=sizes[0], memory_bytes=sizes[1],

@@ -21,14 +21,30 @@ _DISPATCH = (
     "private_segment_size", "group_segment_size",
 )  # fmt: skip
 _SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
-_COPY = ("start", "end", "pid", "tid", "src_agent_id", "dst_agent_id", "queue_id", "stream_id", "event_id", "name_id", "size")
+_COPY = (
+    "start",
+    "end",
+    "pid",
+    "tid",
+    "src_agent_id",
+    "dst_agent_id",
+    "queue_id",
+    "stream_id",
+    "event_id",
+    "name_id",
+    "size",
+)
 
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file."""
     rows = EventRows()
     with opened(path, rows) as base:
-        if not base.table("rocpd_kernel_dispatch") and not base.table("rocpd_region") and not base.table("rocpd_memory_copy"):
+        if (
+            not base.table("rocpd_kernel_dispatch")
+            and not base.table("rocpd_region")
+            and not base.table("rocpd_memory_copy")
+        ):
             raise CaptureError(f"{path.name}: is a SQLite file without tables of rocpd; wanted rocpd_kernel_dispatch_…")
         names = _Names(base)
         _kernels(base, rows, names)
@@ -44,8 +60,13 @@ class _Names:
         self.strings = self._pairs(base, "rocpd_string", "string")
         self.kernels = self._pairs(base, "rocpd_info_kernel_symbol", "display_name")
         self.kernels = self.kernels or self._pairs(base, "rocpd_info_kernel_symbol", "kernel_name")
-        self.processes, self.threads = self._pairs(base, "rocpd_info_process", "pid"), self._pairs(base, "rocpd_info_thread", "tid")
-        self.correlations = self._pairs(base, "rocpd_event", "stack_id") or self._pairs(base, "rocpd_event", "correlation_id")
+        self.processes, self.threads = (
+            self._pairs(base, "rocpd_info_process", "pid"),
+            self._pairs(base, "rocpd_info_thread", "tid"),
+        )
+        self.correlations = self._pairs(base, "rocpd_event", "stack_id") or self._pairs(
+            base, "rocpd_event", "correlation_id"
+        )
         self.agents = self._pairs(base, "rocpd_info_agent", "name")
         self.kinds = self._pairs(base, "rocpd_info_agent", "type")
         self.indices = self._pairs(base, "rocpd_info_agent", "type_index")
@@ -98,7 +119,9 @@ def _copies(base: Database, rows: EventRows, names: _Names) -> None:
     for cells in base.read(table, _COPY, needed=_COPY[:2]) if table else ():
         start, end, process, _, source, target, queue, stream, event, name, size = cells
         words = [str(names.strings.get(one, "MEMORY_COPY")) for one in name]
-        on_device = [target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))]
+        on_device = [
+            target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
+        ]
         rows.add(
             EventKind.MEMCPY, words, wholes(start), wholes(end), process=_through(process, names.processes),
             device=names.device(on_device), stream=wholes(stream), correlation=_correlation(event, names),

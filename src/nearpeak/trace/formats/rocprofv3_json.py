@@ -108,7 +108,9 @@ def _sizes(infos: Sequence[Mapping[str, Any]], name: str) -> Array:
     return np.array(cells, np.int64).reshape(-1, 3)
 
 
-def _kernels(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], symbols: Mapping[Any, Any], pid: int) -> None:
+def _kernels(
+    records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], symbols: Mapping[Any, Any], pid: int
+) -> None:
     infos = [_mapping(one.get("dispatch_info")) for one in records]
     ids = [info.get("kernel_id") for info in infos]
     block, items = _sizes(infos, "workgroup_size"), _sizes(infos, "grid_size")
@@ -149,7 +151,9 @@ def _operations(tool: Mapping[str, Any]) -> dict[int, Sequence[Any]]:
     return {place: one.get("operations") or () for place, one in enumerate(_objects(table))}
 
 
-def _calls(name: str, records: list[dict[str, Any]], rows: EventRows, operations: Mapping[int, Sequence[Any]], pid: int) -> None:
+def _calls(
+    name: str, records: list[dict[str, Any]], rows: EventRows, operations: Mapping[int, Sequence[Any]], pid: int
+) -> None:
     names = []
     for one in records:
         kind, number = whole(one.get("kind")), whole(one.get("operation"))
