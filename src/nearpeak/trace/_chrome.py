@@ -47,6 +47,8 @@ class Rules:
     """From phase and category to the kind, or to what is left out; with ? before it where no rule knows it."""
     record: str
     """What events are called in messages."""
+    lifted: tuple[str, ...] = ()
+    """Columns that stand in `args`, as our own export writes them."""
 
 
 @dataclass(kw_only=True)
@@ -148,13 +150,16 @@ class EventTable:
 
     def _sparse(self, fields: Fields, place: Array, kind: Array, columns: dict[str, Array]) -> dict[str, Column]:
         """Return the fields of `args`; device, stream and correlation go to the columns that every event has."""
-        found = {}
+        found: dict[str, Column] = {}
+        own: dict[str, Field] = {}
         for (key, nested), one in fields.items():
             if not nested:
                 continue
             name = self._file.text(key)
             if name in _DENSE:
                 columns[name][one.rows] = numbers(one, self._file.text)
+            elif name in self._rules.lifted:
+                own[name] = one
             elif len(part := _kept(one, place).rows):
                 found.update(self._column(name, _kept(one, place), part))
         stream = columns["stream"]
@@ -163,6 +168,8 @@ class EventTable:
         silent = on_device & (columns["device"] == MISSING)
         columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
         columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
+        for name, one in own.items():
+            columns[name][one.rows] = numbers(one, self._file.text)
         return found
 
     def _column(self, name: str, one: Field, rows: Array) -> dict[str, Column]:
