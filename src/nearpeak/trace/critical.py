@@ -72,7 +72,12 @@ def _before(trace: Trace, rows: Array) -> dict[int, int]:
 def _thread_waits(trace: Trace) -> dict[tuple[int, int], tuple[Array, Array]]:
     """Return waits for the device by thread, in order of their ends."""
     calls = trace.of_kind(EventKind.HOST_API)
-    rows = np.flatnonzero(calls & trace.where(lambda name: any(word in name for word in _WAITS)))
+    copies = trace.rows(EventKind.MEMCPY)
+    copies = copies[trace.launch[copies] != NO_ROW]
+    blocking = copies[trace.end_ns[copies] <= trace.end_ns[trace.launch[copies]]]  # the call returned after its copy
+    named = calls & trace.where(lambda name: any(word in name for word in _WAITS))
+    named[trace.launch[blocking]] = True
+    rows = np.flatnonzero(named)
     found: dict[tuple[int, int], list[int]] = {}
     for row in rows[np.argsort(trace.end_ns[rows], kind="stable")].tolist():
         found.setdefault((int(trace.process[row]), int(trace.thread[row])), []).append(row)

@@ -33,8 +33,10 @@ def steps_of(trace: Trace) -> Steps:
         rows = trace.rows(*kinds)
         if how == "operator":
             rows = rows[_outermost(trace, rows)]
-        if found := _periodic(trace, rows):
-            return Steps(how=how, steps=_warmed(found), note="found by what repeats; nothing marks the steps")
+        found = _periodic(trace, rows)
+        steps = _warmed(found)
+        if found and _covers(trace, found) and _even(steps):
+            return Steps(how=how, steps=steps, note="found by what repeats; nothing marks the steps")
     return Steps(how="none", steps=(), note="no marks, and nothing repeats at equal distances at least three times")
 
 
@@ -83,6 +85,22 @@ def _periodic(trace: Trace, rows: Array) -> list[Step]:
         Step(index=place, name=name, start_ns=int(start), end_ns=int(end), warm_up=False)
         for place, (start, end) in enumerate(zip(trace.start_ns[starts].tolist(), ends, strict=True))
     ]
+
+
+def _covers(trace: Trace, steps: list[Step]) -> bool:
+    """Say whether most of the time of kernels belongs to the steps: a loop that only prepares is no iteration."""
+    rows = trace.rows(EventKind.KERNEL)
+    call = trace.launch[rows]
+    moment = np.where(call != NO_ROW, trace.start_ns[call], trace.start_ns[rows])
+    inside = (moment >= steps[0].start_ns) & (moment < steps[-1].end_ns)
+    length = trace.duration_ns[rows]
+    return not len(rows) or int(length[inside].sum()) * 2 >= int(length.sum())
+
+
+def _even(steps: tuple[Step, ...]) -> bool:
+    """Say whether most steps take about as long as the median one, as iterations do."""
+    lengths = np.array([step.end_ns - step.start_ns for step in steps if not step.warm_up])
+    return len(lengths) >= _LEAST - 1 and bool((np.abs(lengths - np.median(lengths)) <= np.median(lengths) / 2).mean() >= _SAME)
 
 
 def _alike(names: Array, places: Array, usual: int) -> bool:
