@@ -102,10 +102,14 @@ class EventTable:
 
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all batches."""
-        state, texts = self._state, self._file.texts
-        raw = _joined(state.parts)
+        state, raw = self._state, _joined(self._state.parts)
+        losses = []
+        if nameless := int((raw.name < 0).sum()):
+            raw.name = np.where(raw.name < 0, self._file.empty(), raw.name)
+            losses.append(Loss(what="repaired", kind="event without a name", record_count=nameless))
+        texts = self._file.texts
         _lift_names(raw, texts)
-        losses = [
+        losses += [
             Loss(what="unknown" if reason.startswith("?") else "skipped", kind=reason.lstrip("?"), record_count=count)
             for reason, count in sorted(state.left_out.items())
         ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def number_of(text: str, scale: int = 1) -> int:
         if not value.is_finite() or abs(value) > _LARGEST:
             return MISSING
         whole = value.to_integral_value(rounding="ROUND_HALF_UP")
-    except InvalidOperation:
+    except DecimalException:  # no number, or too large for one
         return MISSING
     return int(whole) if scale > 1 or whole == value else MISSING
 

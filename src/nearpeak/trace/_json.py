@@ -65,6 +65,12 @@ class EventFile:
         raw = self._tables[3][: self._counts[_scan.ARENA]].tobytes()
         return Texts(raw, self._tables[2][:used].copy(), self._tables[2][1 : used + 1].copy())
 
+    def empty(self) -> int:
+        """Return the number of the empty text, which stands for what has none."""
+        while (number := _scan.intern(self._data[:0], 0, 0, *self._tables, self._counts)) < 0:
+            self._grow()
+        return int(number)
+
     def text(self, number: int) -> str:
         """Return one text while the file is being read."""
         starts = self._tables[2]
