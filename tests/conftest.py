@@ -53,7 +53,8 @@ SLOW_FILES = frozenset({
     "test_measured_in_isolation", "test_measured_with_telemetry", "test_model_type", "test_onnx_file",
     "test_optimizers", "test_paired", "test_pytest_plugin", "test_qualify", "test_rounds", "test_runners",
     "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify", "test_store_command",
-    "test_suite_command", "test_theory_table", "test_tries", "test_upgrade",
+    "test_suite_command", "test_theory_table", "test_trace_formats", "test_trace_samples",
+    "test_trace_timelines", "test_tries", "test_upgrade",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 
