@@ -6,15 +6,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KERNELS = (
-    ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas", 96_000),
-    ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(int, "
-     "at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul>)", 6_300),
-    ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t> >(Flash_fwd_params)", 41_000),
+    (
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        96_000,
+    ),
+    (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul> >(int, "
+        "at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul>)",
+        6_300,
+    ),
+    (
+        "void flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, cutlass::bfloat16_t> >(Flash_fwd_params)",
+        41_000,
+    ),
     ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float)", 9_100),
-)  # fmt: skip
+)
 OPERATORS = ("aten::linear", "aten::add", "aten::scaled_dot_product_attention", "aten::layer_norm")
-SHAPES = ("[[16, 512, 1024], [4096, 1024], [4096]]", "[[16, 512, 1024], [16, 512, 1024], []]",
-          "[[16, 16, 512, 64], [16, 16, 512, 64], [16, 16, 512, 64]]", "[[16, 512, 1024], [], [1024], [1024]]")  # fmt: skip
+SHAPES = (
+    "[[16, 512, 1024], [4096, 1024], [4096]]",
+    "[[16, 512, 1024], [16, 512, 1024], []]",
+    "[[16, 16, 512, 64], [16, 16, 512, 64], [16, 16, 512, 64]]",
+    "[[16, 512, 1024], [], [1024], [1024]]",
+)
 HEAD = """
 {
   "schemaVersion": 1,
@@ -77,7 +90,9 @@ def _steps(draw: random.Random) -> Iterator[list[str]]:
             device = max(device, host + 14_000) + 1_300
             found += _work(kernel, number, host, device, work)
             device, host, number = device + work, host + length + draw.randrange(2_000, 9_000), number + 1
-        found.append(_event("user_annotation", f"ProfilerStep#{step}", 4242, 4242, begin, host - begin, '"External id": 1'))
+        found.append(
+            _event("user_annotation", f"ProfilerStep#{step}", 4242, 4242, begin, host - begin, '"External id": 1')
+        )
         yield found
 
 
@@ -90,7 +105,9 @@ def _operator(which: int, number: int, host: int, length: int) -> list[str]:
     inner = f'"External id": {number},"Record function id": 0, "Ev Idx": {number}'
     frame = f'"Python parent id": {number % 97}, "Python id": {number}, "Ev Idx": {number}'
     return [
-        _event("python_function", f"torch/nn/modules/linear.py({114 + which}): forward", 4242, 4242, host, length, frame),
+        _event(
+            "python_function", f"torch/nn/modules/linear.py({114 + which}): forward", 4242, 4242, host, length, frame
+        ),
         _event("cpu_op", name, 4242, 4242, host + 900, length - 1_800, args),
         _event("cpu_op", name + "_inner", 4242, 4242, host + 2_000, length - 4_000, inner),
     ]

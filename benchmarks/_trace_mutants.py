@@ -13,8 +13,27 @@ from pathlib import Path
 from benchmarks._trace_files import WRITERS, planned
 
 MOST_BYTES = 4 << 30
-_ODD = (b"NaN", b"-1", b"1e999", b"99999999999999999999999", b"-9223372036854775808", b'""', b"null", b"{}", b"[]", b"true", b'"n/a"', b"0x1F", b"1.5.5",
-        b'"a"b"', b"\x00", b"\xff\xfe", b"\n", b"18446744073709551615", b"4294967295")  # fmt: skip
+_ODD = (
+    b"NaN",
+    b"-1",
+    b"1e999",
+    b"99999999999999999999999",
+    b"-9223372036854775808",
+    b'""',
+    b"null",
+    b"{}",
+    b"[]",
+    b"true",
+    b'"n/a"',
+    b"0x1F",
+    b"1.5.5",
+    b'"a"b"',
+    b"\x00",
+    b"\xff\xfe",
+    b"\n",
+    b"18446744073709551615",
+    b"4294967295",
+)
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 
 
@@ -65,7 +84,11 @@ def _number(data: bytes, draw: random.Random) -> bytes:
 
 def _insert(data: bytes, draw: random.Random) -> bytes:
     place = draw.randrange(len(data) + 1)
-    return data[:place] + draw.choice((*_ODD, b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"[" * 5000, b'{"a":' * 2000)) + data[place:]
+    return (
+        data[:place]
+        + draw.choice((*_ODD, b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"[" * 5000, b'{"a":' * 2000))
+        + data[place:]
+    )
 
 
 def _mark(data: bytes, draw: random.Random) -> bytes:
@@ -77,7 +100,16 @@ def _mark(data: bytes, draw: random.Random) -> bytes:
     return data[:place] + draw.choice((b"", data[place : place + 1] * 2)) + data[place + 1 :]
 
 
-_CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (_flip, _cut, _twice, _end, _number, _number, _insert, _mark)
+_CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    _flip,
+    _cut,
+    _twice,
+    _end,
+    _number,
+    _number,
+    _insert,
+    _mark,
+)
 
 
 def fault_of(path: Path, form: str) -> str:
@@ -104,7 +136,7 @@ def fault_of(path: Path, form: str) -> str:
 
 
 def run(form: str, first: int, last: int, folder: Path) -> int:
-    """Try the mutants `first` to `last` of a format in this process; print each fault and return how many there were."""
+    """Try the mutants `first` to `last` of a format in this process; print each fault and return their number."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     suffix, write = WRITERS[form]
     faults, path = 0, folder / f"mutant{suffix}"

@@ -150,7 +150,7 @@ class TraceHeader:
     source: str = ""
     """Name of the file."""
     base_ns: int = 0
-    """Nanoseconds since the epoch at which the trace's clock reads 0; 0 where times are absolute or the base unknown."""
+    """Nanoseconds since the epoch at which the trace's clock reads 0; 0 where times are absolute or it is unknown."""
     resolution_ns: int = 1
     """Least step of the clock as the file prints it."""
     clock: str = "unknown"

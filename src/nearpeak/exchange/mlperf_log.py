@@ -8,9 +8,9 @@ MARK = ":::MLLOG"
 
 
 def marked_lines(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    """Yield number and event of each marked line; what is wrong with it where it holds none.
+    r"""Yield number and event of each marked line; what is wrong with it where it holds none.
 
-    >>> list(marked_lines('0: :::MLLOG {"key": "run_start"}\\nno mark\\n:::MLLOG {"ke'))
+    >>> list(marked_lines('0: :::MLLOG {"key": "run_start"}\nno mark\n:::MLLOG {"ke'))
     [(1, {'key': 'run_start'}), (3, 'no event follows :::MLLOG; was the log cut off?')]
     """
     for number, line in enumerate(text.splitlines(), 1):

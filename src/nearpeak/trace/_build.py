@@ -1,6 +1,6 @@
-"""Columns in the order of a file become a trace: damage is dropped and counted, events are sorted, linked and nested."""
+"""Columns in the order of a file become a trace: damage is dropped and counted, events are sorted and linked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,17 +57,28 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
         return np.full(count, MISSING, np.int64) if values is None else values[order]
 
     kind, name = raw.kind[order].astype(np.int8), raw.name[order].astype(np.int32)
-    start, end, raw.start_ns, raw.end_ns = raw.start_ns[order], raw.end_ns[order], None, None
+    start, end = raw.start_ns[order], raw.end_ns[order]
     process, thread, device = column(raw.process), column(raw.thread), column(raw.device)
     stream, correlation = column(raw.stream), column(raw.correlation)
     sparse = _moved(raw.sparse, order, len(keep))
     launch, unlinked = launches(kind, process, correlation)
-    losses = (*header.losses, *losses, *unlinked)
     return Trace(
-        header=replace(header, losses=losses), texts=texts, kind=kind, name=name, family=_families(kind, name, texts),
-        start_ns=start, end_ns=end, process=process, thread=thread, device=device, stream=stream,
-        correlation=correlation, launch=launch, parent=enclosing(kind, process, thread, start, end), sparse=sparse,
-    )  # fmt: skip
+        header=replace(header, losses=(*header.losses, *losses, *unlinked)),
+        texts=texts,
+        kind=kind,
+        name=name,
+        family=_families(kind, name, texts),
+        start_ns=start,
+        end_ns=end,
+        process=process,
+        thread=thread,
+        device=device,
+        stream=stream,
+        correlation=correlation,
+        launch=launch,
+        parent=enclosing(kind, process, thread, start, end),
+        sparse=sparse,
+    )
 
 
 def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
@@ -81,9 +92,10 @@ def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
             raw.end_ns // 2 - raw.start_ns // 2 < FARTHEST_NS // 2
         )
     faults = (
-        ("event without a readable time", ~known), ("event whose end is before its start", known & ~ordered),
+        ("event without a readable time", ~known),
+        ("event whose end is before its start", known & ~ordered),
         ("event whose time is out of range", known & ordered & ~near),
-    )  # fmt: skip
+    )
     losses = [
         Loss(what="dropped", kind=kind, record_count=int(bad.sum()), example=f"event {int(bad.argmax())}")
         for kind, bad in faults
@@ -126,9 +138,3 @@ def _families(kind: Array, name: Array, texts: Texts) -> Array:
     for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
         table[index] = family_of(texts[int(index)])
     return np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)
-
-
-def joined(parts: Sequence[Column], offsets: Sequence[int]) -> Column:
-    """Return pieces of one rare field as one; numbers beside texts become texts of their own elsewhere."""
-    rows = np.concatenate([part.rows + offset for part, offset in zip(parts, offsets, strict=True)]).astype(np.int32)
-    return Column(rows=rows, values=np.concatenate([part.values for part in parts]), text=parts[0].text)

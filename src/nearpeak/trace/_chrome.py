@@ -235,10 +235,12 @@ def _joined(parts: list[_Part]) -> Raw:
     names = dict.fromkeys(name for part in parts for name in part.sparse)
     sparse = {}
     for name in names:
-        pieces = [
-            (part.sparse.pop(name), offset) for part, offset in zip(parts, offsets, strict=True) if name in part.sparse
+        mine = [
+            (part.sparse.pop(name), int(offset))
+            for part, offset in zip(parts, offsets, strict=True)
+            if name in part.sparse
         ]
-        sparse[name] = _column_of(pieces)
+        sparse[name] = _column_of(mine)
     return Raw(
         kind=found["kind"], name=found["name"], start_ns=found["start"], end_ns=found["end"], process=found["process"],
         thread=found["thread"], device=found["device"], stream=found["stream"], correlation=found["correlation"],

@@ -1,4 +1,4 @@
-"""A JSON file of events, streamed: batches of tokens, the texts they name, and everything that stands beside the list."""
+"""A JSON file of events, streamed: batches of tokens, the texts they name, and what stands beside the list."""
 
 import json
 from collections.abc import Iterator
@@ -52,8 +52,13 @@ class EventFile:
         self._at, self._offset, self._ended, self._closed = 0, 0, False, False
         self._tables = _tables(1 << 16, 1 << 22)
         values = np.zeros(1 << 20, np.int64)
-        self._tokens = (np.zeros(1 << 20, np.int32), np.zeros(1 << 20, np.int32), np.zeros(1 << 20, np.uint8), values,
-                        values.view(np.float64))  # fmt: skip
+        self._tokens = (
+            np.zeros(1 << 20, np.int32),
+            np.zeros(1 << 20, np.int32),
+            np.zeros(1 << 20, np.uint8),
+            values,
+            values.view(np.float64),
+        )
         self._counts = np.zeros(8, np.int64)
         self._guesses = np.full(_GUESSES, -1, np.int32), np.full(_GUESSES, -1, np.int32)
         self._blocks = blocks(path, self.losses)
@@ -91,8 +96,10 @@ class EventFile:
             self._at += 1
             yield from self._object()
         else:
-            raise CaptureError(f"{self._path.name}: is no JSON; an object with traceEvents or a list of events begins "
-                               f"with {{ or [, this with {first!r}")  # fmt: skip
+            raise CaptureError(
+                f"{self._path.name}: is no JSON; an object with traceEvents or a list of events begins "
+                f"with {{ or [, this with {first!r}"
+            )
         self._note()
 
     def _object(self) -> Iterator[Batch]:
@@ -127,8 +134,16 @@ class EventFile:
     def _list(self) -> Iterator[Batch]:
         """Read events until their list closes or the file ends."""
         while True:
-            why, self._at = _tokens.scan(self._data, self._at, len(self._data), self._ended, self._offset,
-                                         (*self._tables, *self._guesses), self._tokens, self._counts)  # fmt: skip
+            why, self._at = _tokens.scan(
+                self._data,
+                self._at,
+                len(self._data),
+                self._ended,
+                self._offset,
+                (*self._tables, *self._guesses),
+                self._tokens,
+                self._counts,
+            )
             yield self._batch()
             if why == _scan.FULL:
                 self._grow()
@@ -152,7 +167,7 @@ class EventFile:
 
     def _grow(self) -> None:
         """Double the tables of texts where they, and not the tokens, were full."""
-        table, hashes, starts, arena = self._tables
+        _, hashes, starts, arena = self._tables
         if self._counts[_scan.TEXTS] * 2 < len(hashes) and self._counts[_scan.ARENA] * 2 < len(arena):
             return
         grown = _tables(2 * len(hashes), 2 * len(arena))
@@ -197,8 +212,14 @@ class EventFile:
         if quotes := int(self._counts[_scan.QUOTES]):
             self.losses.append(Loss(what="repaired", kind="text with quotes that are not escaped", record_count=quotes))
         if not self._closed:
-            self.losses.append(Loss(what="dropped", kind="end of the file", record_count=1,
-                                    example=f"the JSON ends early, after {self._offset + self._at} bytes"))  # fmt: skip
+            self.losses.append(
+                Loss(
+                    what="dropped",
+                    kind="end of the file",
+                    record_count=1,
+                    example=f"the JSON ends early, after {self._offset + self._at} bytes",
+                )
+            )
 
 
 def _tables(texts: int, arena: int) -> tuple[Array, Array, Array, Array]:

@@ -47,7 +47,8 @@ def _first_call(calls: Array, ours: Array, own: Array, theirs: Array, wanted: Ar
     number[rank] = same
     table = np.full(int(same[-1]) + 1, NO_ROW, np.int32)
     table[number[: len(rows)]] = rows
-    return table[number[len(rows) :]]
+    found: Array = table[number[len(rows) :]]
+    return found
 
 
 def enclosing(kind: Array, process: Array, thread: Array, start: Array, end: Array) -> Array:
@@ -67,7 +68,8 @@ def _lanes(process: Array, thread: Array) -> Array:
     _, first = np.unique(process, return_inverse=True)
     second_values, second = np.unique(thread, return_inverse=True)
     _, lane = np.unique(first * len(second_values) + second, return_inverse=True)
-    return lane.astype(np.int32)
+    found: Array = lane.astype(np.int32)
+    return found
 
 
 @compiled

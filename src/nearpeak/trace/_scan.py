@@ -135,9 +135,9 @@ def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
                 )
         elif c == _QUOTE:
             inside = True
-        elif c == _LIST or c == _OPEN:
+        elif c in (_LIST, _OPEN):
             depth += 1
-        elif c == _END or c == _CLOSE:
+        elif c in (_END, _CLOSE):
             depth -= 1
             if depth == 0:
                 return i + 1

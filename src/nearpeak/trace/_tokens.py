@@ -53,10 +53,10 @@ def _is(buf: Any, start: Any, stop: Any, word: Any) -> Any:
     """Say whether buf[start:stop] is `word`."""
     if stop - start != len(word):
         return False
+    same = True
     for i in range(len(word)):
-        if buf[start + i] != word[i]:
-            return False
-    return True
+        same &= buf[start + i] == word[i]
+    return same
 
 
 _TS, _DUR, _ARGS = np.frombuffer(b"ts", np.uint8), np.frombuffer(b"dur", np.uint8), np.frombuffer(b"args", np.uint8)
@@ -138,7 +138,7 @@ def _value(
         return _text(buf, i, end, final, key, nested, tables, tokens, counts)
     if c == 45 or 48 <= c <= 57:
         return _number(buf, i, end, final, timed, key, nested, tables, tokens, counts)
-    if c == _LIST or c == _OPEN:
+    if c in (_LIST, _OPEN):
         return _span(buf, i, end, final, key, nested, tables, tokens, counts)
     stop = i
     while stop < end and (65 <= buf[stop] <= 90 or 97 <= buf[stop] <= 122 or buf[stop] == 43):

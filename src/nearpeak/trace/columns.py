@@ -21,7 +21,7 @@ from nearpeak.core.trace import (
 )  # fmt: skip
 
 Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 MISSING = np.iinfo(np.int64).min
@@ -35,9 +35,7 @@ class Texts:
 
     __slots__ = ("_decoded", "_ends", "_raw", "_starts")
 
-    def __init__(
-        self, raw: bytes | memoryview, starts: Ints, ends: Ints, decoded: dict[int, str] | None = None
-    ) -> None:
+    def __init__(self, raw: Any, starts: Ints, ends: Ints, decoded: dict[int, str] | None = None) -> None:
         """Keep texts as the file has them (escapes and all) and where in `raw` each begins and ends."""
         self._raw, self._starts, self._ends = raw, starts, ends
         self._decoded: dict[int, str] = {} if decoded is None else decoded
@@ -200,8 +198,10 @@ class Trace:
     def event(self, row: int) -> Event:
         """Return one event with all its fields."""
         row = int(row)
-        known = {target: kind(value) for target, kind in _ENUMS.items() if (value := self.at(target, row)) is not None}
-        lists = {name: listed(text) for name in _LISTS if (text := self.at(name, row)) is not None}
+        known: dict[str, Any] = {
+            target: kind(value) for target, kind in _ENUMS.items() if (value := self.at(target, row)) is not None
+        }
+        lists: dict[str, Any] = {name: listed(text) for name in _LISTS if (text := self.at(name, row)) is not None}
         return Event(
             id=row, kind=EventKind(self.kind[row]), name=self.name_of(row), family=Family(self.family[row]),
             start_ns=int(self.start_ns[row]), end_ns=int(self.end_ns[row]), process=_known(self.process[row]),

@@ -168,7 +168,7 @@ def _host(causes: _Causes, call: int, cursor: int, begin: int) -> tuple[list[Pat
 
 
 def _wait_for_work(causes: _Causes, call: int) -> tuple[int | None, int | None]:
-    """Return the last wait before a call at which the host waited for work, and that work; others cost no device time."""
+    """Return the last wait before a call at which the host waited for work, and that work."""
     wait = causes.wait_before(call)
     while wait is not None:
         if (work := causes.last_work(int(causes.trace.end_ns[wait]), int(causes.trace.start_ns[wait]))) is not None:

@@ -1,4 +1,4 @@
-"""Chrome JSON of a trace, for viewers: exact decimal microseconds, one track per stream, overlaps on tracks of their own."""
+"""Chrome JSON of a trace, for viewers: exact decimal microseconds, one track per stream, crossing slices beside it."""
 
 import json
 from collections.abc import Iterator
@@ -25,8 +25,14 @@ def write_chrome(trace: Trace, path: Path) -> None:
 
 
 def _write(trace: Trace, file: TextIO) -> None:
-    head = {"nearpeak": 1, "displayTimeUnit": "ns", "baseTimeNanoseconds": trace.header.base_ns, "method": trace.header.method,
-            "lacks": list(trace.header.lacks), "losses": [loss.line() for loss in trace.header.losses]}  # fmt: skip
+    head = {
+        "nearpeak": 1,
+        "displayTimeUnit": "ns",
+        "baseTimeNanoseconds": trace.header.base_ns,
+        "method": trace.header.method,
+        "lacks": list(trace.header.lacks),
+        "losses": [loss.line() for loss in trace.header.losses],
+    }
     file.write(json.dumps(head, ensure_ascii=False)[:-1] + ', "traceEvents": [')
     for place, event in enumerate(_events(trace)):
         file.write(",\n" if place else "\n")
@@ -45,14 +51,14 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
         key = (int(trace.device[row]), int(trace.stream[row]), int(trace.process[row]), int(trace.thread[row]))
         tracks = lanes.setdefault(key, [])
         start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
-        for number, stack in enumerate(tracks):
+        number = len(tracks)
+        for track, stack in enumerate(tracks):
             while stack and stack[-1] <= start:
                 stack.pop()
             if not stack or stack[-1] >= end:
+                number = track
                 break
-        else:
-            number = len(tracks)
-            tracks.append([])
+        tracks.extend([[]] if number == len(tracks) else [])
         tracks[number].append(end)
         found[place] = number
     return found
@@ -69,10 +75,12 @@ def _events(trace: Trace) -> Iterator[str]:
         process, thread = (trace.device, trace.stream) if on_device else (trace.process, trace.thread)
         track = f" ({int(tracks[row]) + 1})" if tracks[row] else ""
         record = {
-            "ph": "C" if kind is EventKind.COUNTER else "i" if kind is EventKind.INSTANT else "X", "cat": kind.name.lower(),
-            "name": trace.name_of(row), "pid": _label("device", process[row]) if on_device else _lane(process[row], ""),
+            "ph": "C" if kind is EventKind.COUNTER else "i" if kind is EventKind.INSTANT else "X",
+            "cat": kind.name.lower(),
+            "name": trace.name_of(row),
+            "pid": _label("device", process[row]) if on_device else _lane(process[row], ""),
             "tid": f"stream {_number(thread[row])}{track}" if on_device else _lane(thread[row], track),
-        }  # fmt: skip
+        }
         times = f'"ts": {_us(int(trace.start_ns[row]))}, "dur": {_us(int(trace.end_ns[row] - trace.start_ns[row]))}'
         text = json.dumps(record, ensure_ascii=False)
         yield f'{text[:-1]}, {times}, "args": {json.dumps(args, ensure_ascii=False, default=str)}}}'
@@ -101,8 +109,13 @@ def _us(time_ns: int) -> str:
 def _args(trace: Trace, row: int) -> dict[str, Any]:
     """Return all fields of an event; lists as lists, so that they read back."""
     found: dict[str, Any] = {}
-    for name, column in (("device", trace.device), ("stream", trace.stream), ("correlation", trace.correlation),
-                         ("process", trace.process), ("thread", trace.thread)):  # fmt: skip
+    for name, column in (
+        ("device", trace.device),
+        ("stream", trace.stream),
+        ("correlation", trace.correlation),
+        ("process", trace.process),
+        ("thread", trace.thread),
+    ):
         if column[row] != MISSING:
             found[name] = int(column[row])
     for name in trace.sparse:

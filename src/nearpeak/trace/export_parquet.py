@@ -48,11 +48,20 @@ def _columns(trace: Trace) -> dict[str, Any]:
     texts = np.array([trace.texts[number] for number in range(len(trace.texts))] or [""], dtype=object)
     kinds, families = (np.array([one.name.lower() for one in enum], dtype=object) for enum in (EventKind, Family))
     found: dict[str, Any] = {
-        "id": np.arange(len(trace)), "kind": kinds[trace.kind], "name": texts[trace.name], "family": families[trace.family],
-        "start_ns": trace.start_ns, "end_ns": trace.end_ns, "process": trace.process, "thread": trace.thread,
-        "device": trace.device, "stream": trace.stream, "correlation": trace.correlation, "launch": trace.launch,
+        "id": np.arange(len(trace)),
+        "kind": kinds[trace.kind],
+        "name": texts[trace.name],
+        "family": families[trace.family],
+        "start_ns": trace.start_ns,
+        "end_ns": trace.end_ns,
+        "process": trace.process,
+        "thread": trace.thread,
+        "device": trace.device,
+        "stream": trace.stream,
+        "correlation": trace.correlation,
+        "launch": trace.launch,
         "parent": trace.parent,
-    }  # fmt: skip
+    }
     for name, column in trace.sparse.items():
         whole = trace.values(name)
         if column.text:

@@ -15,7 +15,7 @@ _MODULE = re.compile(r"^nn\.Module: ")
 
 
 def nearest(trace: Trace, mask: Array) -> Array:
-    """Return for each event the innermost event of `mask` that encloses it or is itself; `NO_ROW` where there is none."""
+    """Return for each event the innermost event of `mask` around it, or itself; `NO_ROW` where there is none."""
     return _nearest(trace.parent, mask)  # type: ignore[no-any-return]
 
 

@@ -11,9 +11,17 @@ _COPY = re.compile(r"(Host|Device|Array|Peer|H|D|A|P)\s*To\s*(Host|Device|Array|
 _ENDS = re.compile(r"\(\s*([A-Za-z]+)\s*->\s*([A-Za-z]+)\s*\)")
 _MEMORY = {"pageable": Memory.PAGEABLE, "pinned": Memory.PINNED, "device": Memory.DEVICE, "managed": Memory.MANAGED}
 _DIRECTIONS = {
-    "hd": CopyKind.H2D, "ha": CopyKind.H2D, "dh": CopyKind.D2H, "ah": CopyKind.D2H, "dd": CopyKind.D2D, "da": CopyKind.D2D,
-    "ad": CopyKind.D2D, "aa": CopyKind.D2D, "hh": CopyKind.H2H, "pp": CopyKind.P2P,
-}  # fmt: skip
+    "hd": CopyKind.H2D,
+    "ha": CopyKind.H2D,
+    "dh": CopyKind.D2H,
+    "ah": CopyKind.D2H,
+    "dd": CopyKind.D2D,
+    "da": CopyKind.D2D,
+    "ad": CopyKind.D2D,
+    "aa": CopyKind.D2D,
+    "hh": CopyKind.H2H,
+    "pp": CopyKind.P2P,
+}
 
 
 @cache
@@ -22,9 +30,13 @@ def _rules() -> tuple[tuple[re.Pattern[str], Family, bool], ...]:
     with Path(__file__).with_name("names.toml").open("rb") as file:
         table = tomllib.load(file)
     return tuple(
-        (re.compile("|".join(rule["patterns"]), re.IGNORECASE), Family[rule["family"].upper()], rule.get("library", False))
+        (
+            re.compile("|".join(rule["patterns"]), re.IGNORECASE),
+            Family[rule["family"].upper()],
+            rule.get("library", False),
+        )
         for rule in table["rule"]
-    )  # fmt: skip
+    )
 
 
 def family_of(name: str) -> Family:

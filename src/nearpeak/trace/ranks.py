@@ -23,8 +23,8 @@ def skew_of(traces: Sequence[Trace]) -> Skew:
     """Return how ranks arrive at their collectives.
 
     Collectives are matched by their name and their place among those of that name. A collective ends on all ranks at
-    about the same time: the median difference of the ends is the offset of a clock, what is left is its residual. A rank
-    waits from its own arrival to that of the last; the rest of the collective is transfer.
+    about the same time: the median difference of the ends is the offset of a clock, what is left is its residual. A
+    rank waits from its own arrival to that of the last; the rest of the collective is transfer.
 
     Raises:
         SpecError: fewer than two traces, two of one rank, or no collective that all have.
@@ -80,18 +80,24 @@ def _skew(
     spread = last - start.min(axis=0)
     found = [
         RankSkew(
-            rank=rank, offset_ns=int(offset[place]), residual_ns=residual[place], wait_ns=int(wait[place].sum()),
-            transfer_ns=int(transfer[place].sum()), last_count=int(counts[place]),
+            rank=rank,
+            offset_ns=int(offset[place]),
+            residual_ns=residual[place],
+            wait_ns=int(wait[place].sum()),
+            transfer_ns=int(transfer[place].sum()),
+            last_count=int(counts[place]),
             busy_ns=sum(one.busy_ns for one in timelines(traces[place])),
         )
         for place, rank in enumerate(ranks)
-    ]  # fmt: skip
+    ]
     worst = int(counts.argmax())
     whole = int((end - start).sum())
     stands_out = counts[worst] > _LATE_SHARE * len(late) and wait.sum() > _WAIT_SHARE * max(whole, 1)
     beyond = int(np.median(spread)) > 2 * max(residual)
     return Skew(
-        ranks=tuple(found), collective_count=len(late), straggler=ranks[worst] if stands_out and beyond else None,
+        ranks=tuple(found),
+        collective_count=len(late),
+        straggler=ranks[worst] if stands_out and beyond else None,
         spread_ns=int(np.median(spread)),
         note="" if beyond else "arrivals differ by less than twice the residual of the clocks: no rank can be named",
-    )  # fmt: skip
+    )

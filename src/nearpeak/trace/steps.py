@@ -1,4 +1,4 @@
-"""The iterations of a trace: markers where there are any, else what repeats; what comes first and takes longer is warm-up."""
+"""The iterations of a trace: markers where there are any, else what repeats; long first ones are warm-up."""
 
 import re
 from typing import Any
@@ -23,8 +23,8 @@ _LEAST = 3
 def steps_of(trace: Trace) -> Steps:
     """Return the iterations of a trace.
 
-    In this order: marks of the PyTorch profiler; marked ranges whose names count; the operator, or else the kernel, that
-    comes back at equal distances, the rarest of them.
+    In this order: marks of the PyTorch profiler; marked ranges whose names count; the operator, or else the kernel,
+    that comes back at equal distances, the rarest of them.
     """
     for how, pattern in (("marker", _MARKER), ("range", _RANGE)):
         if found := _marked(trace, pattern):
@@ -43,7 +43,8 @@ def steps_of(trace: Trace) -> Steps:
 def _outermost(trace: Trace, rows: Array) -> Array:
     """Return which operators stand in no other."""
     parent = trace.parent[rows]
-    return (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)
+    found: Array = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)
+    return found
 
 
 def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
@@ -54,13 +55,20 @@ def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
     for row in rows.tolist():
         match = pattern.search(trace.name_of(row))
         if match and (not found or trace.start_ns[row] >= found[-1].end_ns) and len(match[1]) < 18:
-            found.append(Step(index=int(match[1]), name=trace.name_of(row), start_ns=int(trace.start_ns[row]),
-                              end_ns=int(trace.end_ns[row]), warm_up=False))  # fmt: skip
+            found.append(
+                Step(
+                    index=int(match[1]),
+                    name=trace.name_of(row),
+                    start_ns=int(trace.start_ns[row]),
+                    end_ns=int(trace.end_ns[row]),
+                    warm_up=False,
+                )
+            )
     return found
 
 
 def _periodic(trace: Trace, rows: Array) -> list[Step]:
-    """Return steps that begin with the rarest name which comes at equal distances; the last is cut off by the next start."""
+    """Return steps that begin with the rarest name which comes at equal distances."""
     names = trace.name[rows]
     if len(rows) < 2 * _LEAST:
         return []
@@ -100,7 +108,9 @@ def _covers(trace: Trace, steps: list[Step]) -> bool:
 def _even(steps: tuple[Step, ...]) -> bool:
     """Say whether most steps take about as long as the median one, as iterations do."""
     lengths = np.array([step.end_ns - step.start_ns for step in steps if not step.warm_up])
-    return len(lengths) >= _LEAST - 1 and bool((np.abs(lengths - np.median(lengths)) <= np.median(lengths) / 2).mean() >= _SAME)
+    return len(lengths) >= _LEAST - 1 and bool(
+        (np.abs(lengths - np.median(lengths)) <= np.median(lengths) / 2).mean() >= _SAME
+    )
 
 
 def _alike(names: Array, places: Array, usual: int) -> bool:

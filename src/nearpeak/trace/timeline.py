@@ -33,9 +33,13 @@ class Events(StrEnum):
 
 
 def timelines(
-    trace: Trace, *, events: Events = Events.ALL, communication: Communication = Communication.LIBRARY,
-    kinds: Sequence[EventKind] = DEVICE_KINDS, window_ns: tuple[int, int] | None = None,
-) -> tuple[Timeline, ...]:  # fmt: skip
+    trace: Trace,
+    *,
+    events: Events = Events.ALL,
+    communication: Communication = Communication.LIBRARY,
+    kinds: Sequence[EventKind] = DEVICE_KINDS,
+    window_ns: tuple[int, int] | None = None,
+) -> tuple[Timeline, ...]:
     """Return the timeline of each device; several devices are never merged into one.
 
     Args:
@@ -60,23 +64,38 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
         start, end = np.maximum(start, window[0]), np.minimum(end, window[1])
     rank = class_of(trace, rows, communication)
     first, whole = exposed(start, end, rank, 4)
-    count, length = np.bincount(rank, minlength=4), np.bincount(rank, minlength=4)
+    count = np.bincount(rank, minlength=4)
     length = [int((end - start)[rank == one].sum()) for one in range(4)]
     gaps, causes = _idle(trace, rows, start, end, window)
     graph = _graph_calls(trace)[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
     size = trace.values("bytes", rows[rank == _MEMCPY])
     device = trace.device[rows[0]]
     return Timeline(
-        device=None if device == MISSING else int(device), start_ns=int(start.min() if window is None else window[0]),
-        end_ns=int(end.max() if window is None else window[1]), compute_ns=int(first[0]), exposed_comm_ns=int(first[1]),
-        exposed_memcpy_ns=int(first[2]), exposed_memset_ns=int(first[3]), comm_ns=int(whole[1]), memcpy_ns=int(whole[2]),
-        memset_ns=int(whole[3]), kernel_count=int(count[0]), comm_count=int(count[1]), memcpy_count=int(count[2]),
-        memset_count=int(count[3]), kernel_sum_ns=length[0], comm_sum_ns=length[1],
-        memcpy_bytes=int(size[size != MISSING].sum()), unlinked_count=int((trace.launch[rows] == NO_ROW).sum()),
-        gap_count=gaps, idle_by_cause_ns=causes, queue_delay_ns=_queue_delay(trace, rows),
+        device=None if device == MISSING else int(device),
+        start_ns=int(start.min() if window is None else window[0]),
+        end_ns=int(end.max() if window is None else window[1]),
+        compute_ns=int(first[0]),
+        exposed_comm_ns=int(first[1]),
+        exposed_memcpy_ns=int(first[2]),
+        exposed_memset_ns=int(first[3]),
+        comm_ns=int(whole[1]),
+        memcpy_ns=int(whole[2]),
+        memset_ns=int(whole[3]),
+        kernel_count=int(count[0]),
+        comm_count=int(count[1]),
+        memcpy_count=int(count[2]),
+        memset_count=int(count[3]),
+        kernel_sum_ns=length[0],
+        comm_sum_ns=length[1],
+        memcpy_bytes=int(size[size != MISSING].sum()),
+        unlinked_count=int((trace.launch[rows] == NO_ROW).sum()),
+        gap_count=gaps,
+        idle_by_cause_ns=causes,
+        queue_delay_ns=_queue_delay(trace, rows),
         stream_busy_ns=_streams(trace, rows, start, end),
-        graph_launch_count=len(np.unique(trace.launch[rows[graph]])), graph_kernel_count=int(graph.sum()),
-    )  # fmt: skip
+        graph_launch_count=len(np.unique(trace.launch[rows[graph]])),
+        graph_kernel_count=int(graph.sum()),
+    )
 
 
 def class_of(trace: Trace, rows: Array, communication: Communication = Communication.LIBRARY) -> Array:
@@ -124,7 +143,10 @@ def _idle(
     stops = start[places]
     call = _earliest_calls(trace, rows, start, places)
     if window is not None:
-        edges = [(window[0], int(start[0]), int(_earliest_calls(trace, rows, start, np.zeros(1, np.int64))[0])), (int(end.max()), window[1], NO_ROW)]
+        edges = [
+            (window[0], int(start[0]), int(_earliest_calls(trace, rows, start, np.zeros(1, np.int64))[0])),
+            (int(end.max()), window[1], NO_ROW),
+        ]
         more = [edge for edge in edges if edge[1] > edge[0]]
         begins = np.concatenate([begins, np.array([edge[0] for edge in more], np.int64)])
         stops = np.concatenate([stops, np.array([edge[1] for edge in more], np.int64)])
@@ -132,9 +154,10 @@ def _idle(
     known = call != NO_ROW
     split = np.where(known, np.clip(trace.end_ns[call] if len(trace) else begins, begins, stops), begins)
     causes = {
-        Idle.QUEUE: int((stops - split)[known].sum()), Idle.UNKNOWN: int((stops - begins)[~known].sum()),
+        Idle.QUEUE: int((stops - split)[known].sum()),
+        Idle.UNKNOWN: int((stops - begins)[~known].sum()),
         **_host_causes(trace, call[known], begins[known], split[known]),
-    }  # fmt: skip
+    }
     return len(begins), {cause: time for cause, time in causes.items() if time}
 
 
@@ -155,16 +178,19 @@ def _earliest_calls(trace: Trace, rows: Array, start: Array, places: Array) -> A
 
 _CAUSE_NAMES: tuple[tuple[Idle, re.Pattern[str]], ...] = (
     (Idle.SYNC, re.compile(r"Synchronize|StreamWaitValue|aten::(item|_local_scalar_dense|nonzero|is_nonzero)$")),
-    (Idle.ALLOC, re.compile(r"^(cuda|hip|cu)(Malloc|Free|MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|HostAlloc)")),
+    (
+        Idle.ALLOC,
+        re.compile(r"^(cuda|hip|cu)(Malloc|Free|MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|HostAlloc)"),
+    ),
     (Idle.COPY_CALL, re.compile(r"^(cuda|hip|cu)Mem(cpy|set)")),
     (Idle.INPUT, re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")),
     (Idle.LAUNCH, re.compile(r".")),
     (Idle.FRAMEWORK, re.compile(r".")),
-)  # fmt: skip
+)
 
 
 def host_causes(trace: Trace) -> Array:
-    """Return for each event which cause of waiting for the host it is, as a place in `HOST_CAUSES`; the last is none."""
+    """Return which cause of waiting for the host each event is, as a place in `HOST_CAUSES`; the last is none."""
     none = len(HOST_CAUSES) - 1
     found = np.full(len(trace), none, np.int8)
     api, work = trace.of_kind(EventKind.HOST_API), trace.of_kind(EventKind.HOST_OP, EventKind.HOST_RANGE)

@@ -13,7 +13,13 @@ from nearpeak.core.trace import EventKind
 from nearpeak.errors import CaptureError, NearpeakError, SpecError
 from nearpeak.trace import FORMATS, MISSING, NO_ROW, read_trace
 
-TIMED = {"kineto": None, "nsys_sqlite": None, "rocpd_sqlite": None, "rocprofv3_csv": "kernel", "rocprofv3_json": "kernel"}
+TIMED = {
+    "kineto": None,
+    "nsys_sqlite": None,
+    "rocpd_sqlite": None,
+    "rocprofv3_csv": "kernel",
+    "rocprofv3_json": "kernel",
+}
 KINDS = {"kernel": EventKind.KERNEL, "memcpy": EventKind.MEMCPY, "memset": EventKind.MEMSET}
 
 
@@ -43,13 +49,20 @@ def test_a_file_is_recognised_by_its_first_bytes_alone(tmp_path, form):
 def test_device_work_reads_back_as_it_was_planned(tmp_path, form):
     trace = read_trace(made(tmp_path, form))
     work = planned(3)
-    got = sorted((int(trace.start_ns[row]), int(trace.end_ns[row]), int(trace.stream[row]), int(trace.correlation[row])) for row in trace.device_rows())
+    got = sorted(
+        (int(trace.start_ns[row]), int(trace.end_ns[row]), int(trace.stream[row]), int(trace.correlation[row]))
+        for row in trace.device_rows()
+    )
     assert got == sorted((one.start_ns, one.end_ns, one.stream, one.correlation) for one in work)
     kinds = {int(trace.correlation[row]): EventKind(trace.kind[row]) for row in trace.device_rows()}
     fills = EventKind.KERNEL if form == "rocpd_sqlite" else EventKind.MEMSET
     wanted = {one.correlation: fills if one.kind == "memset" else KINDS[one.kind] for one in work}
     assert kinds == (wanted if TIMED[form] is None else dict.fromkeys(wanted, EventKind.KERNEL))
-    kernel = next(row for row in trace.rows(EventKind.KERNEL) if kinds[int(trace.correlation[row])] == wanted[int(trace.correlation[row])])
+    kernel = next(
+        row
+        for row in trace.rows(EventKind.KERNEL)
+        if kinds[int(trace.correlation[row])] == wanted[int(trace.correlation[row])]
+    )
     assert (trace.at("grid", kernel), trace.at("block", kernel)) == ((8, 2, 1), (128, 1, 1))
 
 
@@ -74,7 +87,10 @@ def test_two_processes_may_use_the_same_correlations(tmp_path):
         base.execute("attach ? as other", (str(second),))
         names = dict(base.execute("select id, value from other.StringIds"))
         ours = {value: key for key, value in base.execute("select id, value from StringIds")}
-        base.executemany("insert into StringIds values (?, ?)", [(100 + key, value) for key, value in names.items() if value not in ours])
+        base.executemany(
+            "insert into StringIds values (?, ?)",
+            [(100 + key, value) for key, value in names.items() if value not in ours],
+        )
         for table in ("RUNTIME", "MEMCPY", "MEMSET"):
             base.execute(f"insert into CUPTI_ACTIVITY_KIND_{table} select * from other.CUPTI_ACTIVITY_KIND_{table}")
     base.close()
@@ -94,9 +110,15 @@ def test_a_packed_file_and_a_plain_one_are_the_same_trace(tmp_path):
 
 
 def test_times_are_exact_to_the_nanosecond_at_any_base(tmp_path):
-    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %s, "dur": %s, "args": {"device": 0, "stream": 7}}'
-    stated = (("4458676522690.655", "156.777"), ("1695835535123456", "41"), ("1695835535123456.001", "0.999"), ('"1695835535123456.002"', '"7.5"'),
-              ("1.695835535123456003e15", "1e1"), ("1695835535123456.0049", "0"))  # fmt: skip
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %s, "dur": %s, "args": {"stream": 7}}'
+    stated = (
+        ("4458676522690.655", "156.777"),
+        ("1695835535123456", "41"),
+        ("1695835535123456.001", "0.999"),
+        ('"1695835535123456.002"', '"7.5"'),
+        ("1.695835535123456003e15", "1e1"),
+        ("1695835535123456.0049", "0"),
+    )
     trace = read_trace(kineto_file(tmp_path, [event % pair for pair in stated[1:]]))
     starts = [1_695_835_535_123_456_000 + more for more in (0, 1, 2, 3, 5)]
     assert trace.start_ns.tolist() == starts
@@ -106,11 +128,15 @@ def test_times_are_exact_to_the_nanosecond_at_any_base(tmp_path):
 
 
 def test_odd_events_are_dropped_or_repaired_and_counted(tmp_path):
-    good = [one for one in kineto_events(planned(1, 4)) if '"kernel"' in one][0]
+    good = next(one for one in kineto_events(planned(1, 4)) if '"kernel"' in one)
     odd = [
-        good.replace('"dur": ', '"dur": -'), good.replace('"ts": ', '"ts": NaN, "was": '), good.replace('"ts": 1', '"ts": 9'),
-        good.replace('"name": "', '"name": "a "quoted" one, '), '{"ph": "X", "cat": "new_thing", "name": "n", "ts": 1, "dur": 1}', good[:-30],
-    ]  # fmt: skip
+        good.replace('"dur": ', '"dur": -'),
+        good.replace('"ts": ', '"ts": NaN, "was": '),
+        good.replace('"ts": 1', '"ts": 9'),
+        good.replace('"name": "', '"name": "a "quoted" one, '),
+        '{"ph": "X", "cat": "new_thing", "name": "n", "ts": 1, "dur": 1}',
+        good[:-30],
+    ]
     trace = read_trace(kineto_file(tmp_path, [good, *odd, good]))
     lost = {loss.kind: loss.record_count for loss in trace.header.losses}
     assert lost["event whose end is before its start"] == 1
@@ -125,8 +151,14 @@ def test_odd_events_are_dropped_or_repaired_and_counted(tmp_path):
 
 
 def test_identifiers_may_be_negative_texts_or_none(tmp_path):
-    event = '{"ph": "X", "cat": "%s", "name": "k", "pid": %s, "tid": %s, "ts": 5, "dur": 1, "args": {"stream": %s, "correlation": "12"}}'
-    events = [event % ("cpu_op", -3, -7, 1), event % ("cpu_op", '"Spans"', '"9"', 1), event % ("kernel", 0, 0, -1), event % ("kernel", 0, 0, 4294967295)]
+    event = '{"ph": "X", "cat": "%s", "name": "k", "pid": %s, "tid": %s, "ts": 5, "dur": 1, '
+    event += '"args": {"stream": %s, "correlation": "12"}}'
+    events = [
+        event % ("cpu_op", -3, -7, 1),
+        event % ("cpu_op", '"Spans"', '"9"', 1),
+        event % ("kernel", 0, 0, -1),
+        event % ("kernel", 0, 0, 4294967295),
+    ]
     trace = read_trace(kineto_file(tmp_path, events))
     assert sorted(trace.thread[trace.rows(EventKind.HOST_OP)].tolist()) == [-7, 9]
     assert sorted(trace.process[trace.rows(EventKind.HOST_OP)].tolist()) == [MISSING, -3]
@@ -136,7 +168,16 @@ def test_identifiers_may_be_negative_texts_or_none(tmp_path):
 
 
 def test_unknown_fields_stay_under_their_own_names_in_any_order(tmp_path):
-    event = {"args": {"odd": [1, {"a": "b"}], "share": 0.25, "stream": 7}, "dur": 2, "name": "k", "ts": 5, "cat": "Kernel", "ph": "X", "tid": 7, "pid": 0}
+    event = {
+        "args": {"odd": [1, {"a": "b"}], "share": 0.25, "stream": 7},
+        "dur": 2,
+        "name": "k",
+        "ts": 5,
+        "cat": "Kernel",
+        "ph": "X",
+        "tid": 7,
+        "pid": 0,
+    }
     trace = read_trace(kineto_file(tmp_path, [json.dumps(event)]))
     assert trace.event(0).args == {"odd": '[1, {"a": "b"}]', "share": 0.25}
 
@@ -154,7 +195,7 @@ def test_a_file_that_was_cut_off_keeps_what_came_before(tmp_path):
 def test_wrong_files_are_refused_in_one_line_that_says_what_was_expected(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("hello")
-    with pytest.raises(SpecError, match="no known trace format; name it: .*kineto"):
+    with pytest.raises(SpecError, match=r"no known trace format; name it: .*kineto"):
         read_trace(path)
     with pytest.raises(CaptureError, match=r"begins with \{ or \["):
         read_trace(path, "kineto")

@@ -20,17 +20,59 @@ ALL, LINKED = Events.ALL, Events.LINKED
 KINETO = (
     ("kineto/amd_trace_mi250", ALL, 220, 14, 0, 2, 0, 110_881, 0, 38_161, 0, 149_042, 8_911_887),
     ("kineto/amd_trace_mi250", LINKED, 220, 14, 0, 2, 0, 110_881, 0, 38_161, 0, 149_042, 8_911_887),
-    ("kineto/critical_path_alexnet", ALL, 1_408, 79, 0, 16, 3, 10_630_000, 0, 55_503_000, 8_000, 66_141_000, 12_920_244_000),
+    (
+        "kineto/critical_path_alexnet",
+        ALL,
+        1_408,
+        79,
+        0,
+        16,
+        3,
+        10_630_000,
+        0,
+        55_503_000,
+        8_000,
+        66_141_000,
+        12_920_244_000,
+    ),
     ("kineto/critical_path_cuda_event", LINKED, 149, 3, 0, 0, 3, 369_000, 0, 0, 3_000, 372_000, 19_506_000),
-    ("kineto/nccl_parser", ALL, 40_573, 2_679, 21, 960, 114, 115_655_847, 39_559_468, 1_924_123, 360_576, 157_500_014, 660_551_005),
-    ("kineto/nccl_parser", LINKED, 40_573, 2_679, 21, 960, 114, 115_655_847, 39_559_468, 1_924_123, 360_576, 157_500_014, 660_551_005),
+    (
+        "kineto/nccl_parser",
+        ALL,
+        40_573,
+        2_679,
+        21,
+        960,
+        114,
+        115_655_847,
+        39_559_468,
+        1_924_123,
+        360_576,
+        157_500_014,
+        660_551_005,
+    ),
+    (
+        "kineto/nccl_parser",
+        LINKED,
+        40_573,
+        2_679,
+        21,
+        960,
+        114,
+        115_655_847,
+        39_559_468,
+        1_924_123,
+        360_576,
+        157_500_014,
+        660_551_005,
+    ),
     ("tracelens/h100_Qwen", LINKED, 18_221, 1_029, 0, 1, 168, 31_760_058, 0, 2_368, 143_047, 31_905_473, 34_892_419),
     ("tracelens/h100_Qwen", ALL, 18_221, 1_465, 0, 1, 241, 45_432_698, 0, 2_368, 212_234, 45_647_300, 49_652_832),
     ("tracelens/mi300_Qwen", LINKED, 18_090, 1_053, 0, 1, 0, 29_743_178, 0, 760, 0, 29_743_938, 33_131_334),
     ("tracelens/mi300_Qwen", ALL, 18_090, 1_516, 0, 1, 0, 43_062_042, 0, 760, 0, 43_062_802, 47_085_800),
     ("tracelens/b200", ALL, 24_656, 767, 1, 161, 0, 10_771_685, 21_953, 802_844, 0, 11_596_482, 84_487_178),
     ("tracelens/inference_vllm", LINKED, 1_993, 425, 0, 9, 0, 10_674_517, 0, 43_191, 0, 10_717_708, 10_743_181),
-)  # fmt: skip
+)
 # file, view, gaps, host wait, queue wait, median call to start in µs
 IDLE = (
     ("tracelens/b200", ALL, 854, 70_683_616, 2_207_080, 10.4),
@@ -114,11 +156,16 @@ def test_nsight_systems_with_two_processes():
     assert [one.exposed_memcpy_ns for one in both] == [940_490_300, 940_351_914]
     assert [one.exposed_memset_ns for one in both] == [14_784, 14_432]
     copies = trace.rows(EventKind.MEMCPY)
-    pinned = copies[(trace.values("copy_kind", copies) == CopyKind.H2D) & (trace.values("source_memory", copies) == Memory.PINNED)]
+    pinned = copies[
+        (trace.values("copy_kind", copies) == CopyKind.H2D) & (trace.values("source_memory", copies) == Memory.PINNED)
+    ]
     for device in (0, 1):
         mine = pinned[trace.device[pinned] == device]
         assert (len(mine), int(trace.values("bytes", mine).sum())) == (223, 25_475_252_224)
-    counts = [int((trace.kind == kind).sum()) for kind in (EventKind.HOST_API, EventKind.MEMCPY, EventKind.MEMSET, EventKind.HOST_RANGE, EventKind.SYNC)]
+    counts = [
+        int((trace.kind == kind).sum())
+        for kind in (EventKind.HOST_API, EventKind.MEMCPY, EventKind.MEMSET, EventKind.HOST_RANGE, EventKind.SYNC)
+    ]
     assert counts == [5_796, 904, 22, 16_782, 244]
     assert "no table TARGET_INFO_GPU" in trace.header.lacks
 
@@ -127,10 +174,19 @@ def test_nsight_systems_with_its_device():
     trace = read_trace(sample("nsys/nsightful"))
     device = trace.header.devices[0]
     assert (trace.header.version, device.name, device.sm_count) == ("3.20.2", "Tesla T4", 40)
-    assert (device.clock_hz, device.bandwidth_bytes_per_s, device.l2_bytes) == (1_590_000_000, 320_064_000_000, 4_194_304)
+    assert (device.clock_hz, device.bandwidth_bytes_per_s, device.l2_bytes) == (
+        1_590_000_000,
+        320_064_000_000,
+        4_194_304,
+    )
     alone, both = only(timelines(trace, kinds=(EventKind.KERNEL,))), only(timelines(trace))
     assert (alone.kernel_count, alone.busy_ns, alone.span_ns) == (3_689, 1_131_742_684, 1_790_607_861)
-    assert (both.memcpy_count, both.busy_ns, both.span_ns, both.memcpy_bytes) == (89, 1_132_064_724, 1_790_613_909, 2_883_944)
+    assert (both.memcpy_count, both.busy_ns, both.span_ns, both.memcpy_bytes) == (
+        89,
+        1_132_064_724,
+        1_790_613_909,
+        2_883_944,
+    )
     copies = trace.rows(EventKind.MEMCPY)
     assert (trace.values("target_memory", copies) == Memory.PAGEABLE).all()
     assert (trace.launch[trace.rows(EventKind.KERNEL)] != NO_ROW).all()
@@ -159,7 +215,12 @@ def test_nsight_compute():
 def test_rocm_files():
     trace = read_trace(sample("rocprofv3/908"))
     one = only(timelines(trace))
-    assert (len(trace), int(trace.duration_ns.sum()), one.busy_ns, one.span_ns) == (43_915, 4_441_741_378, 4_233_112_334, 15_122_023_494)
+    assert (len(trace), int(trace.duration_ns.sum()), one.busy_ns, one.span_ns) == (
+        43_915,
+        4_441_741_378,
+        4_233_112_334,
+        15_122_023_494,
+    )
     assert (len(np.unique(trace.values("kernel_id"))), len(one.stream_busy_ns)) == (80, 567)
     assert (trace.header.devices[0].sm_count, trace.header.devices[0].compute_capability) == (256, "gfx950")
     stats = read_trace(sample("rocprofv3/hip_api_stats"))
@@ -167,9 +228,13 @@ def test_rocm_files():
     assert stats.values("Percentage").sum() == pytest.approx(99.996, abs=5e-4)
     counters = read_trace(sample("rocprofv3/counter"))
     assert (len(counters), counters.values("value").sum(), counters.name_of(0)) == (7, 114_688, "SQ_WAVES")
-    for stem, count, total in (("rocprofv3/hip_runtime", 8, 972_177_644), ("rocprofv3_new/kernel", 9, 96_160),
-                               ("rocprofv3_new/memory", 4, 329_162), ("rocprofv3_new/rccl", 21, 430_140_109),
-                               ("rocprofv3_new/rocpd", 13, 173_915_064)):  # fmt: skip
+    for stem, count, total in (
+        ("rocprofv3/hip_runtime", 8, 972_177_644),
+        ("rocprofv3_new/kernel", 9, 96_160),
+        ("rocprofv3_new/memory", 4, 329_162),
+        ("rocprofv3_new/rccl", 21, 430_140_109),
+        ("rocprofv3_new/rocpd", 13, 173_915_064),
+    ):
         found = read_trace(sample(stem))
         assert (len(found), int(found.duration_ns.sum())) == (count, total), stem
     kernels = read_trace(sample("rocprofv3_new/kernel"))
@@ -181,7 +246,10 @@ def test_rocm_files():
 
 
 def test_tensorrt_and_onnxruntime():
-    profile, graph = read_trace(sample("trtexec/resnet18_fp16.profile")), read_trace(sample("trtexec/resnet18_fp16.graph"))
+    profile, graph = (
+        read_trace(sample("trtexec/resnet18_fp16.profile")),
+        read_trace(sample("trtexec/resnet18_fp16.graph")),
+    )
     assert (profile.header.metadata["count"], len(profile)) == (21_071, 26)
     sums = [math.fsum(profile.values(name)) for name in ("averageMs", "medianMs", "timeMs", "percentage")]
     assert sums == pytest.approx([0.36351572, 0.359424, 7_659.6382, 99.999999], rel=1e-8)
@@ -200,15 +268,20 @@ def test_tensorrt_and_onnxruntime():
 
 def test_mlperf_logs_and_power():
     for stem, lines, run_s, init_s, batch, last in (
-        ("mlperf/AMD", 52, 1_695.611, 72.514, 8, 0.9220665), ("mlperf/Dell", 72, 220.035, 178.768, 55_296, 0.8029667),
-    ):  # fmt: skip
+        ("mlperf/AMD", 52, 1_695.611, 72.514, 8, 0.9220665),
+        ("mlperf/Dell", 72, 220.035, 178.768, 55_296, 0.8029667),
+    ):
         header = read_trace(sample(stem)).header
         found = header.metadata
         assert (header.record_count, found["run_s"], found["init_s"]) == (lines, run_s, init_s)
         assert (found["global_batch_size"], found["status"]) == (batch, "success")
         assert found["eval_accuracy"] == pytest.approx(last, abs=5e-8)
     summary = read_trace(sample("mlperf_power/xavier_nx_resnet50_ss_summary")).header.metadata
-    assert (summary["Result is"], summary["Scenario"], summary["90th percentile latency (ns)"]) == ("VALID", "SingleStream", 3_070_554)
+    assert (summary["Result is"], summary["Scenario"], summary["90th percentile latency (ns)"]) == (
+        "VALID",
+        "SingleStream",
+        3_070_554,
+    )
     assert (summary["Mean latency (ns)"], summary["QPS w/o loadgen overhead"]) == (3_065_097, "326.25")
     power = read_trace(sample("mlperf_power/xavier_nx_resnet50_ss_spl"))
     rows = np.flatnonzero(power.where("power".__eq__))

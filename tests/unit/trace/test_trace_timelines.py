@@ -27,7 +27,11 @@ def trace_of(*events, rank=None):
     """A trace of (kind, name, start, end, {column: value})."""
     rows = EventRows()
     for kind, name, start, end, given in events:
-        dense = {key: np.array([given[key]]) for key in ("process", "thread", "device", "stream", "correlation") if key in given}
+        dense = {
+            key: np.array([given[key]])
+            for key in ("process", "thread", "device", "stream", "correlation")
+            if key in given
+        }
         rare = {key: np.array([given[key]]) for key in ("external", "sequence", "forward_thread") if key in given}
         rows.add(kind, [name], np.array([start]), np.array([end]), rare=rare, **dense)
     return rows.trace(TraceHeader(format="made", rank=rank))
@@ -52,10 +56,22 @@ def test_random_timelines_obey_the_laws():
 
 
 def test_a_gap_is_split_at_the_return_of_the_call_and_by_what_the_host_did():
-    trace = trace_of(call(0, 5, 1), kernel(5, 10, 1), (EventKind.HOST_API, "cudaStreamSynchronize", 8, 40, HOST),
-                     (EventKind.HOST_OP, "aten::mm", 45, 90, HOST), call(60, 70, 2), kernel(80, 100, 2))  # fmt: skip
+    trace = trace_of(
+        call(0, 5, 1),
+        kernel(5, 10, 1),
+        (EventKind.HOST_API, "cudaStreamSynchronize", 8, 40, HOST),
+        (EventKind.HOST_OP, "aten::mm", 45, 90, HOST),
+        call(60, 70, 2),
+        kernel(80, 100, 2),
+    )
     one = timelines(trace)[0]
-    assert one.idle_by_cause_ns == {Idle.QUEUE: 10, Idle.SYNC: 30, Idle.LAUNCH: 10, Idle.FRAMEWORK: 15, Idle.HOST_OTHER: 5}
+    assert one.idle_by_cause_ns == {
+        Idle.QUEUE: 10,
+        Idle.SYNC: 30,
+        Idle.LAUNCH: 10,
+        Idle.FRAMEWORK: 15,
+        Idle.HOST_OTHER: 5,
+    }
     assert (one.host_wait_ns, one.queue_wait_ns, one.queue_delay_ns) == (60, 10, 12)
 
 
@@ -71,8 +87,10 @@ def test_devices_are_never_merged():
 
 
 def test_marked_steps_leave_the_long_first_ones_out():
-    marks = [(EventKind.HOST_RANGE, f"ProfilerStep#{n}", start, start + length, HOST)
-             for n, start, length in ((4, 0, 500), (5, 500, 100), (6, 600, 104), (7, 704, 98))]  # fmt: skip
+    marks = [
+        (EventKind.HOST_RANGE, f"ProfilerStep#{n}", start, start + length, HOST)
+        for n, start, length in ((4, 0, 500), (5, 500, 100), (6, 600, 104), (7, 704, 98))
+    ]
     found = steps_of(trace_of(*marks))
     assert (found.how, [one.index for one in found.steady]) == ("marker", [5, 6, 7])
 
@@ -81,20 +99,36 @@ def test_steps_without_marks_are_what_repeats():
     events = []
     for step in range(5):
         base = step * 1_000
-        events += [(EventKind.HOST_OP, name, base + place * 100, base + place * 100 + 50, HOST) for place, name in enumerate(("data", "mm", "relu", "mm", "relu"))]
+        events += [
+            (EventKind.HOST_OP, name, base + place * 100, base + place * 100 + 50, HOST)
+            for place, name in enumerate(("data", "mm", "relu", "mm", "relu"))
+        ]
     found = steps_of(trace_of(*events))
     assert (found.how, len(found.steps), found.steps[0].name) == ("operator", 5, "data")
     assert steps_of(trace_of(kernel(0, 1, 1))).how == "none"
 
 
 def test_the_window_of_a_step_on_the_device_is_that_of_the_work_it_enqueued():
-    trace = trace_of((EventKind.HOST_RANGE, "ProfilerStep#1", 0, 50, HOST), call(10, 12, 1), kernel(60, 80, 1), call(55, 56, 2), kernel(80, 90, 2))
+    trace = trace_of(
+        (EventKind.HOST_RANGE, "ProfilerStep#1", 0, 50, HOST),
+        call(10, 12, 1),
+        kernel(60, 80, 1),
+        call(55, 56, 2),
+        kernel(80, 90, 2),
+    )
     assert device_window(trace, steps_of(trace).steps[0]) == (60, 80)
 
 
 def test_the_critical_path_goes_through_what_happened_last():
-    trace = trace_of(call(0, 10, 1), kernel(15, 100, 1), call(10, 20, 2), kernel(100, 200, 2), (EventKind.HOST_API, "cudaDeviceSynchronize", 30, 210, HOST),
-                     call(220, 230, 3), kernel(235, 240, 3))  # fmt: skip
+    trace = trace_of(
+        call(0, 10, 1),
+        kernel(15, 100, 1),
+        call(10, 20, 2),
+        kernel(100, 200, 2),
+        (EventKind.HOST_API, "cudaDeviceSynchronize", 30, 210, HOST),
+        call(220, 230, 3),
+        kernel(235, 240, 3),
+    )
     path = critical_path(trace)
     assert path.time_by_what_ns == {"kernel": 85 + 100 + 5, "sync": 10, "host": 20, "queue": 5}
     assert path.length_ns == 240 - 15
@@ -103,10 +137,14 @@ def test_the_critical_path_goes_through_what_happened_last():
 
 def test_work_belongs_to_its_operator_and_backward_work_to_its_module():
     trace = trace_of(
-        (EventKind.HOST_FRAME, "nn.Module: Linear_0", 0, 100, HOST), (EventKind.HOST_OP, "aten::mm", 10, 50, {**HOST, "sequence": 9}), call(20, 30, 1),
-        kernel(40, 60, 1), (EventKind.HOST_OP, "MmBackward", 200, 300, {"process": 1, "thread": 2, "sequence": 9, "forward_thread": 1}),
-        (EventKind.HOST_API, "cudaLaunchKernel", 210, 220, {"process": 1, "thread": 2, "correlation": 2}), kernel(230, 260, 2),
-    )  # fmt: skip
+        (EventKind.HOST_FRAME, "nn.Module: Linear_0", 0, 100, HOST),
+        (EventKind.HOST_OP, "aten::mm", 10, 50, {**HOST, "sequence": 9}),
+        call(20, 30, 1),
+        kernel(40, 60, 1),
+        (EventKind.HOST_OP, "MmBackward", 200, 300, {"process": 1, "thread": 2, "sequence": 9, "forward_thread": 1}),
+        (EventKind.HOST_API, "cudaLaunchKernel", 210, 220, {"process": 1, "thread": 2, "correlation": 2}),
+        kernel(230, 260, 2),
+    )
     rows = trace.device_rows()
     assert [trace.name_of(row) for row in operators_of(trace, rows)] == ["aten::mm", "MmBackward"]
     assert [trace.name_of(row) for row in modules_of(trace, rows)] == ["nn.Module: Linear_0"] * 2
@@ -149,12 +187,22 @@ def test_chrome_json_reads_back_to_the_same_events(tmp_path):
 
 def test_slices_of_one_track_nest():
     draw = random.Random(1)
-    events = [kernel(start, start + draw.randrange(1, 30), None if start % 2 else start, stream=start % 3) for start in range(0, 200, 3)]
-    trace = trace_of(*[(kind, name, start, end, {key: value for key, value in given.items() if value is not None}) for kind, name, start, end, given in events])
+    events = [
+        kernel(start, start + draw.randrange(1, 30), None if start % 2 else start, stream=start % 3)
+        for start in range(0, 200, 3)
+    ]
+    trace = trace_of(
+        *[
+            (kind, name, start, end, {key: value for key, value in given.items() if value is not None})
+            for kind, name, start, end, given in events
+        ]
+    )
     tracks = tracks_of(trace, np.arange(len(trace)))
     for one in range(len(trace)):
         for two in range(one + 1, len(trace)):
-            if (tracks[one], trace.stream[one]) == (tracks[two], trace.stream[two]) and trace.start_ns[two] < trace.end_ns[one]:
+            if (tracks[one], trace.stream[one]) == (tracks[two], trace.stream[two]) and trace.start_ns[
+                two
+            ] < trace.end_ns[one]:
                 assert trace.end_ns[two] <= trace.end_ns[one]
 
 
@@ -213,7 +261,9 @@ def test_parquet_holds_every_event_with_nulls_for_what_is_absent(tmp_path):
     kineto(tmp_path / "t.json", planned(5))
     trace = read_trace(tmp_path / "t.json")
     write_parquet(trace, tmp_path / "t.parquet")
-    count, total, devices, grids = duckdb.sql(f"select count(*), sum(end_ns - start_ns), count(device), count(grid_x) from '{tmp_path / 't.parquet'}'").fetchall()[0]
+    count, total, devices, grids = duckdb.sql(
+        f"select count(*), sum(end_ns - start_ns), count(device), count(grid_x) from '{tmp_path / 't.parquet'}'"
+    ).fetchall()[0]
     assert (count, total) == (len(trace), int(trace.duration_ns.sum()))
     assert devices == int((trace.device != MISSING).sum())
     assert grids == len(trace.rows(EventKind.KERNEL))

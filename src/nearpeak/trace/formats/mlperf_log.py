@@ -36,8 +36,15 @@ def _read(path: Path) -> Trace:
     _ranges(events, rows)
     _moments(events, rows)
     rows.record_count = len(events)
-    header = TraceHeader(format="mlperf_log", source=path.name, clock="wall", resolution_ns=1_000_000, method="MLPerf log",
-                         losses=tuple(losses), metadata=_figures(events))  # fmt: skip
+    header = TraceHeader(
+        format="mlperf_log",
+        source=path.name,
+        clock="wall",
+        resolution_ns=1_000_000,
+        method="MLPerf log",
+        losses=tuple(losses),
+        metadata=_figures(events),
+    )
     return rows.trace(header)
 
 
@@ -68,8 +75,13 @@ def _ranges(events: list[dict[str, Any]], rows: EventRows) -> None:
 def _moments(events: list[dict[str, Any]], rows: EventRows) -> None:
     points = [row for row in events if row.get("event_type") not in ("INTERVAL_START", "INTERVAL_END")]
     times = np.array([_time(row) for row in points], np.int64)
-    rows.add(EventKind.INSTANT, [row.get("key", "") for row in points], times, times,
-             texts={"value": [_text(row.get("value")) for row in points]})  # fmt: skip
+    rows.add(
+        EventKind.INSTANT,
+        [row.get("key", "") for row in points],
+        times,
+        times,
+        texts={"value": [_text(row.get("value")) for row in points]},
+    )
 
 
 def _text(value: object) -> str | None:
@@ -102,8 +114,15 @@ def _summary(path: Path, text: str, losses: list[Loss], rows: EventRows) -> Trac
     }
     numbers = {key: whole(value) for key, value in pairs.items()}
     figures = {key: value if numbers[key] == MISSING else numbers[key] for key, value in pairs.items()}
-    header = TraceHeader(format="mlperf_log", source=path.name, method="MLPerf LoadGen", losses=tuple(losses), metadata=figures,
-                         record_count=len(pairs), lacks=("no events: a summary states figures of the whole run",))  # fmt: skip
+    header = TraceHeader(
+        format="mlperf_log",
+        source=path.name,
+        method="MLPerf LoadGen",
+        losses=tuple(losses),
+        metadata=figures,
+        record_count=len(pairs),
+        lacks=("no events: a summary states figures of the whole run",),
+    )
     return rows.trace(header)
 
 

@@ -77,8 +77,14 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
             else _raw(header, lines, kernels)
         )
         if bad:
-            losses.append(Loss(what="dropped", kind="row of another length than the header", record_count=len(bad),
-                               example=f"row {bad[0]} after the header"))  # fmt: skip
+            losses.append(
+                Loss(
+                    what="dropped",
+                    kind="row of another length than the header",
+                    record_count=len(bad),
+                    example=f"row {bad[0]} after the header",
+                )
+            )
     except csv.Error as error:
         losses.append(Loss(what="dropped", kind="rest of the file", record_count=1, example=str(error)))
     return tuple(
@@ -134,20 +140,38 @@ def _read(path: Path) -> Trace:
     first = {name: [one.cells.get(name) for one in timed] for name in ("Device", "Stream", "Context", "Process ID")}
     names = dict.fromkeys(metric.name for one in timed for metric in one.metrics)
     rows.add(
-        EventKind.KERNEL, [one.cells.get("Kernel Name", "") for one in timed], ends - lengths, ends,
-        device=wholes(first["Device"]), stream=wholes(first["Stream"]), process=wholes(first["Process ID"]),
-        rare={"context": wholes(first["Context"]), "grid": _triples(timed, "Grid Size"), "block": _triples(timed, "Block Size"),
-              **{name: np.array([_value(one, name) for one in timed], np.float64) for name in names}},
-    )  # fmt: skip
+        EventKind.KERNEL,
+        [one.cells.get("Kernel Name", "") for one in timed],
+        ends - lengths,
+        ends,
+        device=wholes(first["Device"]),
+        stream=wholes(first["Stream"]),
+        process=wholes(first["Process ID"]),
+        rare={
+            "context": wholes(first["Context"]),
+            "grid": _triples(timed, "Grid Size"),
+            "block": _triples(timed, "Block Size"),
+            **{name: np.array([_value(one, name) for one in timed], np.float64) for name in names},
+        },
+    )
     rules = {one.id: one.rules for one in kernels if one.rules}
     devices = {one.cells.get("Device", "0"): one.cells.get("CC", "") for one in kernels}
     return rows.trace(
         TraceHeader(
-            format="ncu_csv", source=path.name, clock="none", method="profiler (Nsight Compute, replay)", lacks=(_LACK,),
-            devices=tuple(TraceDevice(index=int(key), compute_capability=cc) for key, cc in devices.items() if key.isdecimal() and len(key) < 9),
-            losses=tuple(losses), metadata={"rules": rules},
+            format="ncu_csv",
+            source=path.name,
+            clock="none",
+            method="profiler (Nsight Compute, replay)",
+            lacks=(_LACK,),
+            devices=tuple(
+                TraceDevice(index=int(key), compute_capability=cc)
+                for key, cc in devices.items()
+                if key.isdecimal() and len(key) < 9
+            ),
+            losses=tuple(losses),
+            metadata={"rules": rules},
         )
-    )  # fmt: skip
+    )
 
 
 def _value(kernel: NcuKernel, name: str) -> float:

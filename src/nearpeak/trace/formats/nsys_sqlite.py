@@ -18,19 +18,72 @@ from nearpeak.trace.formats._format import TraceFormat
 Array = npt.NDArray[Any]
 _PREFIX = "CUPTI_ACTIVITY_KIND_"
 _SHARED = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
-_KERNEL = ("demangledName", "shortName", "mangledName", "registersPerThread", "staticSharedMemory",
-           "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "clusterX", "clusterY", "clusterZ")  # fmt: skip
-_COPY_KINDS = (CopyKind.UNKNOWN, CopyKind.H2D, CopyKind.D2H, CopyKind.H2D, CopyKind.D2H, CopyKind.D2D, CopyKind.D2D,
-               CopyKind.D2D, CopyKind.D2D, CopyKind.H2H, CopyKind.P2P, CopyKind.UVM, CopyKind.UVM, CopyKind.UVM)  # fmt: skip
-_COPY_NAMES = ("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "UVM HtoD",
-               "UVM DtoH", "UVM DtoD")  # fmt: skip
-_MEMORIES = (Memory.PAGEABLE, Memory.PINNED, Memory.DEVICE, Memory.DEVICE, Memory.MANAGED, Memory.DEVICE, Memory.MANAGED,
-             Memory.UNKNOWN)  # fmt: skip
+_KERNEL = (
+    "demangledName",
+    "shortName",
+    "mangledName",
+    "registersPerThread",
+    "staticSharedMemory",
+    "dynamicSharedMemory",
+    "gridX",
+    "gridY",
+    "gridZ",
+    "blockX",
+    "blockY",
+    "blockZ",
+    "clusterX",
+    "clusterY",
+    "clusterZ",
+)
+_COPY_KINDS = (
+    CopyKind.UNKNOWN,
+    CopyKind.H2D,
+    CopyKind.D2H,
+    CopyKind.H2D,
+    CopyKind.D2H,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.H2H,
+    CopyKind.P2P,
+    CopyKind.UVM,
+    CopyKind.UVM,
+    CopyKind.UVM,
+)
+_COPY_NAMES = (
+    "Unknown",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
+    "UVM HtoD",
+    "UVM DtoH",
+    "UVM DtoD",
+)
+_MEMORIES = (
+    Memory.PAGEABLE,
+    Memory.PINNED,
+    Memory.DEVICE,
+    Memory.DEVICE,
+    Memory.MANAGED,
+    Memory.DEVICE,
+    Memory.MANAGED,
+    Memory.UNKNOWN,
+)
 _SYNCS = (SyncKind.UNKNOWN, SyncKind.EVENT, SyncKind.STREAM_WAIT, SyncKind.STREAM, SyncKind.CONTEXT)
 _WAITS = (
-    (re.compile("StreamWaitEvent"), SyncKind.STREAM_WAIT), (re.compile("(Stream|Thread)Synchronize"), SyncKind.STREAM),
-    (re.compile("EventSynchronize"), SyncKind.EVENT), (re.compile("(Device|Ctx)Synchronize"), SyncKind.CONTEXT),
-)  # fmt: skip
+    (re.compile("StreamWaitEvent"), SyncKind.STREAM_WAIT),
+    (re.compile("(Stream|Thread)Synchronize"), SyncKind.STREAM),
+    (re.compile("EventSynchronize"), SyncKind.EVENT),
+    (re.compile("(Device|Ctx)Synchronize"), SyncKind.CONTEXT),
+)
 _RANGES = (59, 60, 70, 71)
 _MARK, _SILENT = 34, (33, 39, 75)
 _THREADS = 0x1000000
@@ -74,8 +127,15 @@ def _calls(base: Database, rows: EventRows, strings: Mapping[object, object]) ->
     for table in (f"{_PREFIX}RUNTIME", f"{_PREFIX}DRIVER"):
         for start, end, owner, correlation, name in base.read(table, wanted, needed=wanted[:2]):
             names, process, own = _named(name, strings), _process(owner), wholes(correlation)
-            rows.add(EventKind.HOST_API, names, wholes(start), wholes(end), process=process, thread=_thread(owner),
-                     correlation=own)  # fmt: skip
+            rows.add(
+                EventKind.HOST_API,
+                names,
+                wholes(start),
+                wholes(end),
+                process=process,
+                thread=_thread(owner),
+                correlation=own,
+            )
             found.update(zip(zip(process.tolist(), own.tolist(), strict=True), map(str, names), strict=True))
     return found
 
@@ -83,8 +143,14 @@ def _calls(base: Database, rows: EventRows, strings: Mapping[object, object]) ->
 def _device(cells: Sequence[Sequence[object]]) -> dict[str, Any]:
     """Return the columns that all device tables share."""
     start, end, device, _, stream, correlation, owner = cells[:7]
-    return {"start": wholes(start), "end": wholes(end), "device": wholes(device), "stream": wholes(stream),
-            "correlation": wholes(correlation), "process": _process(owner)}  # fmt: skip
+    return {
+        "start": wholes(start),
+        "end": wholes(end),
+        "device": wholes(device),
+        "stream": wholes(stream),
+        "correlation": wholes(correlation),
+        "process": _process(owner),
+    }
 
 
 def _rare(cells: Sequence[Sequence[object]]) -> dict[str, Array]:
@@ -105,8 +171,14 @@ def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) 
         names = [one or two or three for one, two, three in zip(long, short, mangled, strict=True)]
         static, dynamic = wholes(rest[4]), wholes(rest[5])
         both = np.where((static == MISSING) | (dynamic == MISSING), MISSING, static + dynamic)
-        rare = {**_rare(cells), "registers": wholes(rest[3]), "shared_bytes": both, "grid": _triple(rest[6:9]),
-                "block": _triple(rest[9:12]), "cluster": _triple(rest[12:15])}  # fmt: skip
+        rare = {
+            **_rare(cells),
+            "registers": wholes(rest[3]),
+            "shared_bytes": both,
+            "grid": _triple(rest[6:9]),
+            "block": _triple(rest[9:12]),
+            "cluster": _triple(rest[12:15]),
+        }
         rows.add(EventKind.KERNEL, names, rare=rare, **_device(cells))
 
 
@@ -117,8 +189,13 @@ def _copies(base: Database, rows: EventRows) -> None:
         kinds = wholes(kind)
         known = np.where((kinds >= 0) & (kinds < len(_COPY_KINDS)), kinds, 0)
         names = [f"Memcpy {_COPY_NAMES[one]}" for one in known]
-        rare = {**_rare(cells), "bytes": wholes(size), "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
-                "source_memory": _memory(source), "target_memory": _memory(target)}  # fmt: skip
+        rare = {
+            **_rare(cells),
+            "bytes": wholes(size),
+            "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
+            "source_memory": _memory(source),
+            "target_memory": _memory(target),
+        }
         rows.add(EventKind.MEMCPY, names, rare=rare, **_device(cells))
 
 
@@ -148,8 +225,11 @@ def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]
         columns["stream"] = np.where(columns["stream"] == 2**32 - 1, MISSING, columns["stream"])
         names = [f"{one.name.replace('_', ' ').capitalize()} synchronisation" for one in kinds]
         event = wholes(cells[-1])
-        rare = {"context": wholes(cells[3]), "sync": np.array(kinds, np.int64),
-                "event": np.where(event == 2**32 - 1, MISSING, event)}  # fmt: skip
+        rare = {
+            "context": wholes(cells[3]),
+            "sync": np.array(kinds, np.int64),
+            "event": np.where(event == 2**32 - 1, MISSING, event),
+        }
         rows.add(EventKind.SYNC, names, rare=rare, **columns)
 
 
@@ -162,8 +242,15 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
         for ours, mask in ((EventKind.HOST_RANGE, np.isin(types, _RANGES)), (EventKind.INSTANT, types == _MARK)):
             picked = np.flatnonzero(mask)
             ends = begin if ours is EventKind.INSTANT else stop
-            rows.add(ours, [names[one] for one in picked], begin[picked], ends[picked], process=_process(owner)[picked],
-                     thread=_thread(owner)[picked], rare={"nvtx_domain": wholes(domain)[picked]})  # fmt: skip
+            rows.add(
+                ours,
+                [names[one] for one in picked],
+                begin[picked],
+                ends[picked],
+                process=_process(owner)[picked],
+                thread=_thread(owner)[picked],
+                rare={"nvtx_domain": wholes(domain)[picked]},
+            )
         for other in np.unique(types[~np.isin(types, (*_RANGES, _MARK))]):
             what = "skipped" if other in _SILENT else "unknown"
             rows.lose(what, f"NVTX event of type {other if other != MISSING else 'none'}", int((types == other).sum()))
@@ -181,12 +268,18 @@ def _header(base: Database, rows: EventRows) -> TraceHeader:
         if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _TAKEN:
             rows.lose("skipped", f"table {name}")
     return TraceHeader(
-        format="nsys_sqlite", version=str(export.get("EXPORT_SCHEMA_VERSION", "")), source=base.path.name,
-        base_ns=begin if isinstance(begin, int) else 0, clock="wall" if isinstance(begin, int) else "unknown",
-        method="profiler (Nsight Systems)", devices=tuple(_devices(base)), host=str(export.get("EXPORT_HOST", "")),
+        format="nsys_sqlite",
+        version=str(export.get("EXPORT_SCHEMA_VERSION", "")),
+        source=base.path.name,
+        base_ns=begin if isinstance(begin, int) else 0,
+        clock="wall" if isinstance(begin, int) else "unknown",
+        method="profiler (Nsight Systems)",
+        devices=tuple(_devices(base)),
+        host=str(export.get("EXPORT_HOST", "")),
         versions={"nsys": str(export["EXPORT_PRODUCT_VERSION"])} if "EXPORT_PRODUCT_VERSION" in export else {},
-        lacks=tuple(lacks), metadata=export,
-    )  # fmt: skip
+        lacks=tuple(lacks),
+        metadata=export,
+    )
 
 
 _TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION"))
@@ -215,11 +308,16 @@ def _devices(base: Database) -> list[TraceDevice]:
             ]
             found.append(
                 TraceDevice(
-                    index=max(whole(index), 0), name=str(name or ""), sm_count=sizes[0], memory_bytes=sizes[1],
-                    bandwidth_bytes_per_s=sizes[2], clock_hz=sizes[3], l2_bytes=sizes[4],
+                    index=max(whole(index), 0),
+                    name=str(name or ""),
+                    sm_count=sizes[0],
+                    memory_bytes=sizes[1],
+                    bandwidth_bytes_per_s=sizes[2],
+                    clock_hz=sizes[3],
+                    l2_bytes=sizes[4],
                     compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
                 )
-            )  # fmt: skip
+            )
     return found
 
 

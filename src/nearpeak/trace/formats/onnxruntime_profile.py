@@ -32,10 +32,16 @@ def _read(path: Path) -> Trace:
     for batch in file.batches():
         table.add(batch)
     header = TraceHeader(
-        format="onnxruntime_profile", source=path.name, resolution_ns=1000, clock="monotonic", metadata=dict(file.metadata),
-        method="profiler (onnxruntime)", record_count=file.record_count, lacks=(_LACK,),
+        format="onnxruntime_profile",
+        source=path.name,
+        resolution_ns=1000,
+        clock="monotonic",
+        metadata=dict(file.metadata),
+        method="profiler (onnxruntime)",
+        record_count=file.record_count,
+        lacks=(_LACK,),
         trimmed=any(loss.kind.startswith("end of") for loss in file.losses),
-    )  # fmt: skip
+    )
     return _without_fences(table.trace(header))
 
 

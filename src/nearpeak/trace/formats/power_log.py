@@ -31,14 +31,26 @@ def _read(path: Path) -> Trace:
         for channel, values in zip(stream.channels, stream.values, strict=True):
             read = np.array(values, np.float64)
             good = np.isfinite(read)
-            rows.add(EventKind.COUNTER, [channel.name] * int(good.sum()), middle[good], middle[good],
-                     rare={"value": read[good]}, texts={"unit": [channel.unit] * int(good.sum())})  # fmt: skip
+            rows.add(
+                EventKind.COUNTER,
+                [channel.name] * int(good.sum()),
+                middle[good],
+                middle[good],
+                rare={"value": read[good]},
+                texts={"unit": [channel.unit] * int(good.sum())},
+            )
             if lost := int((~good).sum()):
                 rows.lose("skipped", f"reading of {channel.name} that failed", lost)
     spans = np.array([[begin, end] for _, begin, end in telemetry.spans], np.int64).reshape(-1, 2)
     rows.add(EventKind.HOST_RANGE, [phase for phase, _, _ in telemetry.spans], spans[:, 0], spans[:, 1])
-    header = TraceHeader(format="power_log", version=name, source=path.name, base_ns=telemetry.wall_ns - telemetry.begin_ns if
-                         telemetry.wall_ns else 0, method=f"power log ({name})", losses=tuple(losses))  # fmt: skip
+    header = TraceHeader(
+        format="power_log",
+        version=name,
+        source=path.name,
+        base_ns=telemetry.wall_ns - telemetry.begin_ns if telemetry.wall_ns else 0,
+        method=f"power log ({name})",
+        losses=tuple(losses),
+    )
     return rows.trace(header)
 
 

@@ -17,9 +17,19 @@ from nearpeak.trace.formats._format import TraceFormat
 
 Array = npt.NDArray[Any]
 _DISPATCH = (
-    "start", "end", "pid", "tid", "agent_id", "kernel_id", "queue_id", "stream_id", "event_id", "dispatch_id",
-    "private_segment_size", "group_segment_size",
-)  # fmt: skip
+    "start",
+    "end",
+    "pid",
+    "tid",
+    "agent_id",
+    "kernel_id",
+    "queue_id",
+    "stream_id",
+    "event_id",
+    "dispatch_id",
+    "private_segment_size",
+    "group_segment_size",
+)
 _SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
 _COPY = (
     "start",
@@ -94,13 +104,25 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
         start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
         sizes = [wholes(one) for one in cells[len(_DISPATCH) :]]
         block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
-        rare = {"grid": blocks_of(items, block), "block": block, "queue": wholes(queue), "dispatch": wholes(dispatch),
-                "scratch_bytes": wholes(scratch), "shared_bytes": wholes(lds)}  # fmt: skip
+        rare = {
+            "grid": blocks_of(items, block),
+            "block": block,
+            "queue": wholes(queue),
+            "dispatch": wholes(dispatch),
+            "scratch_bytes": wholes(scratch),
+            "shared_bytes": wholes(lds),
+        }
         rows.add(
-            EventKind.KERNEL, [names.kernels.get(one, f"kernel {one}") for one in kernel], wholes(start), wholes(end),
-            process=_through(process, names.processes), device=names.device(agent), stream=wholes(stream),
-            correlation=_correlation(event, names), rare=rare,
-        )  # fmt: skip
+            EventKind.KERNEL,
+            [names.kernels.get(one, f"kernel {one}") for one in kernel],
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            device=names.device(agent),
+            stream=wholes(stream),
+            correlation=_correlation(event, names),
+            rare=rare,
+        )
 
 
 def _either(first: list[Array], second: list[Array]) -> Array:
@@ -123,10 +145,16 @@ def _copies(base: Database, rows: EventRows, names: _Names) -> None:
             target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
         ]
         rows.add(
-            EventKind.MEMCPY, words, wholes(start), wholes(end), process=_through(process, names.processes),
-            device=names.device(on_device), stream=wholes(stream), correlation=_correlation(event, names),
+            EventKind.MEMCPY,
+            words,
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            device=names.device(on_device),
+            stream=wholes(stream),
+            correlation=_correlation(event, names),
             rare={"bytes": wholes(size), "queue": wholes(queue), **copy_fields(words)},
-        )  # fmt: skip
+        )
 
 
 def _regions(base: Database, rows: EventRows, names: _Names) -> None:
@@ -137,10 +165,14 @@ def _regions(base: Database, rows: EventRows, names: _Names) -> None:
         words = [str(names.strings.get(one, "")) for one in name]
         api = np.array([one.startswith(("hip", "hsa_", "__hip", "nccl", "rccl", "roc")) for one in words], np.bool_)
         rows.add(
-            np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE), words, wholes(start), wholes(end),
-            process=_through(process, names.processes), thread=_through(thread, names.threads),
+            np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
+            words,
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            thread=_through(thread, names.threads),
             correlation=_correlation(event, names),
-        )  # fmt: skip
+        )
 
 
 def _header(base: Database, names: _Names) -> TraceHeader:
@@ -152,9 +184,15 @@ def _header(base: Database, names: _Names) -> TraceHeader:
         if names.kinds.get(key) == "GPU"
     )
     return TraceHeader(
-        format="rocpd_sqlite", version=str(metadata.get("schema_version", "")), source=base.path.name, clock="monotonic",
-        method="profiler (rocprofv3)", devices=devices, host=str(next(iter(names.hosts.values()), "")), metadata=metadata,
-    )  # fmt: skip
+        format="rocpd_sqlite",
+        version=str(metadata.get("schema_version", "")),
+        source=base.path.name,
+        clock="monotonic",
+        method="profiler (rocprofv3)",
+        devices=devices,
+        host=str(next(iter(names.hosts.values()), "")),
+        metadata=metadata,
+    )
 
 
 def _recognises(head: bytes) -> bool:

@@ -20,10 +20,32 @@ Array = npt.NDArray[Any]
 _BATCH = 20_000
 _SPAN = ("Start_Timestamp", "End_Timestamp")
 _LIFTED = frozenset(
-    (*_SPAN, "Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Process_Id", "Kernel_Name", "Correlation_Id", "Domain",
-     "Function", "Direction", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z", "Workgroup_Size_X", "Workgroup_Size_Y",
-     "Workgroup_Size_Z", "LDS_Block_Size", "Group_Segment_Size", "VGPR_Count", "Source_Agent_Id", "Destination_Agent_Id")
-)  # fmt: skip
+    (
+        *_SPAN,
+        "Kind",
+        "Agent_Id",
+        "Queue_Id",
+        "Stream_Id",
+        "Thread_Id",
+        "Process_Id",
+        "Kernel_Name",
+        "Correlation_Id",
+        "Domain",
+        "Function",
+        "Direction",
+        "Grid_Size_X",
+        "Grid_Size_Y",
+        "Grid_Size_Z",
+        "Workgroup_Size_X",
+        "Workgroup_Size_Y",
+        "Workgroup_Size_Z",
+        "LDS_Block_Size",
+        "Group_Segment_Size",
+        "VGPR_Count",
+        "Source_Agent_Id",
+        "Destination_Agent_Id",
+    )
+)
 
 
 class _Table:
@@ -51,8 +73,14 @@ def _read(path: Path) -> Trace:
             _add(table, rows, lacks)
     except csv.Error as error:
         rows.lose("dropped", "rest of the file", example=str(error))
-    header = TraceHeader(format="rocprofv3_csv", source=path.name, clock="monotonic", method="profiler (rocprofv3)",
-                         losses=tuple(losses), lacks=tuple(dict.fromkeys(lacks)))  # fmt: skip
+    header = TraceHeader(
+        format="rocprofv3_csv",
+        source=path.name,
+        clock="monotonic",
+        method="profiler (rocprofv3)",
+        losses=tuple(losses),
+        lacks=tuple(dict.fromkeys(lacks)),
+    )
     return rows.trace(header)
 
 
@@ -61,8 +89,10 @@ def _tables(path: Path, rows: EventRows, losses: list[Loss]) -> Iterator[_Table]
     lines = rows_of(lines_of(path, losses), lambda line: "," in line)
     header = [name.strip() for name in next(lines, [])]
     if not _is_header(header):
-        raise CaptureError(f"{path.name}: its first line has no columns of rocprofv3; wanted {', '.join(_SPAN)} or "
-                           "TotalDurationNs or Counter_Name")  # fmt: skip
+        raise CaptureError(
+            f"{path.name}: its first line has no columns of rocprofv3; wanted {', '.join(_SPAN)} or "
+            "TotalDurationNs or Counter_Name"
+        )
     batch: list[list[str]] = []
     for number, row in enumerate(lines, 2):
         if len(row) != len(header):
@@ -114,13 +144,25 @@ def _kernels(table: _Table, rows: EventRows) -> None:
     items = triple([table[f"Grid_Size_{axis}"] for axis in "XYZ"])
     rest = _rest(table)
     lds = table["LDS_Block_Size" if "LDS_Block_Size" in table else "Group_Segment_Size"]
-    rare = {**rest["rare"], "grid": blocks_of(items, block), "block": np.where(block > 0, block, MISSING),
-            "shared_bytes": wholes(lds), "registers": wholes(table["VGPR_Count"]), "queue": wholes(table["Queue_Id"])}  # fmt: skip
+    rare = {
+        **rest["rare"],
+        "grid": blocks_of(items, block),
+        "block": np.where(block > 0, block, MISSING),
+        "shared_bytes": wholes(lds),
+        "registers": wholes(table["VGPR_Count"]),
+        "queue": wholes(table["Queue_Id"]),
+    }
     rows.add(
-        EventKind.KERNEL, table["Kernel_Name"], **_times(table), device=agents_of(table["Agent_Id"]),
-        stream=wholes(table["Stream_Id"]), correlation=wholes(table["Correlation_Id"]),
-        process=wholes(table["Process_Id"]), rare=rare, texts=rest["texts"],
-    )  # fmt: skip
+        EventKind.KERNEL,
+        table["Kernel_Name"],
+        **_times(table),
+        device=agents_of(table["Agent_Id"]),
+        stream=wholes(table["Stream_Id"]),
+        correlation=wholes(table["Correlation_Id"]),
+        process=wholes(table["Process_Id"]),
+        rare=rare,
+        texts=rest["texts"],
+    )
 
 
 def _copies(table: _Table, rows: EventRows) -> None:
@@ -129,19 +171,30 @@ def _copies(table: _Table, rows: EventRows) -> None:
     to_device = fields["copy_kind"] != 2
     source, target = agents_of(table["Source_Agent_Id"]), agents_of(table["Destination_Agent_Id"])
     rows.add(
-        EventKind.MEMCPY, names, **_times(table), device=np.where(to_device, target, source),
-        stream=wholes(table["Stream_Id"]), correlation=wholes(table["Correlation_Id"]),
-        process=wholes(table["Process_Id"]), rare={**rest["rare"], **fields}, texts=rest["texts"],
-    )  # fmt: skip
+        EventKind.MEMCPY,
+        names,
+        **_times(table),
+        device=np.where(to_device, target, source),
+        stream=wholes(table["Stream_Id"]),
+        correlation=wholes(table["Correlation_Id"]),
+        process=wholes(table["Process_Id"]),
+        rare={**rest["rare"], **fields},
+        texts=rest["texts"],
+    )
 
 
 def _calls(table: _Table, rows: EventRows) -> None:
     rest = _rest(table)
     rows.add(
-        _call_kinds(table["Domain"]), table["Function"], **_times(table), process=wholes(table["Process_Id"]),
-        thread=wholes(table["Thread_Id"]), correlation=wholes(table["Correlation_Id"]), rare=rest["rare"],
+        _call_kinds(table["Domain"]),
+        table["Function"],
+        **_times(table),
+        process=wholes(table["Process_Id"]),
+        thread=wholes(table["Thread_Id"]),
+        correlation=wholes(table["Correlation_Id"]),
+        rare=rest["rare"],
         texts={**rest["texts"], "domain": table["Domain"]},
-    )  # fmt: skip
+    )
 
 
 def _call_kinds(domains: Sequence[object]) -> Array:
@@ -154,8 +207,15 @@ def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:
     """Take one counter per name: sums have no place in time."""
     lacks.append("statistics only: sums by name, no single events and no times")
     start = np.zeros(table.count, np.int64)
-    rare = {ours: wholes(table[name]) for name, ours in (("Calls", "calls"), ("TotalDurationNs", "total_ns"),
-            ("MinNs", "min_ns"), ("MaxNs", "max_ns"))}  # fmt: skip
+    rare = {
+        ours: wholes(table[name])
+        for name, ours in (
+            ("Calls", "calls"),
+            ("TotalDurationNs", "total_ns"),
+            ("MinNs", "min_ns"),
+            ("MaxNs", "max_ns"),
+        )
+    }
     floats = {name: reals(table[name]) for name in ("AverageNs", "Percentage", "StdDev")}
     rows.add(EventKind.COUNTER, table["Name"], start, start, rare={**rare, **floats})
 
@@ -172,10 +232,16 @@ def _counters(table: _Table, rows: EventRows, lacks: list[str]) -> None:
     rare = {name: values for name, values in rest["rare"].items() if name not in skip}
     texts = {name: cells for name, cells in rest["texts"].items() if name not in skip}
     rows.add(
-        EventKind.COUNTER, table["Counter_Name"], start, start, device=agents_of(table["Agent_Id"]),
-        correlation=wholes(table["Correlation_Id"]), process=wholes(table["Process_Id"]), rare={**rare, **floats},
+        EventKind.COUNTER,
+        table["Counter_Name"],
+        start,
+        start,
+        device=agents_of(table["Agent_Id"]),
+        correlation=wholes(table["Correlation_Id"]),
+        process=wholes(table["Process_Id"]),
+        rare={**rare, **floats},
         texts={**texts, "kernel": table["Kernel_Name"]},
-    )  # fmt: skip
+    )
 
 
 def _recognises(head: bytes) -> bool:

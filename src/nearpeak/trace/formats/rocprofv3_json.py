@@ -34,10 +34,16 @@ def _read(path: Path) -> Trace:
     first = next(one for one in tools if isinstance(one, dict))
     metadata = _mapping(first.get("metadata"))
     header = TraceHeader(
-        format="rocprofv3_json", source=path.name, clock="monotonic", method="profiler (rocprofv3)", losses=tuple(losses),
-        devices=tuple(devices.values()), host=str(_mapping(metadata.get("node")).get("hostname", "")), lacks=tuple(lacks),
+        format="rocprofv3_json",
+        source=path.name,
+        clock="monotonic",
+        method="profiler (rocprofv3)",
+        losses=tuple(losses),
+        devices=tuple(devices.values()),
+        host=str(_mapping(metadata.get("node")).get("hostname", "")),
+        lacks=tuple(lacks),
         metadata=metadata,
-    )  # fmt: skip
+    )
     return rows.trace(header)
 
 
@@ -57,8 +63,11 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
         numbers[handle(agent.get("id"))] = index
         if agent.get("type") == 2:
             devices[index] = _device(agent, index)
-    symbols = {one.get("kernel_id"): one.get("formatted_kernel_name") or one.get("kernel_name")
-               for one in _objects(tool.get("kernel_symbols")) if _hashable(one.get("kernel_id"))}  # fmt: skip
+    symbols = {
+        one.get("kernel_id"): one.get("formatted_kernel_name") or one.get("kernel_name")
+        for one in _objects(tool.get("kernel_symbols"))
+        if _hashable(one.get("kernel_id"))
+    }
     pid = whole(_mapping(tool.get("metadata")).get("pid"))
     records = _mapping(tool.get("buffer_records"))
     _kernels(_objects(records.get("kernel_dispatch")), rows, numbers, symbols, pid)
@@ -85,18 +94,22 @@ def _index(agent: Mapping[str, Any]) -> int:
 def _device(agent: Mapping[str, Any], index: int) -> TraceDevice:
     clock, units = whole(agent.get("max_engine_clk_fcompute")), whole(agent.get("cu_count"))
     return TraceDevice(
-        index=index, name=str(agent.get("product_name") or agent.get("name") or ""), sm_count=None if units == MISSING else units,
-        clock_hz=None if clock == MISSING else clock * 1e6, compute_capability=str(agent.get("name", "")),
-    )  # fmt: skip
+        index=index,
+        name=str(agent.get("product_name") or agent.get("name") or ""),
+        sm_count=None if units == MISSING else units,
+        clock_hz=None if clock == MISSING else clock * 1e6,
+        compute_capability=str(agent.get("name", "")),
+    )
 
 
-def _shared(records: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Array]:
+def _shared(records: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Any]:
     own = wholes([_mapping(one.get("correlation_id")).get("internal", one.get("correlation_id")) for one in records])
     return {
         "start": wholes([one.get("start_timestamp") for one in records]),
         "end": wholes([one.get("end_timestamp") for one in records]),
-        "correlation": np.where(own == 0, MISSING, own), "process": np.full(len(records), pid, np.int64),
-    }  # fmt: skip
+        "correlation": np.where(own == 0, MISSING, own),
+        "process": np.full(len(records), pid, np.int64),
+    }
 
 
 def _numbers(values: Sequence[int]) -> Array:
@@ -116,21 +129,31 @@ def _kernels(
     block, items = _sizes(infos, "workgroup_size"), _sizes(infos, "grid_size")
     agent = [handle(info.get("agent_id")) for info in infos]
     rare = {
-        "grid": blocks_of(items, block), "block": np.where(block > 0, block, MISSING), "kernel_id": wholes(ids),
+        "grid": blocks_of(items, block),
+        "block": np.where(block > 0, block, MISSING),
+        "kernel_id": wholes(ids),
         "queue": _numbers([handle(info.get("queue_id")) for info in infos]),
         "dispatch": wholes([info.get("dispatch_id") for info in infos]),
         "shared_bytes": wholes([info.get("group_segment_size") for info in infos]),
-    }  # fmt: skip
+    }
     names = [symbols.get(one) if _hashable(one) else None for one in ids]
     rows.add(
-        EventKind.KERNEL, [name or f"kernel {one}" for name, one in zip(names, ids, strict=True)],
+        EventKind.KERNEL,
+        [name or f"kernel {one}" for name, one in zip(names, ids, strict=True)],
         device=_numbers([agents.get(one, one) for one in agent]),
-        stream=_numbers([handle(one.get("stream_id")) for one in records]), rare=rare, **_shared(records, pid),
-    )  # fmt: skip
+        stream=_numbers([handle(one.get("stream_id")) for one in records]),
+        rare=rare,
+        **_shared(records, pid),
+    )
 
 
-_DIRECTIONS = ("MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_HOST", "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST",
-               "MEMORY_COPY_DEVICE_TO_DEVICE")  # fmt: skip
+_DIRECTIONS = (
+    "MEMORY_COPY_NONE",
+    "MEMORY_COPY_HOST_TO_HOST",
+    "MEMORY_COPY_HOST_TO_DEVICE",
+    "MEMORY_COPY_DEVICE_TO_HOST",
+    "MEMORY_COPY_DEVICE_TO_DEVICE",
+)
 
 
 def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], pid: int) -> None:
@@ -139,10 +162,13 @@ def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int,
     ends = ["src_agent_id" if kind == 3 else "dst_agent_id" for kind in kinds]
     agent = [handle(one.get(end)) for one, end in zip(records, ends, strict=True)]
     rows.add(
-        EventKind.MEMCPY, names, device=_numbers([agents.get(one, one) for one in agent]),
+        EventKind.MEMCPY,
+        names,
+        device=_numbers([agents.get(one, one) for one in agent]),
         stream=_numbers([handle(one.get("stream_id")) for one in records]),
-        rare={"bytes": wholes([one.get("bytes") for one in records]), **copy_fields(names)}, **_shared(records, pid),
-    )  # fmt: skip
+        rare={"bytes": wholes([one.get("bytes") for one in records]), **copy_fields(names)},
+        **_shared(records, pid),
+    )
 
 
 def _operations(tool: Mapping[str, Any]) -> dict[int, Sequence[Any]]:

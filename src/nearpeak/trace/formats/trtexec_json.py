@@ -1,4 +1,4 @@
-"""trtexec: exported times of queries, profile of layers, and description of layers; each is its own way of measuring."""
+"""trtexec: times of queries, profile of layers, description of layers; each is its own way of measuring."""
 
 import math
 import re
@@ -26,9 +26,9 @@ _ORIGIN = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
 
 
 def layer_nodes(layer: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nodes of the ONNX model that a layer of the engine computes.
+    r"""Return the nodes of the ONNX model that a layer of the engine computes.
 
-    >>> layer_nodes({"Metadata": "[ONNX Layer: /a/Conv]\\x1e[ONNX Layer: /a/Relu]"})
+    >>> layer_nodes({"Metadata": "[ONNX Layer: /a/Conv]\x1e[ONNX Layer: /a/Relu]"})
     ('/a/Conv', '/a/Relu')
     """
     return tuple(_ORIGIN.findall(str(layer.get("Metadata", ""))))
@@ -65,14 +65,28 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
     lengths = np.array([round(mean * _MS) for _, mean in kept], np.int64)
     ends = np.cumsum(lengths)
     rows.add(
-        EventKind.KERNEL, [one["name"] for one, _ in kept], ends - lengths, ends, device=np.zeros(len(kept), np.int64),
-        rare={name: reals([one.get(name) for one, _ in kept]) for name in ("timeMs", "averageMs", "medianMs", "percentage")},
-    )  # fmt: skip
+        EventKind.KERNEL,
+        [one["name"] for one, _ in kept],
+        ends - lengths,
+        ends,
+        device=np.zeros(len(kept), np.int64),
+        rare={
+            name: reals([one.get(name) for one, _ in kept])
+            for name in ("timeMs", "averageMs", "medianMs", "percentage")
+        },
+    )
     lack = "no times: layers stand one after another by their means, whose sum is longer than a query without profiling"
     return rows.trace(
-        TraceHeader(format="trtexec_json", source=path.name, clock="none", method="trtexec --exportProfile", lacks=(lack,),
-                    losses=tuple(losses), metadata={} if count == MISSING else {"count": count})
-    )  # fmt: skip
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="none",
+            method="trtexec --exportProfile",
+            lacks=(lack,),
+            losses=tuple(losses),
+            metadata={} if count == MISSING else {"count": count},
+        )
+    )
 
 
 def _mean(layer: Mapping[str, Any], count: int) -> float | None:
@@ -90,13 +104,29 @@ def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
         start, end = (wholes([one[key] for one in those], _MS) for key in keys)
         names = {"Enq": "enqueue", "H2D": "Memcpy HtoD", "Compute": "query", "D2H": "Memcpy DtoH"}
         place = "thread" if kind is EventKind.HOST_API else "device"
-        rows.add(kind, [names[name]] * len(those), start, end, correlation=np.arange(len(those), dtype=np.int64),
-                 **{place: np.zeros(len(those), np.int64)})  # fmt: skip
+        rows.add(
+            kind,
+            [names[name]] * len(those),
+            start,
+            end,
+            correlation=np.arange(len(those), dtype=np.int64),
+            **_placed(place, len(those)),
+        )
     lacks = ("no kernels: a query is one event",)
     return rows.trace(
-        TraceHeader(format="trtexec_json", source=path.name, clock="monotonic", method="trtexec --exportTimes", lacks=lacks,
-                    losses=tuple(losses))
-    )  # fmt: skip
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="monotonic",
+            method="trtexec --exportTimes",
+            lacks=lacks,
+            losses=tuple(losses),
+        )
+    )
+
+
+def _placed(name: str, count: int) -> dict[str, Any]:
+    return {name: np.zeros(count, np.int64)}
 
 
 def _described(path: Path, data: Mapping[str, Any], losses: list[Loss], rows: EventRows) -> Trace:
@@ -104,10 +134,17 @@ def _described(path: Path, data: Mapping[str, Any], losses: list[Loss], rows: Ev
     layers = [one if isinstance(one, dict) else {"Name": str(one)} for one in data["Layers"]]
     nodes = {str(one.get("Name", "")): layer_nodes(one) for one in layers}
     return rows.trace(
-        TraceHeader(format="trtexec_json", source=path.name, clock="none", method="trtexec --exportLayerInfo",
-                    lacks=("no times: the file describes layers",), losses=tuple(losses), record_count=len(layers),
-                    metadata={"layers": layers, "nodes": nodes, "bindings": data.get("Bindings", [])})
-    )  # fmt: skip
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="none",
+            method="trtexec --exportLayerInfo",
+            lacks=("no times: the file describes layers",),
+            losses=tuple(losses),
+            record_count=len(layers),
+            metadata={"layers": layers, "nodes": nodes, "bindings": data.get("Bindings", [])},
+        )
+    )
 
 
 _MARKS = re.compile(
