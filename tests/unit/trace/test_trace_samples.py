@@ -195,7 +195,7 @@ def test_nsight_systems_with_its_device():
     assert int((waits == SyncKind.STREAM).sum()) >= 89  # typed as waits of a stream for an event in the file
 
 
-def test_nsight_compute():
+def test_metrics_and_rules_of_nsight_compute():
     path, losses = sample("ncu/orin"), []
     kernels = ncu_kernels(path, losses)
     metrics = [one for kernel in kernels for one in kernel.metrics]
@@ -212,7 +212,7 @@ def test_nsight_compute():
     assert trace.header.devices[0].compute_capability == "8.7"
 
 
-def test_rocm_files():
+def test_tables_and_json_of_rocm():
     trace = read_trace(sample("rocprofv3/908"))
     one = only(timelines(trace))
     assert (len(trace), int(trace.duration_ns.sum()), one.busy_ns, one.span_ns) == (
