@@ -55,8 +55,8 @@ SLOW_FILES = frozenset({
     "test_measured_with_telemetry", "test_model_type", "test_onnx_file", "test_optimizers", "test_paired",
     "test_predict_cpu", "test_properties", "test_pytest_plugin", "test_qualify", "test_queue", "test_ranking",
     "test_rounds", "test_runners", "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify",
-    "test_slots", "test_store_command", "test_suite_command", "test_theory_table", "test_tls", "test_tries",
-    "test_upgrade", "test_watchdog",
+    "test_slots", "test_store_command", "test_suite_command", "test_theory_table", "test_tls", "test_trace_formats",
+    "test_trace_samples", "test_trace_timelines", "test_tries", "test_upgrade", "test_watchdog",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""
 
