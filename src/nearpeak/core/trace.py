@@ -1,0 +1,266 @@
+"""What a profiler recorded: kinds of events, one event, the header of a trace, and what reading it lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+
+class EventKind(IntEnum):
+    """What an event is; the integers are what columns hold."""
+
+    HOST_OP = 0
+    """An operator of a framework on the host."""
+    HOST_RANGE = 1
+    """A range that somebody marked: user annotation, NVTX."""
+    HOST_FRAME = 2
+    """A function of Python."""
+    HOST_API = 3
+    """A call of the runtime or the driver."""
+    KERNEL = 4
+    """A kernel on a device."""
+    MEMCPY = 5
+    """A copy by or to a device."""
+    MEMSET = 6
+    """A fill of device memory."""
+    SYNC = 7
+    """Waiting for a device: of a stream, an event or a context."""
+    DEVICE_RANGE = 8
+    """A marked range as the device saw it; it overlaps the work inside it."""
+    COUNTER = 9
+    """A sampled value."""
+    INSTANT = 10
+    """A moment without length."""
+    OVERHEAD = 11
+    """Work of the profiler itself."""
+
+
+DEVICE_KINDS = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
+"""Kinds that keep a device busy."""
+HOST_KINDS = (EventKind.HOST_OP, EventKind.HOST_RANGE, EventKind.HOST_FRAME, EventKind.HOST_API)
+"""Kinds that nest on a thread."""
+
+
+class Family(IntEnum):
+    """What a kernel, copy or operator computes, told from its name; `UNKNOWN` is what no rule of the table knows."""
+
+    UNKNOWN = 0
+    GEMM = 1
+    CONV = 2
+    ATTENTION = 3
+    NORM = 4
+    ELEMENTWISE = 5
+    REDUCTION = 6
+    CAST = 7
+    LAYOUT = 8
+    COMM = 9
+    OPTIMIZER = 10
+    COPY = 11
+    OTHER = 12
+
+
+class CopyKind(IntEnum):
+    """Direction of a copy."""
+
+    UNKNOWN = 0
+    H2D = 1
+    D2H = 2
+    D2D = 3
+    P2P = 4
+    H2H = 5
+    UVM = 6
+
+
+class Memory(IntEnum):
+    """Where one end of a copy lies."""
+
+    UNKNOWN = 0
+    PAGEABLE = 1
+    PINNED = 2
+    DEVICE = 3
+    MANAGED = 4
+
+
+class SyncKind(IntEnum):
+    """What is waited for."""
+
+    UNKNOWN = 0
+    EVENT = 1
+    """The host waits for an event."""
+    STREAM_WAIT = 2
+    """A stream waits for an event; the host goes on."""
+    STREAM = 3
+    """The host waits for a stream."""
+    CONTEXT = 4
+    """The host waits for the device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceDevice:
+    """A device as the file describes it; none where it does not say."""
+
+    index: int
+    """Number on its host."""
+    name: str = ""
+    """Name, empty where the file has none."""
+    sm_count: int | None = None
+    """Multiprocessors or compute units."""
+    memory_bytes: int | None = None
+    """Size of its memory."""
+    bandwidth_bytes_per_s: float | None = None
+    """Bandwidth of its memory."""
+    clock_hz: float | None = None
+    """Clock of its multiprocessors."""
+    l2_bytes: int | None = None
+    """Size of its last cache."""
+    compute_capability: str = ""
+    """Version of its architecture, as in 9.0 or gfx942."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Something of the file that is not in the trace, or not as it stood there."""
+
+    what: str
+    """`dropped`, `repaired`, `skipped` (known and left out), `unknown` (no rule knows it) or `unlinked` (kept)."""
+    kind: str
+    """What kind of record or damage."""
+    record_count: int
+    """How many."""
+    example: str = ""
+    """Where the first one stands, and what is wrong with it."""
+
+    def line(self) -> str:
+        """Return the loss for people.
+
+        >>> Loss(what="dropped", kind="end before start", record_count=2, example="traceEvents[7].dur").line()
+        'dropped 2: end before start (first: traceEvents[7].dur)'
+        """
+        return f"{self.what} {self.record_count}: {self.kind}" + (f" (first: {self.example})" if self.example else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceHeader:
+    """What a file says of itself, and what it does not say."""
+
+    format: str
+    """Name of the importer."""
+    version: str = ""
+    """Version of the format, empty where the file has none."""
+    source: str = ""
+    """Name of the file."""
+    base_ns: int = 0
+    """Nanoseconds since the epoch at which the trace's clock reads 0; 0 where times are absolute or the base unknown."""
+    resolution_ns: int = 1
+    """Least step of the clock as the file prints it."""
+    clock: str = "unknown"
+    """`wall`, `monotonic` or `unknown`."""
+    method: str = ""
+    """How times were taken; differences need equal methods."""
+    devices: tuple[TraceDevice, ...] = ()
+    """Devices that the file describes."""
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    """What was recorded, as the file states it: shapes, stacks, memory, flops, modules."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of tool, driver and runtime."""
+    host: str = ""
+    """Name of the machine."""
+    rank: int | None = None
+    """Rank of the process in its job."""
+    world_size: int | None = None
+    """Number of ranks of the job."""
+    record_count: int = 0
+    """Records of the file, kept or not."""
+    trimmed: bool = False
+    """Whether the file ends early."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else that the file says once, unchanged."""
+    lacks: tuple[str, ...] = ()
+    """What the file does not say, one sentence each; nothing of it was guessed."""
+    losses: tuple[Loss, ...] = ()
+    """What was dropped, repaired, left out or not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """What a communication kernel or call moves; none where the file does not say."""
+
+    operation: str
+    """Name of the collective."""
+    dtype: str = ""
+    """Type of its elements."""
+    in_element_count: int | None = None
+    """Elements that go in."""
+    out_element_count: int | None = None
+    """Elements that come out."""
+    group_size_count: int | None = None
+    """Members of its group."""
+    group: str = ""
+    """Name of its group."""
+    ranks: str = ""
+    """Members as the file prints them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event; times are nanoseconds of the trace's clock, what the file does not say is none."""
+
+    id: int
+    """Row in the trace; rows are in order of (start, longer first, place in the file)."""
+    kind: EventKind
+    """What it is."""
+    name: str
+    """Name as the file has it."""
+    family: Family
+    """What it computes, told from the name."""
+    start_ns: int
+    """Start."""
+    end_ns: int
+    """End, never before the start."""
+    process: int | None = None
+    """Process, of host events."""
+    thread: int | None = None
+    """Thread, of host events; may be negative."""
+    device: int | None = None
+    """Number of the device on its host."""
+    context: int | None = None
+    """Context of the device."""
+    stream: int | None = None
+    """Stream or queue, unique inside process, device and context."""
+    correlation: int | None = None
+    """What joins a call and its device work, unique inside one process of one file."""
+    launch: int | None = None
+    """Id of the host call that enqueued it."""
+    parent: int | None = None
+    """Id of the innermost host event on the same thread that encloses it."""
+    grid: tuple[int, int, int] | None = None
+    """Grid in blocks."""
+    block: tuple[int, int, int] | None = None
+    """Block in threads."""
+    bytes: int | None = None
+    """Bytes copied or filled."""
+    copy_kind: CopyKind | None = None
+    """Direction, of copies."""
+    source_memory: Memory | None = None
+    """Where a copy reads."""
+    target_memory: Memory | None = None
+    """Where a copy writes."""
+    sync: SyncKind | None = None
+    """What is waited for, of synchronisations."""
+    shapes: tuple[Any, ...] | None = None
+    """Shapes of the inputs, of operators."""
+    dtypes: tuple[Any, ...] | None = None
+    """Types of the inputs as the framework calls them."""
+    strides: tuple[Any, ...] | None = None
+    """Strides of the inputs."""
+    concrete: tuple[Any, ...] | None = None
+    """Values of inputs that are no tensors, as text."""
+    collective: Collective | None = None
+    """What it moves among ranks."""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    """Everything else that the file says of it, under the file's names."""
+
+    @property
+    def duration_ns(self) -> int:
+        """Return its length in nanoseconds."""
+        return self.end_ns - self.start_ns

@@ -1,0 +1,184 @@
+"""JSON events as tokens: one pass over bytes, exact decimal times, tolerant of quotes that were not escaped."""
+
+import numpy as np
+
+from nearpeak.trace._compiled import compiled
+
+DONE, MORE, FULL = 0, 1, 2
+"""Why a pass ended: the list closed, the bytes ran out inside an event, the tables are full."""
+TEXT, WHOLE, REAL, SPAN, ODD, TIME = 1, 2, 3, 4, 5, 6
+"""Kinds of tokens: text, whole number, float, list or object as text, anything else as text, time in thousandths."""
+NESTED = 8
+"""Added to the kind of tokens that stand in `args`."""
+EVENTS, TOKENS, TEXTS, ARENA, BROKEN, QUOTES, FIRST_BROKEN = 0, 1, 2, 3, 4, 5, 6
+"""Places in the array of counts; the last is where the first broken event began."""
+_BAD, _SHORT, _NO_ROOM = -1, -2, -3
+_MOST_KEY = 256
+_QUOTE, _ESCAPE, _COMMA, _COLON, _OPEN, _CLOSE, _LIST, _END = 34, 92, 44, 58, 123, 125, 91, 93
+_PRIME, _BASIS = np.uint64(1099511628211), np.uint64(14695981039346656037)
+
+
+@compiled
+def _blank(buf, i, end):  # type: ignore[no-untyped-def]
+    """Return the first place from `i` that is no white space."""
+    while i < end and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
+        i += 1
+    return i
+
+
+@compiled
+def _key_follows(buf, i, end):  # type: ignore[no-untyped-def]
+    """Return 1 where a key and its colon stand at `i`, 0 where not, -1 where the bytes end before that is known."""
+    if i >= end:
+        return -1
+    if buf[i] != _QUOTE:
+        return 0
+    limit = min(end, i + _MOST_KEY)
+    i += 1
+    while i < limit and buf[i] != _QUOTE and buf[i] != 10:
+        i += 2 if buf[i] == _ESCAPE else 1
+    if i >= limit:
+        return -1 if limit == end else 0
+    i = _blank(buf, i + 1, end)
+    return -1 if i >= end else int(buf[i] == _COLON)
+
+
+@compiled
+def _closes(buf, i, end):  # type: ignore[no-untyped-def]
+    """Return 1 where a quote just before `i` ends a value of an object, 0 where it stands inside, -1 if unknown."""
+    i = _blank(buf, i, end)
+    if i >= end:
+        return -1
+    if buf[i] == _COMMA:
+        i = _blank(buf, i + 1, end)
+        return _key_follows(buf, i, end) if i >= end or buf[i] != _CLOSE else 1
+    if buf[i] != _CLOSE:
+        return 0
+    i = _blank(buf, i + 1, end)
+    return -1 if i >= end else int(buf[i] == _COMMA or buf[i] == _CLOSE or buf[i] == _END)
+
+
+@compiled
+def text_end(buf, i, end, final, counts):  # type: ignore[no-untyped-def]
+    """Return where the quote stands that ends the text from `i`; quotes that were not escaped are stepped over."""
+    inner = 0
+    while i < end:
+        c = buf[i]
+        if c == _ESCAPE:
+            i += 2
+            continue
+        if c == _QUOTE:
+            closing = _closes(buf, i + 1, end)
+            if closing == 1 or (closing == -1 and final):
+                counts[QUOTES] += inner
+                return i
+            if closing == -1:
+                return _SHORT
+            inner = 1
+        i += 1
+    return _BAD if final else _SHORT
+
+
+@compiled
+def span_end(buf, i, end, final):  # type: ignore[no-untyped-def]
+    """Return the place after the list or object that opens at `i`."""
+    depth, inside = 0, False
+    while i < end:
+        c = buf[i]
+        if inside:
+            if c == _ESCAPE:
+                i += 1
+            elif c == _QUOTE:
+                after = _blank(buf, i + 1, end)
+                inside = after < end and not (
+                    buf[after] == _COMMA or buf[after] == _END or buf[after] == _CLOSE or buf[after] == _COLON
+                )
+        elif c == _QUOTE:
+            inside = True
+        elif c == _LIST or c == _OPEN:
+            depth += 1
+        elif c == _END or c == _CLOSE:
+            depth -= 1
+            if depth == 0:
+                return i + 1
+        i += 1
+    return _BAD if final else _SHORT
+
+
+@compiled
+def intern(buf, start, stop, table, hashes, starts, arena, counts):  # type: ignore[no-untyped-def]
+    """Return the number of the text buf[start:stop], a new one where it was never seen; -3 where there is no room."""
+    h = _BASIS
+    for i in range(start, stop):
+        h = (h ^ np.uint64(buf[i])) * _PRIME
+    mask = len(table) - 1
+    place = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
+    while table[place] >= 0:
+        found = table[place]
+        if hashes[found] == h and starts[found + 1] - starts[found] == stop - start:
+            at, same = starts[found], True
+            for i in range(stop - start):
+                if arena[at + i] != buf[start + i]:
+                    same = False
+                    break
+            if same:
+                return found
+        place = (place + 1) & mask
+    number, used = counts[TEXTS], counts[ARENA]
+    if number + 1 >= len(hashes) or used + stop - start > len(arena):
+        return _NO_ROOM
+    arena[used : used + stop - start] = buf[start:stop]
+    table[place], hashes[number], starts[number + 1] = number, h, used + stop - start
+    counts[TEXTS], counts[ARENA] = number + 1, used + stop - start
+    return number
+
+
+@compiled
+def number_at(buf, i, end):  # type: ignore[no-untyped-def]
+    """Return (end, digits as an integer, digits after the point); decimals are -1 where the number is not plain."""
+    negative = buf[i] == 45
+    if negative:
+        i += 1
+    value, digits, decimals, point = np.int64(0), 0, 0, False
+    while i < end:
+        c = buf[i]
+        if 48 <= c <= 57:
+            if digits < 18:
+                value = value * 10 + (c - 48)
+            digits += 1
+            decimals += point
+        elif c == 46 and not point:
+            point = True
+        else:
+            break
+        i += 1
+    if digits == 0 or digits > 18 or (i < end and (buf[i] == 101 or buf[i] == 69 or buf[i] == 46)):
+        while i < end and buf[i] not in (_COMMA, _CLOSE, _END, 32, 10, 13, 9):
+            i += 1
+        decimals = -1
+    return i, -value if negative else value, decimals
+
+
+@compiled
+def thousandths(value, decimals):  # type: ignore[no-untyped-def]
+    """Return value / 10**decimals in thousandths, a half rounded away from 0."""
+    while decimals < 3:
+        value *= 10
+        decimals += 1
+    if decimals > 3:
+        scale = np.int64(10) ** (decimals - 3)
+        half = scale // 2
+        value = (value + half) // scale if value >= 0 else -((-value + half) // scale)
+    return value
+
+
+@compiled
+def refill(table, hashes, used):  # type: ignore[no-untyped-def]
+    """Enter the first `used` texts into an empty table."""
+    mask = len(table) - 1
+    for number in range(used):
+        h = hashes[number]
+        place = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
+        while table[place] >= 0:
+            place = (place + 1) & mask
+        table[place] = number

@@ -1,0 +1,54 @@
+"""Trace files of profilers: one file per format, found by its stem and recognised by the first bytes of a file."""
+
+import importlib
+from pathlib import Path
+
+from nearpeak.errors import CaptureError, SpecError
+from nearpeak.registry import Registry
+from nearpeak.trace._stream import head_of
+from nearpeak.trace.columns import Trace
+from nearpeak.trace.formats._format import TraceFormat
+
+__all__ = ["FORMATS", "TraceFormat", "format_of", "read_trace"]
+
+
+def _load(name: str) -> TraceFormat:
+    found: TraceFormat = importlib.import_module(f"nearpeak.trace.formats.{name}").FORMAT
+    if found.name != name:
+        raise SpecError(f"trace/formats/{name}.py: its format is called {found.name!r}; file and name must agree")
+    return found
+
+
+FORMATS: Registry[TraceFormat] = Registry(
+    kind="trace format", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.trace_formats"
+)
+"""All formats by name; adding one is adding a file with a `FORMAT`."""
+
+
+def read_trace(path: Path, form: str | None = None) -> Trace:
+    """Return the trace that a profiler's file holds; what was lost and what it lacks stands in its header.
+
+    Args:
+        form: name of the format; recognised by the first bytes where it is none.
+
+    Raises:
+        SpecError: the file cannot be read, or is of no known format.
+        CaptureError: nothing can be read of it; the message names file, place and what was expected.
+    """
+    return (FORMATS[form] if form else format_of(path)).read(path)
+
+
+def format_of(path: Path) -> TraceFormat:
+    """Return the format that recognises a file.
+
+    Raises:
+        SpecError: none does, or several do; says which there are.
+    """
+    head = head_of(path)
+    if not head:
+        raise CaptureError(f"{path}: is empty, or nothing of it can be unpacked")
+    found = [FORMATS[one] for one in FORMATS if FORMATS[one].recognises(head)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(one.name for one in found) or ", ".join(FORMATS)
+    raise SpecError(f"{path}: is {'of several formats' if found else 'of no known trace format'}; name it: {names}")

@@ -1,0 +1,103 @@
+"""Kineto: the Chrome JSON of the PyTorch profiler, of CUDA and of ROCm, plain or packed, old and new."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
+from nearpeak.trace._chrome import EventTable, Rules
+from nearpeak.trace._json import EventFile
+from nearpeak.trace.columns import Trace
+from nearpeak.trace.formats._format import TraceFormat
+
+_CATEGORIES = {
+    "cpu_op": EventKind.HOST_OP, "operator": EventKind.HOST_OP, "user_annotation": EventKind.HOST_RANGE,
+    "python_function": EventKind.HOST_FRAME, "cuda_runtime": EventKind.HOST_API, "cuda_driver": EventKind.HOST_API,
+    "runtime": EventKind.HOST_API, "hip_runtime": EventKind.HOST_API, "kernel": EventKind.KERNEL,
+    "gpu_memcpy": EventKind.MEMCPY, "memcpy": EventKind.MEMCPY, "gpu_memset": EventKind.MEMSET,
+    "memset": EventKind.MEMSET, "gpu_user_annotation": EventKind.DEVICE_RANGE, "cuda_sync": EventKind.SYNC,
+    "cuda_profiler_range": EventKind.DEVICE_RANGE, "overhead": EventKind.OVERHEAD,
+    "cpu_instant_event": EventKind.INSTANT,
+}  # fmt: skip
+_SKIPPED = {
+    "ac2g": "flow ac2g (correlations say the same)", "async_cpu_to_gpu": "flow ac2g (correlations say the same)",
+    "fwdbwd": "flow fwdbwd (sequence numbers say the same)", "trace": "span of the profiler itself",
+}  # fmt: skip
+_FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
+_VERSIONS = ("cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version",
+             "hip_runtime_version", "hip_driver_version")  # fmt: skip
+
+
+def _kind(phase: str, category: str) -> EventKind | str:
+    """Return the kind of an event, or what is said of it where it is left out."""
+    category = category.lower()
+    if phase == "M":
+        return "label of a process or thread"
+    if category in _SKIPPED:
+        return _SKIPPED[category]
+    if phase == "X":
+        return _CATEGORIES.get(category, f"?category {category or 'none'!r}")
+    if phase in ("i", "I"):
+        return EventKind.INSTANT
+    if phase == "C":
+        return EventKind.COUNTER
+    return f"?phase {phase!r} of category {category or 'none'!r}"
+
+
+_RULES = Rules(kind_of=_kind, record="traceEvents")
+
+
+def _read(path: Path) -> Trace:
+    """Return the trace of a file of the PyTorch profiler."""
+    file = EventFile(path)
+    table = EventTable(file, _RULES)
+    for batch in file.batches():
+        table.add(batch)
+    return table.trace(_header(path, file))
+
+
+def _header(path: Path, file: EventFile) -> TraceHeader:
+    data = dict(file.metadata)
+    spread = data.get("distributedInfo")
+    spread = spread if isinstance(spread, dict) else {}
+    base = data.pop("baseTimeNanoseconds", 0)
+    schema = data.pop("schemaVersion", "")
+    devices = data.pop("deviceProperties", [])
+    return TraceHeader(
+        format="kineto", version=str(schema), source=path.name, base_ns=base if _is_int(base) else 0,
+        clock="wall" if _is_int(base) and base else "unknown", method="profiler (Kineto)",
+        devices=tuple(_device(one) for one in devices if isinstance(one, dict)) if isinstance(devices, list) else (),
+        flags={name: bool(data.pop(name)) for name in _FLAGS if name in data},
+        versions={name: str(data.pop(name)) for name in _VERSIONS if name in data},
+        rank=_int(spread.get("rank")), world_size=_int(spread.get("world_size")), record_count=file.record_count,
+        trimmed=any(loss.kind.startswith("end of") for loss in file.losses), metadata=data,
+    )  # fmt: skip
+
+
+def _device(one: dict[str, Any]) -> TraceDevice:
+    major, minor = one.get("computeMajor"), one.get("computeMinor")
+    return TraceDevice(
+        index=_int(one.get("id")) or 0, name=str(one.get("name", "")), sm_count=_int(one.get("numSms")),
+        memory_bytes=_int(one.get("totalGlobalMem")),
+        compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+    )  # fmt: skip
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) and _is_int(value) else None
+
+
+def _recognises(head: bytes) -> bool:
+    """A file of events whose head has a mark of the PyTorch profiler."""
+    if not re.match(rb"(\xef\xbb\xbf)?\s*[\[{]", head):
+        return False
+    marks = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"cat": "cpu_op"', b'"cat":"cpu_op"',
+             b'"torch_profiler_kwargs"', b'"External id"', b'"user_annotation"')  # fmt: skip
+    return any(mark in head for mark in marks) and b"rocprofiler-sdk-tool" not in head
+
+
+FORMAT = TraceFormat(name="kineto", title="PyTorch profiler (Kineto), Chrome JSON", recognises=_recognises, read=_read)
