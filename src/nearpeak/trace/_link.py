@@ -77,7 +77,7 @@ def _lanes(process: Array, thread: Array) -> Array:
 
 
 @compiled
-def _nest(rows, lane, start, end, found):  # type: ignore[no-untyped-def]
+def _nest(rows: Any, lane: Any, start: Any, end: Any, found: Any) -> Any:
     """Fill `found` with a stack of open events per lane; rows of one lane follow each other in order of start."""
     stack = np.empty(len(rows), np.int64)
     depth = 0

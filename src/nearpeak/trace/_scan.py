@@ -1,5 +1,7 @@
 """JSON events as tokens: one pass over bytes, exact decimal times, tolerant of quotes that were not escaped."""
 
+from typing import Any
+
 import numpy as np
 
 from nearpeak.trace._compiled import compiled
@@ -19,7 +21,7 @@ _PRIME, _BASIS = np.uint64(1099511628211), np.uint64(14695981039346656037)
 
 
 @compiled
-def _blank(buf, i, end):  # type: ignore[no-untyped-def]
+def _blank(buf: Any, i: Any, end: Any) -> Any:
     """Return the first place from `i` that is no white space."""
     while i < end and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
         i += 1
@@ -27,7 +29,7 @@ def _blank(buf, i, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _key_follows(buf, i, end):  # type: ignore[no-untyped-def]
+def _key_follows(buf: Any, i: Any, end: Any) -> Any:
     """Return 1 where a key and its colon stand at `i`, 0 where not, -1 where the bytes end before that is known."""
     if i >= end:
         return -1
@@ -44,7 +46,7 @@ def _key_follows(buf, i, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _closes(buf, i, end):  # type: ignore[no-untyped-def]
+def _closes(buf: Any, i: Any, end: Any) -> Any:
     """Return 1 where a quote just before `i` ends a value of an object, 0 where it stands inside, -1 if unknown."""
     i = _blank(buf, i, end)
     if i >= end:
@@ -59,7 +61,7 @@ def _closes(buf, i, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def text_end(buf, i, end, final, counts):  # type: ignore[no-untyped-def]
+def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any) -> Any:
     """Return where the quote stands that ends the text from `i`; quotes that were not escaped are stepped over."""
     inner = 0
     while i < end:
@@ -80,7 +82,7 @@ def text_end(buf, i, end, final, counts):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def span_end(buf, i, end, final):  # type: ignore[no-untyped-def]
+def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return the place after the list or object that opens at `i`."""
     depth, inside = 0, False
     while i < end:
@@ -106,7 +108,7 @@ def span_end(buf, i, end, final):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def intern(buf, start, stop, table, hashes, starts, arena, counts):  # type: ignore[no-untyped-def]
+def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any, arena: Any, counts: Any) -> Any:
     """Return the number of the text buf[start:stop], a new one where it was never seen; -3 where there is no room."""
     h = _BASIS
     for i in range(start, stop):
@@ -134,7 +136,7 @@ def intern(buf, start, stop, table, hashes, starts, arena, counts):  # type: ign
 
 
 @compiled
-def number_at(buf, i, end):  # type: ignore[no-untyped-def]
+def number_at(buf: Any, i: Any, end: Any) -> Any:
     """Return (end, digits as an integer, digits after the point); decimals are -1 where the number is not plain."""
     negative = buf[i] == 45
     if negative:
@@ -160,7 +162,7 @@ def number_at(buf, i, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def thousandths(value, decimals):  # type: ignore[no-untyped-def]
+def thousandths(value: Any, decimals: Any) -> Any:
     """Return value / 10**decimals in thousandths, a half rounded away from 0."""
     while decimals < 3:
         value *= 10
@@ -173,7 +175,7 @@ def thousandths(value, decimals):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def refill(table, hashes, used):  # type: ignore[no-untyped-def]
+def refill(table: Any, hashes: Any, used: Any) -> Any:
     """Enter the first `used` texts into an empty table."""
     mask = len(table) - 1
     for number in range(used):

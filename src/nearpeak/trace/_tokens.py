@@ -1,5 +1,7 @@
 """Events of a JSON list as tokens, event after event until the bytes or the tables end."""
 
+from typing import Any
+
 import numpy as np
 
 from nearpeak.trace._compiled import compiled
@@ -36,7 +38,7 @@ _TEN = 10.0 ** np.arange(23)
 
 
 @compiled
-def _emit(tokens, key, kind, value, counts):  # type: ignore[no-untyped-def]
+def _emit(tokens: Any, key: Any, kind: Any, value: Any, counts: Any) -> Any:
     """Keep one token of the current event."""
     at = counts[TOKENS]
     tokens[0][at], tokens[1][at], tokens[2][at], tokens[3][at] = counts[EVENTS], key, kind, value
@@ -44,7 +46,7 @@ def _emit(tokens, key, kind, value, counts):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _is(buf, start, stop, word):  # type: ignore[no-untyped-def]
+def _is(buf: Any, start: Any, stop: Any, word: Any) -> Any:
     """Say whether buf[start:stop] is `word`."""
     if stop - start != len(word):
         return False
@@ -59,7 +61,9 @@ _EVENTS = np.frombuffer(b"traceEvents", np.uint8)
 
 
 @compiled
-def _number(buf, i, end, final, timed, key, nested, tables, tokens, counts):  # type: ignore[no-untyped-def]
+def _number(
+    buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
+) -> Any:
     """Keep the number at `i`; return the place after it."""
     after, value, decimals = number_at(buf, i, end)
     if after >= end and not final:
@@ -79,7 +83,9 @@ def _number(buf, i, end, final, timed, key, nested, tables, tokens, counts):  # 
 
 
 @compiled
-def _worded(buf, start, stop, kind, key, nested, tables, tokens, counts):  # type: ignore[no-untyped-def]
+def _worded(
+    buf: Any, start: Any, stop: Any, kind: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
+) -> Any:
     """Keep buf[start:stop] as a text; return the place after it."""
     number = intern(buf, start, stop, tables[0], tables[1], tables[2], tables[3], counts)
     if number < 0:
@@ -89,7 +95,9 @@ def _worded(buf, start, stop, kind, key, nested, tables, tokens, counts):  # typ
 
 
 @compiled
-def _value(buf, i, end, final, timed, key, nested, tables, tokens, counts):  # type: ignore[no-untyped-def]
+def _value(
+    buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
+) -> Any:
     """Keep the value at `i`; return the place after it, or why there is none."""
     c = buf[i]
     if c == _QUOTE:
@@ -116,7 +124,7 @@ def _value(buf, i, end, final, timed, key, nested, tables, tokens, counts):  # t
 
 
 @compiled
-def _key(buf, i, end, final):  # type: ignore[no-untyped-def]
+def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return (end of the key whose quote stands at `i`, place of its value); negative where there is none."""
     if i >= end:
         return (_BAD if final else _SHORT), i
@@ -135,7 +143,7 @@ def _key(buf, i, end, final):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def event_end(buf, i, end, final, tables, tokens, counts):  # type: ignore[no-untyped-def]
+def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep all fields of the event that opens at `i`, those of its `args` too; return the place after it."""
     nested = 0
     i = _blank(buf, i + 1, end)
@@ -171,7 +179,7 @@ def event_end(buf, i, end, final, tables, tokens, counts):  # type: ignore[no-un
 
 
 @compiled
-def _next_event(buf, i, end):  # type: ignore[no-untyped-def]
+def _next_event(buf: Any, i: Any, end: Any) -> Any:
     """Return where the next event may open after a broken one: an object that begins with a key."""
     while i < end:
         if buf[i] == _OPEN:
@@ -188,7 +196,7 @@ def _next_event(buf, i, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def scan(buf, i, end, final, offset, tables, tokens, counts):  # type: ignore[no-untyped-def]
+def scan(buf: Any, i: Any, end: Any, final: Any, offset: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep the events from `i` on; return (why it ended, place from which to go on)."""
     while True:
         i = _blank(buf, i, end)
@@ -217,7 +225,7 @@ def scan(buf, i, end, final, offset, tables, tokens, counts):  # type: ignore[no
 
 
 @compiled
-def top_level(buf, i, end, final):  # type: ignore[no-untyped-def]
+def top_level(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return (start and end of the key at `i`, start and end of its value); a list of events has no end yet.
 
     The first figure is negative where no key stands there.
