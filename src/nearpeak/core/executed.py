@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.case import Case
+from nearpeak.core.timeline import Skew, Timeline
 
 NOTHING = -1
 """No event, no lane, no operator."""
@@ -42,16 +43,11 @@ class QueueItem(NamedTuple):
     operator: int
     """Which of the operators; NOTHING where none is known."""
     parts: tuple[tuple[str, int], ...] = ()
-    """Parts of `before_ns` and of the call whose cause is known: `loading`, `creation`, `between graphs`."""
-
-
-class Sync(NamedTuple):
-    """A cross-stream wait, as far as it is known why."""
-
-    item: int
-    """Item that waits."""
-    on: int
-    """Item waited for."""
+    """Parts of `before_ns` whose cause is known: `loading`, `creation`, `between graphs`."""
+    size: int = NOTHING
+    """Bytes of a copy; NOTHING where they are not known."""
+    copy: str = ""
+    """Direction of a copy and the memory that it reads from or writes to on the host, as in `h2d pageable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,46 +112,13 @@ class ExecutedOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """Where the time of the steps went on one device; all parts add up to `window_ns`."""
-
-    window_ns: int
-    """Time of all steps looked at."""
-    compute_ns: int
-    """Kernels that compute."""
-    exposed_comm_ns: int
-    """Communication while nothing computes."""
-    exposed_copy_ns: int
-    """Copies while neither."""
-    exposed_set_ns: int
-    """Fills while none of these."""
-    idle_ns: int
-    """Nothing of it."""
-    idle_parts_ns: Mapping[str, int]
-    """Idle time by cause; adds up to it."""
-
-    @property
-    def busy_ns(self) -> int:
-        """Return the time in which something ran."""
-        return self.window_ns - self.idle_ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankCollectives:
-    """Collectives of one rank, in order."""
-
-    rank: int
-    """Rank."""
-    wait_ns: tuple[int, ...]
-    """Length of each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSample:
     """What a sensor said beside the steps."""
 
     time_ns: int
     """When."""
+    item: int
+    """First item whose work began after it."""
     clock_hz: float | None = None
     """Clock of the multiprocessors."""
     power_w: float | None = None
@@ -202,8 +165,8 @@ class Executed:
     """Power limit of the device."""
     clocks: tuple[ClockSample, ...] = ()
     """Clock and power beside the steps."""
-    ranks: tuple[RankCollectives, ...] = ()
-    """Collectives of all ranks, where there are several."""
+    skew: Skew | None = None
+    """How the ranks arrive at their collectives, where several are there."""
     rank_count: int | None = None
     """Ranks of the job; none where the trace does not say."""
     losses: tuple[str, ...] = ()
@@ -216,4 +179,4 @@ class Executed:
     @property
     def window_ns(self) -> int:
         """Return the time of all steps looked at."""
-        return self.timeline.window_ns
+        return self.timeline.span_ns

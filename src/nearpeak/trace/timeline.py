@@ -112,7 +112,9 @@ def _streams(trace: Trace, rows: Array, start: Array, end: Array) -> Mapping[int
     }
 
 
-def _idle(trace: Trace, rows: Array, start: Array, end: Array, window: tuple[int, int] | None) -> tuple[int, dict[Idle, int]]:
+def _idle(
+    trace: Trace, rows: Array, start: Array, end: Array, window: tuple[int, int] | None
+) -> tuple[int, dict[Idle, int]]:
     """Return how many gaps there are and the idle time by cause.
 
     A gap ends where the next work starts. Until its call has returned, the device waits for the host; after that for

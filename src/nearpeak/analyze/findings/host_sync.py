@@ -1,0 +1,41 @@
+"""Calls in the middle of a step make the host wait for the device, and then the device for the host."""
+
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.executed import NOTHING, QueueItem
+from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+
+ID = "idle.sync_bound"
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Let the host go on where it waits for a stream, an event, the device, or a result that it reads."""
+    if (missing := scene.abstention(ID, "host", "links")) is not None:
+        yield missing
+        return
+    places = [place for place in scene.where(_waits) if not scene.ends_step(place)]
+    if not places:
+        return
+    changes = [Change(place, waits=NOTHING, call_ns=min(scene.items[place].call_ns, 3_000)) for place in places]
+    count = len(places) / scene.executed.step_count
+    yield from scene.finding(
+        ID,
+        f"the host waits for the device {count:.0f} times in a step (.item(), .cpu(), synchronize) and lets its queue run dry",
+        changes,
+        evidence=[
+            scene.evidence("waits in a step, the last one left out", count, "", places),
+            scene.evidence("idle part of the window", scene.idle_ratio(), ""),
+        ],
+        counter=[
+            ("the wait ends the step anyway", found_if(False)),
+            ("a fault that only a synchronisation hides", "not observable"),
+        ],
+        falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names the lines",
+    )
+
+
+def _waits(item: QueueItem) -> bool:
+    """Say whether the host waits: in a synchronisation, or for what it copies to itself."""
+    reads = item.kind == "copy" and item.copy.startswith("d2h")
+    return item.waits != NOTHING and (item.kind == "sync" or reads)
