@@ -7,6 +7,7 @@ from nearpeak.core.executed import NOTHING, QueueItem
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
 
 ID = "idle.sync_bound"
+_SCALAR_BYTES = 64
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
@@ -17,7 +18,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     places = [place for place in scene.where(_waits) if not scene.ends_step(place)]
     if not places:
         return
+    scalars = [place for place in scene.where(_reads_scalar) if not scene.ends_step(place)]
+    unread = {*scalars, *(place for place in places if place - 1 in scalars)}  # read on the device, neither is called
     changes = [Change(place, waits=NOTHING, call_ns=min(scene.items[place].call_ns, 3_000)) for place in places]
+    changes += scene.dropped(sorted(unread))
     count = len(places) / scene.executed.step_count
     yield from scene.finding(
         ID,
@@ -33,6 +37,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names the lines",
     )
+
+
+def _reads_scalar(item: QueueItem) -> bool:
+    """Say whether the host reads a number or two."""
+    return item.kind == "copy" and item.copy.startswith("d2h") and 0 < item.size <= _SCALAR_BYTES
 
 
 def _waits(item: QueueItem) -> bool:
