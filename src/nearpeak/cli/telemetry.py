@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _imported(log: Path, interval: str) -> "Telemetry":
-    from nearpeak.measure.telemetry.logs import read_log
+    from nearpeak.exchange.power_logs import read_log
 
     return read_log(log, seconds_of(interval, "--interval") if interval else None)
 

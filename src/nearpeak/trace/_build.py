@@ -61,7 +61,7 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     process, thread, device = column(raw.process), column(raw.thread), column(raw.device)
     stream, correlation = column(raw.stream), column(raw.correlation)
     sparse = _moved(raw.sparse, order, len(keep))
-    launch, unlinked = launches(kind, process, correlation, start, sparse.get("process"))
+    launch, unlinked = launches(kind, process, correlation)
     losses = (*header.losses, *losses, *unlinked)
     return Trace(
         header=replace(header, losses=losses), texts=texts, kind=kind, name=name, family=_families(kind, name, texts),

@@ -5,10 +5,16 @@ import numpy as np
 from nearpeak.core.trace import DEVICE_KINDS, EventKind
 from nearpeak.trace.columns import MISSING, NO_ROW, Trace
 
+_NO_PROFILE = ("power_log", "mlperf_log")
+"""Formats of which nobody expects kernels."""
+
 
 def lacks_of(trace: Trace) -> tuple[str, ...]:
     """Return what the file of a trace does not say, as far as what it does say makes one ask."""
     found = list(trace.header.lacks)
+    if trace.header.format in _NO_PROFILE:
+        return tuple(found)
+    how = trace.header.format == "kineto"
     work = trace.device_rows()
     if not len(work):
         found.append("no device events: neither busy nor idle time is known")
@@ -20,9 +26,11 @@ def lacks_of(trace: Trace) -> tuple[str, ...]:
     if not len(operators):
         found.append("no operators of a framework: kernels cannot be joined to operators")
     elif "shapes" not in trace.sparse:
-        found.append("no shapes of operators: they cannot be joined to cases (record_shapes=True records them)")
+        found.append(
+            "no shapes of operators: they cannot be joined to cases" + " (record_shapes=True records them)" * how
+        )
     if not trace.of_kind(EventKind.HOST_FRAME).any():
-        found.append("no stacks of Python (with_stack=True records them)")
+        found.append("no stacks of Python" + " (with_stack=True records them)" * how)
     found += _of_device(trace)
     return tuple(found)
 

@@ -7,31 +7,25 @@ import numpy.typing as npt
 
 from nearpeak.core.trace import DEVICE_KINDS, HOST_KINDS, EventKind, Loss
 from nearpeak.trace._compiled import compiled
-from nearpeak.trace.columns import MISSING, NO_ROW, Column
+from nearpeak.trace.columns import MISSING, NO_ROW
 
 Array = npt.NDArray[Any]
 
 
-def launches(
-    kind: Array, process: Array, correlation: Array, start: Array, owner: Column | None
-) -> tuple[Array, list[Loss]]:
+def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, list[Loss]]:
     """Return the row of the call that enqueued each device event, and how many have none.
 
-    A call and its work share process and correlation; of several calls of one correlation the first counts. Device
-    events whose file names their process carry it in the rare field `process` (`owner`); where a file has one process
-    only, the correlation decides.
+    A call and its work share process and correlation; of several calls of one correlation the first counts. Where a
+    file names no process of device events, it has one process, and the correlation decides.
     """
     found = np.full(len(kind), NO_ROW, np.int32)
     on_device = np.flatnonzero(np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC], np.int8)))
     calls = np.flatnonzero((kind == EventKind.HOST_API) & (correlation != MISSING))
     asked = on_device[correlation[on_device] != MISSING]
     if len(calls) and len(asked):
-        theirs = np.zeros(len(asked), np.int64)
-        ours = np.zeros(len(calls), np.int64)
-        if owner is not None:
-            whole = np.full(len(kind), MISSING, np.int64)
-            whole[owner.rows] = owner.values
-            theirs, ours = whole[asked], process[calls]
+        theirs, ours = process[asked], process[calls]
+        if (theirs == MISSING).all():
+            ours = np.full(len(calls), MISSING, np.int64)
         found[asked] = _first_call(calls, ours, correlation[calls], theirs, correlation[asked])
     work = np.isin(kind, np.array(DEVICE_KINDS, np.int8))
     lone = int((found[work] == NO_ROW).sum())

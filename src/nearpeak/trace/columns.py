@@ -111,7 +111,7 @@ class Trace:
     end_ns: Ints
     """Ends, never before the start."""
     process: Ints
-    """Processes, of host events."""
+    """Processes, of host events, and of device events where the file says."""
     thread: Ints
     """Threads, of host events."""
     device: Ints

@@ -1,15 +1,14 @@
 """MLPerf: logs of training, from which the score is run_stop − run_start alone."""
 
-import json
 from pathlib import Path
 
 from nearpeak.core.history import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
+from nearpeak.exchange.mlperf_log import MARK, marked_lines
 from nearpeak.store.importers._foreign import Found, foreign
 from nearpeak.store.importers._tree import Tree
 
 _VERSION = 1
-MARK = ":::MLLOG"
 _INIT = Metric(name="init_time", unit="s")
 _THROUGHPUT = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
 _PARAMETERS = ("global_batch_size", "submission_division", "gradient_accumulation_steps")
@@ -23,16 +22,9 @@ def events_of(data: bytes, name: str) -> Tree:
         SpecError: a marked line holds no event, as where the log was cut off.
     """
     rows = []
-    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-        _, mark, text = line.partition(MARK)
-        if not mark:
-            continue
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError):
-            raise SpecError(f"{name}:{number}: no event follows {MARK}; was the log cut off?") from None
-        if not isinstance(row, dict):
-            raise SpecError(f"{name}:{number}: what follows {MARK} is no object")
+    for number, row in marked_lines(data.decode("utf-8", "replace")):
+        if isinstance(row, str):
+            raise SpecError(f"{name}:{number}: {row}")
         rows.append(row)
     return Tree({"events": rows}, name)
 

@@ -21,7 +21,7 @@ class Tegrastats:
 
     def __init__(self, root: Path) -> None:
         """Start the program and wait for its first line, which says what it has."""
-        from nearpeak.measure.telemetry.logs.tegrastats import channels_of, quantities_of
+        from nearpeak.exchange.power_logs.tegrastats import channels_of, quantities_of
 
         if root != Path("/") or shutil.which("tegrastats") is None:
             raise Unavailable("there is no program tegrastats; it comes with JetPack")

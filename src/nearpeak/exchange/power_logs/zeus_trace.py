@@ -1,7 +1,7 @@
 """Power traces of Zeus: seconds per epoch and mean power by model, batch and power limit, without times."""
 
 from nearpeak.core.telemetry import Telemetry
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _NAMES = ("dataset", "network", "batch_size", "optimizer", "power_limit")
 

@@ -9,9 +9,9 @@ import pytest
 from nearpeak.core.energy import energies_of, energy_of
 from nearpeak.core.telemetry import Series
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import LOGS, read_log
+from nearpeak.exchange.power_logs import LOGS, read_log
 
-SAMPLES = Path(__file__).resolve().parents[5] / "shared" / "samples"
+SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples"
 public = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public logs is not here")
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 MADE = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from nearpeak.core.telemetry import Channel, Span, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _STAMP = "%m-%d-%Y %H:%M:%S.%f"
 _DOUBT_NS = 500_000

@@ -3,7 +3,7 @@
 import re
 
 from nearpeak.core.telemetry import Telemetry
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 
 class Zeus:

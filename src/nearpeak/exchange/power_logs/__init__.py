@@ -25,7 +25,7 @@ class LogFormat(Protocol):
 
 
 def _load(name: str) -> LogFormat:
-    found: LogFormat = importlib.import_module(f"nearpeak.measure.telemetry.logs.{name}").LOG
+    found: LogFormat = importlib.import_module(f"nearpeak.exchange.power_logs.{name}").LOG
     return found
 
 

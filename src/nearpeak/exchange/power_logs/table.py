@@ -2,7 +2,7 @@
 
 from nearpeak.core.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _TIMES = {"t_ns": 1, "t_us": 10**3, "t_ms": 10**6, "t_s": 10**9, "time_ns": 1, "time_us": 10**3, "time_ms": 10**6,
           "time_s": 10**9}  # fmt: skip

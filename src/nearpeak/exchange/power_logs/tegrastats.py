@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from nearpeak.core.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _STAMP = re.compile(r"^(\d\d-\d\d-\d{4} \d\d:\d\d:\d\d) ")
 _RAIL = re.compile(r"(?<!\S)(\w+) (\d+)(?:mW)?/(\d+)(?:mW)?(?!\S)")

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from nearpeak.core.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _UNITS = {"W": ("W", 1.0), "mW": ("W", 1e-3), "MHz": ("Hz", 1e6), "%": ("ratio", 0.01), "MiB": ("B", 2.0**20)}
 _KEYS = ("index", "uuid", "pci.bus_id")

@@ -2,7 +2,7 @@
 
 from nearpeak.core.telemetry import Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.measure.telemetry.logs import _columns
+from nearpeak.exchange.power_logs import _columns
 
 _AGREE_RATIO = 1e-6
 

@@ -1,0 +1,25 @@
+"""Lines of MLPerf training logs: the mark may stand anywhere in a line, what follows it is one JSON object."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+MARK = ":::MLLOG"
+
+
+def marked_lines(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield number and event of each marked line; what is wrong with it where it holds none.
+
+    >>> list(marked_lines('0: :::MLLOG {"key": "run_start"}\\nno mark\\n:::MLLOG {"ke'))
+    [(1, {'key': 'run_start'}), (3, 'no event follows :::MLLOG; was the log cut off?')]
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        _, mark, rest = line.partition(MARK)
+        if not mark:
+            continue
+        try:
+            row = json.loads(rest)
+        except (ValueError, RecursionError):
+            yield number, f"no event follows {MARK}; was the log cut off?"
+            continue
+        yield number, row if isinstance(row, dict) else f"what follows {MARK} is no object"

@@ -1,0 +1,58 @@
+"""JSON that was cut off or damaged: everything before the damage, closed where it was open."""
+
+import json
+from typing import Any
+
+
+def partial_json(text: str) -> tuple[Any, str]:
+    """Return the document, and what is wrong with it; empty where nothing is.
+
+    Raises:
+        ValueError: not even a part can be read, or it is nested too deeply.
+
+    >>> partial_json('[{"a": 1}, {"a": 2}, {"a"')
+    ([{'a': 1}, {'a': 2}], 'ends early at character 25')
+    >>> partial_json('{"a": [1, 2')[0]
+    {'a': [1]}
+    """
+    try:
+        return json.loads(text, strict=False), ""
+    except json.JSONDecodeError as error:
+        place = error.pos
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    cut, closers = _last_whole(text[:place])
+    if cut < 0:
+        raise ValueError(f"it is no JSON at character {place}")
+    try:
+        found = json.loads(text[:cut] + closers, strict=False)
+    except (ValueError, RecursionError):
+        raise ValueError(f"it is no JSON at character {place}") from None
+    return found, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
+
+
+def _last_whole(text: str) -> tuple[int, str]:
+    """Return where the last whole value before the end of `text` ends, and what closes all that is open there."""
+    stack: list[str] = []
+    cut, closers, inside, index = -1, "", False, 0
+    while index < len(text):
+        mark = text[index]
+        if inside:
+            index += mark == "\\"
+            inside = mark != '"'
+        elif mark == '"':
+            inside = True
+        elif mark in "[{":
+            stack.append("]" if mark == "[" else "}")
+            if len(stack) > 200:
+                return -1, ""
+            if mark == "[":
+                cut, closers = index + 1, "".join(reversed(stack))
+        elif mark in "]}":
+            if not stack or stack.pop() != mark:
+                return cut, closers
+            cut, closers = index + 1, "".join(reversed(stack))
+        elif mark == ",":
+            cut, closers = index, "".join(reversed(stack))
+        index += 1
+    return cut, closers

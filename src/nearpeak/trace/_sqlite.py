@@ -1,0 +1,109 @@
+"""SQLite files of profilers, read-only: tables and columns are probed, damage ends a table and is noted."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from nearpeak.errors import CaptureError
+from nearpeak.trace._rows import EventRows
+
+MAGIC = b"SQLite format 3\x00"
+_BATCH = 50_000
+_LEAST_ROW_BYTES = 4
+"""A row takes more: a table with more rows than the file has room for runs in a circle."""
+
+
+class Database:
+    """Tables of one file."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, rows: EventRows) -> None:
+        """Probe which tables there are.
+
+        Raises:
+            CaptureError: the file is no database, or its list of tables is damaged.
+        """
+        self._connection, self.path, self._rows = connection, path, rows
+        self._most = path.stat().st_size // _LEAST_ROW_BYTES + 1
+        try:
+            found = connection.execute("select name, sql from sqlite_master where type in ('table', 'view')").fetchall()
+        except (sqlite3.Error, OverflowError) as error:
+            raise CaptureError(f"{path.name}: is no SQLite file that can be read: {error}") from None
+        self.tables = {str(name): str(sql) for name, sql in found}
+
+    def table(self, stem: str) -> str | None:
+        """Return the table or view called `stem`, also with a suffix of the form _<uuid>."""
+        if stem in self.tables:
+            return stem
+        return next((name for name in sorted(self.tables) if name.startswith(f"{stem}_") and "-" not in stem), None)
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table."""
+        try:
+            return tuple(str(row[1]) for row in self._connection.execute(f"pragma table_info({_quoted(table)})"))
+        except sqlite3.Error as error:
+            self._rows.lose("dropped", f"table {table}", example=str(error))
+            return ()
+
+    def read(
+        self, table: str, wanted: Sequence[str], *, needed: Sequence[str] = ()
+    ) -> Iterator[list[Sequence[object]]]:
+        """Yield batches of a table, one sequence of cells per wanted column; a column that is absent holds none.
+
+        Args:
+            needed: columns without which the table says nothing.
+        """
+        there = self.columns(table)
+        if lost := [name for name in needed if name not in there]:
+            if there:
+                self._rows.lose("dropped", f"table {table}", example=f"it has no column {', '.join(lost)}")
+            return
+        have = [name for name in wanted if name in there]
+        count = 0
+        try:
+            cursor = self._connection.execute(f"select {', '.join(map(_quoted, have))} from {_quoted(table)}")
+            while rows := cursor.fetchmany(_BATCH):
+                columns = dict(zip(have, zip(*rows, strict=True), strict=True))
+                yield [columns.get(name, (None,) * len(rows)) for name in wanted]
+                count += len(rows)
+                if count > self._most:
+                    raise sqlite3.DatabaseError("it has more rows than the file has room for")
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            self._rows.lose("dropped", f"rest of table {table}", example=f"after {count} rows: {error}")
+
+    def pairs(self, table: str, key: str, value: str) -> dict[object, object]:
+        """Return a small table as a mapping; empty where it is absent."""
+        if table not in self.tables:
+            return {}
+        found: dict[object, object] = {}
+        for keys, values in self.read(table, (key, value), needed=(key, value)):
+            found.update(zip(keys, values, strict=True))
+        return found
+
+
+@contextmanager
+def opened(path: Path, rows: EventRows) -> Iterator[Database]:
+    """Open a file read-only, whatever lies beside it.
+
+    Raises:
+        CaptureError: it is no database.
+    """
+    place = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    try:
+        connection = sqlite3.connect(place, uri=True)
+    except sqlite3.Error as error:
+        raise CaptureError(f"{path.name}: cannot be opened: {error}") from None
+    try:
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        for pragma in ("cell_size_check = on", "trusted_schema = off", "cache_size = -65536"):
+            connection.execute(f"pragma {pragma}")
+        yield Database(connection, path, rows)
+    except sqlite3.Error as error:
+        raise CaptureError(f"{path.name}: is no SQLite file that can be read: {error}") from None
+    finally:
+        connection.close()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

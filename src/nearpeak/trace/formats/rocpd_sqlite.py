@@ -1,0 +1,164 @@
+"""rocpd: the SQLite files of ROCm's profiler, base tables with a suffix of their own; grids are in work-items."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
+from nearpeak.errors import CaptureError
+from nearpeak.trace._rocm import blocks_of, copy_fields
+from nearpeak.trace._rows import EventRows, whole, wholes
+from nearpeak.trace._sqlite import MAGIC, Database, opened
+from nearpeak.trace.columns import MISSING, Trace
+from nearpeak.trace.formats._format import TraceFormat
+
+Array = npt.NDArray[Any]
+_DISPATCH = (
+    "start", "end", "pid", "tid", "agent_id", "kernel_id", "queue_id", "stream_id", "event_id", "dispatch_id",
+    "private_segment_size", "group_segment_size",
+)  # fmt: skip
+_SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
+_COPY = (
+    "start",
+    "end",
+    "pid",
+    "tid",
+    "src_agent_id",
+    "dst_agent_id",
+    "queue_id",
+    "stream_id",
+    "event_id",
+    "name_id",
+    "size",
+)
+
+
+def _read(path: Path) -> Trace:
+    """Return the trace of a file."""
+    rows = EventRows()
+    with opened(path, rows) as base:
+        if (
+            not base.table("rocpd_kernel_dispatch")
+            and not base.table("rocpd_region")
+            and not base.table("rocpd_memory_copy")
+        ):
+            raise CaptureError(f"{path.name}: is a SQLite file without tables of rocpd; wanted rocpd_kernel_dispatch_…")
+        names = _Names(base)
+        _kernels(base, rows, names)
+        _copies(base, rows, names)
+        _regions(base, rows, names)
+        return rows.trace(_header(base, names))
+
+
+class _Names:
+    """What the ids of the other tables stand for."""
+
+    def __init__(self, base: Database) -> None:
+        self.strings = self._pairs(base, "rocpd_string", "string")
+        self.kernels = self._pairs(base, "rocpd_info_kernel_symbol", "display_name")
+        self.kernels = self.kernels or self._pairs(base, "rocpd_info_kernel_symbol", "kernel_name")
+        self.processes, self.threads = (
+            self._pairs(base, "rocpd_info_process", "pid"),
+            self._pairs(base, "rocpd_info_thread", "tid"),
+        )
+        self.correlations = self._pairs(base, "rocpd_event", "stack_id") or self._pairs(
+            base, "rocpd_event", "correlation_id"
+        )
+        self.agents = self._pairs(base, "rocpd_info_agent", "name")
+        self.kinds = self._pairs(base, "rocpd_info_agent", "type")
+        self.indices = self._pairs(base, "rocpd_info_agent", "type_index")
+        self.hosts = self._pairs(base, "rocpd_info_node", "hostname")
+
+    @staticmethod
+    def _pairs(base: Database, stem: str, value: str) -> dict[object, object]:
+        table = base.table(stem)
+        if table is None or value not in base.columns(table):
+            return {}
+        return base.pairs(table, "id", value)
+
+    def device(self, agents: Sequence[object]) -> Array:
+        """Return the number of each agent among those of its type, its id where the file does not say."""
+        return wholes([self.indices.get(agent, agent) for agent in agents])
+
+
+def _through(cells: Sequence[object], table: Mapping[object, object]) -> Array:
+    return wholes([table.get(cell, None if table else cell) for cell in cells])
+
+
+def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
+    table = base.table("rocpd_kernel_dispatch")
+    for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
+        start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
+        sizes = [wholes(one) for one in cells[len(_DISPATCH) :]]
+        block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
+        rare = {"grid": blocks_of(items, block), "block": block, "queue": wholes(queue), "dispatch": wholes(dispatch),
+                "scratch_bytes": wholes(scratch), "shared_bytes": wholes(lds)}  # fmt: skip
+        rows.add(
+            EventKind.KERNEL, [names.kernels.get(one, f"kernel {one}") for one in kernel], wholes(start), wholes(end),
+            process=_through(process, names.processes), device=names.device(agent), stream=wholes(stream),
+            correlation=_correlation(event, names), rare=rare,
+        )  # fmt: skip
+
+
+def _either(first: list[Array], second: list[Array]) -> Array:
+    one, two = np.stack(first, axis=1), np.stack(second, axis=1)
+    return np.where(one == MISSING, two, one)
+
+
+def _correlation(events: Sequence[object], names: _Names) -> Array:
+    """Return correlations; 0 is what the profiler writes for none."""
+    found = _through(events, names.correlations)
+    return np.where(found == 0, MISSING, found)
+
+
+def _copies(base: Database, rows: EventRows, names: _Names) -> None:
+    table = base.table("rocpd_memory_copy")
+    for cells in base.read(table, _COPY, needed=_COPY[:2]) if table else ():
+        start, end, process, _, source, target, queue, stream, event, name, size = cells
+        words = [str(names.strings.get(one, "MEMORY_COPY")) for one in name]
+        on_device = [
+            target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
+        ]
+        rows.add(
+            EventKind.MEMCPY, words, wholes(start), wholes(end), process=_through(process, names.processes),
+            device=names.device(on_device), stream=wholes(stream), correlation=_correlation(event, names),
+            rare={"bytes": wholes(size), "queue": wholes(queue), **copy_fields(words)},
+        )  # fmt: skip
+
+
+def _regions(base: Database, rows: EventRows, names: _Names) -> None:
+    """Take calls; a region whose name is no call of an interface is a marked range."""
+    table = base.table("rocpd_region")
+    wanted = ("start", "end", "pid", "tid", "name_id", "event_id")
+    for start, end, process, thread, name, event in base.read(table, wanted, needed=wanted[:2]) if table else ():
+        words = [str(names.strings.get(one, "")) for one in name]
+        api = np.array([one.startswith(("hip", "hsa_", "__hip", "nccl", "rccl", "roc")) for one in words], np.bool_)
+        rows.add(
+            np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE), words, wholes(start), wholes(end),
+            process=_through(process, names.processes), thread=_through(thread, names.threads),
+            correlation=_correlation(event, names),
+        )  # fmt: skip
+
+
+def _header(base: Database, names: _Names) -> TraceHeader:
+    table = base.table("rocpd_metadata")
+    metadata = {str(key): value for key, value in (base.pairs(table, "tag", "value") if table else {}).items()}
+    devices = tuple(
+        TraceDevice(index=max(whole(names.indices.get(key, key)), 0), name=str(name or ""))
+        for key, name in names.agents.items()
+        if names.kinds.get(key) == "GPU"
+    )
+    return TraceHeader(
+        format="rocpd_sqlite", version=str(metadata.get("schema_version", "")), source=base.path.name, clock="monotonic",
+        method="profiler (rocprofv3)", devices=devices, host=str(next(iter(names.hosts.values()), "")), metadata=metadata,
+    )  # fmt: skip
+
+
+def _recognises(head: bytes) -> bool:
+    return head.startswith(MAGIC) and b"rocpd_" in head
+
+
+FORMAT = TraceFormat(name="rocpd_sqlite", title="ROCm (rocprofv3), rocpd SQLite", recognises=_recognises, read=_read)
