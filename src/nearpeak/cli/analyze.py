@@ -1,4 +1,4 @@
-"""`nearpeak analyze`: a model in, a speed-of-light report out."""
+"""`nearpeak analyze`: a model or a trace in, a report out: how near to the speed of light, and what to change."""
 
 import shutil
 import sys
@@ -9,6 +9,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli._trace import is_trace, report_on
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def analyze(
     model: str = typer.Argument(
         help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
-        "definition, or saved workload."
+        "definition, saved workload, or a profiler's trace."
     ),
     target: list[str] = shared.TARGET,
     step: str = shared.STEP,
@@ -40,7 +41,10 @@ def analyze(
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
     save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
-    against: Path | None = typer.Option(None, "--against", help="Compare with a saved report instead of showing one."),
+    against: Path | None = typer.Option(
+        None, "--against", help="Compare with a saved report, or a trace with a trace, instead of showing one."
+    ),
+    expected: str | None = typer.Option(None, "--model", help="Of a trace: the model that was meant to run."),
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
@@ -51,9 +55,20 @@ def analyze(
     """Show the least time that a model step and its parts can take on each target, and what limits them.
 
     Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
-    With --against, MODEL may itself be a saved report.
+    With --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change and what that
+    gains, each operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10
+    when slower, 11 when that cannot be told).
     """
     _check_files(html, markdown, save)
+    if is_trace(model):
+        captured = None if expected is None else workload_of(
+            expected, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
+            fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis,
+            timeout_s=timeout, memory=memory,
+        )  # fmt: skip
+        device = shared.targets_of(target, edits)[0] if target else None
+        files = {html: "html", markdown: "markdown", save: "json"}
+        raise typer.Exit(report_on(model, device, captured, against, files, json=_as_json(json, text)))
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return

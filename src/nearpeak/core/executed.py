@@ -48,6 +48,23 @@ class QueueItem(NamedTuple):
     """Bytes of a copy; NOTHING where they are not known."""
     copy: str = ""
     """Direction of a copy and the memory that it reads from or writes to on the host, as in `h2d pageable`."""
+    exclusive_ns: int = 0
+    """Part of its length within the window that belongs to it alone: computing before communication before copies."""
+
+
+class Slice(NamedTuple):
+    """A stretch of a lane of the picture, in nanoseconds from the begin of the window."""
+
+    row: int
+    """Lane: threads of the host first, then streams."""
+    start_ns: int
+    """Begin."""
+    end_ns: int
+    """End."""
+    name: str
+    """What ran."""
+    kind: str
+    """Family of a kernel, `comm`, `copy`, `set`, `call`, `operator` or `range`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +190,10 @@ class Executed:
     """What reading the trace lost."""
     notes: tuple[str, ...] = ()
     """What else a reader must know."""
+    rows: tuple[str, ...] = ()
+    """Lanes of the picture."""
+    slices: tuple[Slice, ...] = ()
+    """The picture of the first steps."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Settings of the framework that the trace states, such as whether TF32 is allowed."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nearpeak.core.executed import Executed
+from nearpeak.core.shortfall import Shortfall
 
 SCOPES = ("local", "global")
 METHODS = ("replay", "bound", "none")
@@ -116,6 +117,10 @@ class TraceReport:
     """Gain of a step if all causes were gone at once: never their sum."""
     exclusive: tuple[tuple[str, str], ...]
     """Pairs of findings that take the same time away, whose gains do not add up."""
+    shortfall: Shortfall | None = None
+    """What stands between executed and expected time; none where no operator has an expected time."""
+    model: str = ""
+    """Model that was expected; empty where the operators that ran are their own expectation."""
     created: str = ""
     """Version of nearpeak."""
 

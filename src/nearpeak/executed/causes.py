@@ -29,7 +29,7 @@ class Covers:
             "creation": _outermost(trace, _CREATION),
             "between graphs": _between(_named(trace, _COMPILED, EventKind.HOST_RANGE, EventKind.HOST_OP), steps),
         }
-        self._covers = {name: _Cover(*span) for name, span in spans.items() if len(span[0])}
+        self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
 
     def parts(self, begin: int, end: int) -> tuple[tuple[str, int], ...]:
         """Return the part of a stretch that each cause covers, those that cover something; never more than there is."""
@@ -44,10 +44,11 @@ class Covers:
                 yield name, part
 
 
-class _Cover:
+class Cover:
     """A union of stretches, asked for the length inside others."""
 
     def __init__(self, start: Array, end: Array) -> None:
+        """Merge the stretches."""
         order = np.argsort(start, kind="stable")
         start, end = start[order], np.maximum.accumulate(end[order])
         fresh = np.concatenate([[True], start[1:] > end[:-1]])
@@ -56,6 +57,7 @@ class _Cover:
         self.whole = np.concatenate([[0], np.cumsum(self.end - self.start)])
 
     def inside(self, begin: int, end: int) -> int:
+        """Return how much of a stretch is covered."""
         return self._before(end) - self._before(begin)
 
     def _before(self, time: int) -> int:
@@ -87,7 +89,7 @@ def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> 
     start, end = regions
     if not len(start):
         return start, end
-    merged = _Cover(start, end)
+    merged = Cover(start, end)
     step = np.searchsorted(np.array([one for one, _ in steps]), merged.start, side="right")
     same = (step[1:] == step[:-1]) & (step[1:] > 0)
     return merged.end[:-1][same], merged.start[1:][same]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nearpeak.core.executed import DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.trace import DEVICE_KINDS, CopyKind, EventKind, Family, Memory, SyncKind
-from nearpeak.executed.causes import Covers
+from nearpeak.executed.causes import Cover, Covers
 from nearpeak.trace import NO_ROW, Trace
 
 Array = npt.NDArray[Any]
@@ -73,8 +73,9 @@ def queues_of(trace: Trace, device: int, steps: Sequence[tuple[int, int]], opera
         reader.add(call)
     reader.finish(end)
     last = max((int(trace.end_ns[row]) for call in calls for row in call.works), default=end)
+    window = (begin + reader.backlog_ns, max(end, last))
     return Queues(
-        items=tuple(reader.items), latency_ns=reader.latency_ns, kernel_names=tuple(reader.kernels),
+        items=_exclusive(trace, reader.items, window), latency_ns=reader.latency_ns, kernel_names=tuple(reader.kernels),
         operator_rows=tuple(reader.operator_rows), start_ns=begin + reader.backlog_ns, end_ns=max(end, last),
         device=device, backlog_ns=reader.backlog_ns,
     )  # fmt: skip
@@ -112,6 +113,29 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     alone = alone[(trace.start_ns[alone] >= begin) & (trace.start_ns[alone] < end)]
     found += [_Call(NOTHING, (int(row),), "") for row in alone]
     return sorted(found, key=lambda call: int(trace.start_ns[call.row if call.row >= 0 else call.works[0]]))
+
+
+_ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
+
+
+def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]) -> tuple[QueueItem, ...]:
+    """Return the items with the part of their length that no item of a class before, or begun before, covers."""
+    found = list(items)
+    covered: list[tuple[int, int]] = []
+    for rank in range(4):
+        places = [p for p, item in enumerate(items) if item.event != NOTHING and _ORDER.get(item.kind) == rank]
+        places.sort(key=lambda place: (int(trace.start_ns[items[place].event]), place))
+        before = Cover(np.array([a for a, _ in covered]), np.array([b for _, b in covered])) if covered else None
+        reached = window[0]
+        for place in places:
+            row = items[place].event
+            start, end = max(int(trace.start_ns[row]), reached), min(int(trace.end_ns[row]), window[1])
+            if end > start:
+                own = end - start - (before.inside(start, end) if before else 0)
+                found[place] = found[place]._replace(exclusive_ns=own)
+                covered.append((start, end))
+                reached = end
+    return tuple(found)
 
 
 class _Reader:

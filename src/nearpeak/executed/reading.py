@@ -14,6 +14,7 @@ from nearpeak.core.timeline import Steps
 from nearpeak.core.trace import EventKind, Family
 from nearpeak.errors import SpecError
 from nearpeak.executed.join import can_be_joined, operators_of
+from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import MOST_ITEMS, Queues, busiest_device, operator_rows, queues_of
 from nearpeak.executed.steps import steps_of
 from nearpeak.executed.units import unit_of_kernel
@@ -44,6 +45,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         one for one in timelines(trace, communication=Communication.ANY, window_ns=(queues.start_ns, queues.end_ns))
         if one.device == device or one.device is None
     )  # fmt: skip
+    rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
     header = trace.header
     known = next((one for one in header.devices if one.index == device), None)
     return Executed(
@@ -55,7 +57,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
             loss.line() for loss in header.losses), sm_count=_sms(known, target), power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
-        flags=_flags(trace),
+        flags=_flags(trace), rows=rows, slices=slices,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from nearpeak.trace import NO_ROW, Trace
 
 Array = npt.NDArray[Any]
 _MARKER = re.compile(r"ProfilerStep\s*#\s*(\d+)")
-_SLOWER = 1.5
+_SLOWER = 1.1
 """A first step that takes so many times the median of the others is warm-up."""
 _LEAST = 3
 """Repetitions without which a range or an operator marks no step."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
 from nearpeak.analyze.replay import merged, replayed_ns
+from nearpeak.analyze.shortfall import shortfall_of
 from nearpeak.core.executed import Executed
 from nearpeak.core.finding_report import Abstained, TraceFinding, TraceReport
 from nearpeak.registry import Registry
@@ -28,19 +29,23 @@ RULES: Registry[Rule] = Registry(
 """All rules by name; adding one is adding a file with a `look(scene)`."""
 
 
-def report_of(executed: Executed, version: str = "") -> TraceReport:
+def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: str = "") -> TraceReport:
     """Return the findings of the steps, largest gain first, and what could not be told.
 
     Gains are not added: `together_s` replays the steps with all causes gone at once.
+
+    Args:
+        unseen_ns: expected time of operators of `model` that never ran.
     """
     scene = Scene(executed)
     said = [one for name in RULES for one in RULES[name](scene)]
     abstained = tuple(one for one in said if isinstance(one, Abstained))
     refused = scene.refused()
+    shortfall = shortfall_of(executed, unseen_ns) if any(one.predicted_s for one in executed.operators) else None
     if refused:
         return TraceReport(
             executed=executed, verdict=f"no conclusion: {refused}", findings=(), abstentions=abstained, together_s=0.0,
-            exclusive=(), created=version,
+            exclusive=(), shortfall=shortfall, model=model, created=version,
         )  # fmt: skip
     found = sorted(
         (one for one in said if isinstance(one, TraceFinding)), key=lambda one: (-one.gain_s, one.id, one.key)
@@ -48,7 +53,8 @@ def report_of(executed: Executed, version: str = "") -> TraceReport:
     together_s = scene.gain_s(tuple(change for one in found for change in one.changes))
     return TraceReport(
         executed=executed, verdict=_verdict(scene, found), findings=tuple(found), abstentions=abstained,
-        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found), created=version,
+        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found), shortfall=shortfall,
+        model=model, created=version,
     )  # fmt: skip
 
 
