@@ -462,7 +462,9 @@ def throttle(seed: int) -> Program:
 def below_prediction(seed: int) -> Program:
     make = Builder(seed, tokens=(4096, 8192), widths=(2048, 4096))
     name = make.rng.choice(("aten::native_layer_norm", "aten::gelu", "aten::mm"))
-    slower = make.rng.uniform(4, 8) if name != "aten::mm" else make.rng.uniform(3.5, 6)
+    slower = {"aten::native_layer_norm": make.rng.uniform(8, 14), "aten::gelu": make.rng.uniform(5, 9)}.get(
+        name, make.rng.uniform(3.5, 6)
+    )
     wide = 4 * make.width
 
     def change(op: Op) -> Op:

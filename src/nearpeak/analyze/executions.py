@@ -1,11 +1,10 @@
 """Two executions compared: builds, or devices of different vendors, aligned by operator; a gate that can abstain."""
 
-from collections import defaultdict
 from difflib import SequenceMatcher
 from math import exp, log, sqrt
 from statistics import fmean, stdev
 
-from nearpeak.core.executed import NOTHING, Executed, ExecutedOperator
+from nearpeak.core.executed import Executed, ExecutedOperator
 from nearpeak.core.finding_report import TraceReport, gains_by_id
 from nearpeak.core.trace_difference import OperatorPair, TraceDifference
 
@@ -14,8 +13,6 @@ TOLERANCE_RATIO = 0.02
 _LEAST_STEPS = 3
 _STUDENT = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 20: 2.09}
 """Quantiles of Student's distribution for 95 %, by degrees of freedom."""
-_MOST = 4_000
-"""Calls of a step that are aligned in order."""
 Key = tuple[str, tuple[tuple[int, ...], ...], tuple[str, ...]]
 
 
@@ -56,7 +53,7 @@ def _verdict(old: Executed, new: Executed, low: float | None, high: float | None
         return "not comparable", f"{old.format} and {new.format} take their times differently"
     if low is None or high is None:
         few = min(old.step_count, new.step_count)
-        return "inconclusive", f"{few} steps are too few to tell a change from noise; record {_LEAST_STEPS} or more"
+        return "inconclusive", f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change from noise; record {_LEAST_STEPS} or more"
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
     if high < 1 / (1 + tolerance):
@@ -82,35 +79,17 @@ def _parts(old: Executed, new: Executed) -> tuple[tuple[str, float], ...]:
     return tuple(sorted((pair for pair in found if pair[1]), key=lambda pair: -abs(pair[1])))
 
 
-def _sequence(one: Executed) -> list[int]:
-    """Return the operators of the first step in the order of their calls."""
-    found: list[int] = []
-    call = NOTHING
-    for item in one.items:
-        if item.step == 0 and item.operator != NOTHING and item.event != NOTHING:
-            if not found or item.operator != found[-1] or item.call != call:
-                found.append(item.operator)
-            call = item.call
-    return found[:_MOST]
-
-
 def _key(operator: ExecutedOperator) -> Key:
     return operator.name, operator.shapes, operator.dtypes
 
 
 def _pairs(old: Executed, new: Executed) -> tuple[tuple[OperatorPair, ...], float]:
-    """Return the operators that both ran, aligned by the order of their calls, and the aligned part of all calls."""
-    left, right = _sequence(old), _sequence(new)
-    keys = [_key(old.operators[i]) for i in left], [_key(new.operators[i]) for i in right]
-    matcher = SequenceMatcher(None, *keys, autojunk=False)
-    aligned: dict[Key, int] = defaultdict(int)
-    for block in matcher.get_matching_blocks():
-        for place in range(block.size):
-            aligned[keys[0][block.a + place]] += 1
-    total = len(left) + len(right)
-    share = 2 * sum(aligned.values()) / total if total else 0.0
+    """Return the operators that both ran, and the part of all calls of operators that is aligned in their order."""
+    matcher = SequenceMatcher(None, old.called, new.called, autojunk=False)
+    total = len(old.called) + len(new.called)
+    share = 2 * sum(block.size for block in matcher.get_matching_blocks()) / total if total else 0.0
     before, after = ({_key(one): one for one in side.operators} for side in (old, new))
-    pairs = [_pair(before[key], after[key], old.step_count, new.step_count) for key in aligned]
+    pairs = [_pair(one, after[key], old.step_count, new.step_count) for key, one in before.items() if key in after]
     return tuple(sorted(pairs, key=lambda pair: (-abs(pair.candidate_ns - pair.baseline_ns), pair.name))), share
 
 

@@ -22,17 +22,21 @@ def is_trace(path: str) -> bool:
 
 
 def report_on(
-    path: str, target: "Target | None", model: "Workload | None", against: Path | None, files: dict[Path | None, str], *,
+    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str], *,
     json: bool,
 ) -> int:  # fmt: skip
-    """Print what was found in a trace, write the files, or compare with another trace; returns the exit code."""
+    """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
+
+    Args:
+        targets: of the trace, and of the one that it is compared with where that ran on another.
+    """
     from nearpeak.executed.analysing import analyze_trace
     from nearpeak.report import executed as formats
 
     with shared.progress(f"reading {path}"):
-        report = analyze_trace(Path(path), target, model)
+        report = analyze_trace(Path(path), targets[0] if targets else None, model)
     if against is not None:
-        return _compared(report, against, target, json=json)
+        return _compared(report, against, targets[-1] if targets else None, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}
     for file, name in files.items():
         if file is not None:

@@ -66,9 +66,9 @@ def analyze(
             fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis,
             timeout_s=timeout, memory=memory,
         )  # fmt: skip
-        device = shared.targets_of(target, edits)[0] if target else None
+        devices = shared.targets_of(target, edits) if target else []
         files = {html: "html", markdown: "markdown", save: "json"}
-        raise typer.Exit(report_on(model, device, captured, against, files, json=_as_json(json, text)))
+        raise typer.Exit(report_on(model, devices, captured, against, files, json=_as_json(json, text)))
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return

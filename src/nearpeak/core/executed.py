@@ -190,6 +190,8 @@ class Executed:
     """What reading the trace lost."""
     notes: tuple[str, ...] = ()
     """What else a reader must know."""
+    called: tuple[str, ...] = ()
+    """Operators of the first step that no other calls, with their shapes, in order."""
     rows: tuple[str, ...] = ()
     """Lanes of the picture."""
     slices: tuple[Slice, ...] = ()

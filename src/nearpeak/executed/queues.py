@@ -13,6 +13,8 @@ from nearpeak.executed.causes import Cover, Covers
 from nearpeak.trace import NO_ROW, Trace
 
 Array = npt.NDArray[Any]
+MOST_UNLINKED = 0.2
+"""Part of device events without a call beyond which the device is looked at alone."""
 MOST_ITEMS = 20_000
 """Calls looked at: whole steps, the first ones."""
 _SYNC = re.compile(r"(Device|Stream|Event|Ctx|Context)Synchronize")
@@ -20,6 +22,8 @@ _ALLOC = re.compile(r"^(cuda|hip|cu)(Malloc|Free|MemAlloc|MemFree|HostAlloc|MemC
 _WAIT = re.compile(r"StreamWaitEvent")
 _GRAPH = re.compile(r"GraphLaunch")
 _KINDS = {EventKind.MEMCPY: "copy", EventKind.MEMSET: "set"}
+_UNSEEN = -2
+"""Stream of what ran before the trace begins."""
 _MOST_LATENCY_NS = 20_000
 """What a launch takes to its work at most where the queue is empty; more is waiting."""
 _SLOW_ALLOC_NS = 20_000
@@ -59,24 +63,30 @@ def busiest_device(trace: Trace) -> int | None:
     return int(devices[np.bincount(places, weights=trace.duration_ns[rows].astype(float)).argmax()])
 
 
-def queues_of(trace: Trace, device: int, steps: Sequence[tuple[int, int]], operators: Mapping[int, int]) -> Queues:
+def queues_of(
+    trace: Trace, device: int, steps: Sequence[tuple[int, int]], operators: Mapping[int, int], *, whole: bool = False
+) -> Queues:
     """Return the queues of the steps, each a (begin, end) on the host.
 
     Args:
         operators: row of the operator by row of the call.
+        whole: whether the one step stands for the whole trace, which then begins with the first work of the device.
     """
     begin, end = steps[0][0], steps[-1][1]
     calls = _calls(trace, device, begin, end)
     reader = _Reader(trace, steps, begin, operators)
     reader.backlog(device)
+    if whole and calls:
+        reader.waiting(min((int(trace.start_ns[row]) for call in calls for row in call.works), default=begin))
     for call in calls:
         reader.add(call)
-    reader.finish(end)
+    if not whole and any(call.row != NOTHING for call in calls):
+        reader.finish(end)
     last = max((int(trace.end_ns[row]) for call in calls for row in call.works), default=end)
-    window = (begin + reader.backlog_ns, max(end, last))
+    window = (begin + reader.backlog_ns, last if whole else max(end, last))
     return Queues(
         items=_exclusive(trace, reader.items, window), latency_ns=reader.latency_ns, kernel_names=tuple(reader.kernels),
-        operator_rows=tuple(reader.operator_rows), start_ns=begin + reader.backlog_ns, end_ns=max(end, last),
+        operator_rows=tuple(reader.operator_rows), start_ns=window[0], end_ns=window[1],
         device=device, backlog_ns=reader.backlog_ns,
     )  # fmt: skip
 
@@ -85,6 +95,10 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     """Return the calls within the steps in order of start, each with its device work in order of start."""
     work = trace.device_rows()
     work = work[trace.device[work] == device]
+    lone = float((trace.launch[work] == NO_ROW).mean()) if len(work) else 0.0
+    if lone > MOST_UNLINKED:  # calls tell too little: the device alone
+        inside = work[(trace.start_ns[work] >= begin) & (trace.start_ns[work] < end)]
+        return [_Call(NOTHING, (int(row),), "") for row in inside]
     linked = work[trace.launch[work] != NO_ROW]
     launch = trace.launch[linked]
     inside = (trace.start_ns[launch] >= begin) & (trace.start_ns[launch] < end)
@@ -109,10 +123,7 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
             found.append(_Call(row, by_call[row], kind if kind == "graph" else ""))
         elif kind in ("sync", "alloc", "wait") and not nested:
             found.append(_Call(row, (), kind))
-    alone = work[trace.launch[work] == NO_ROW] if not len(linked) else work[:0]
-    alone = alone[(trace.start_ns[alone] >= begin) & (trace.start_ns[alone] < end)]
-    found += [_Call(NOTHING, (int(row),), "") for row in alone]
-    return sorted(found, key=lambda call: int(trace.start_ns[call.row if call.row >= 0 else call.works[0]]))
+    return found
 
 
 _ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
@@ -187,6 +198,15 @@ class _Reader:
                 NOTHING, NOTHING, "backlog", device_ns=end - self.begin, lag_ns=-self.latency_ns, lane=lane, end=end
             )
 
+    def waiting(self, until: int) -> None:
+        """Begin with everything that the device did before its first recorded work."""
+        if until - self.begin > self.backlog_ns:
+            self.backlog_ns = until - self.begin
+            lane = self.lanes.setdefault(_UNSEEN, len(self.lanes))
+            self._append(
+                NOTHING, NOTHING, "backlog", device_ns=self.backlog_ns, lag_ns=-self.latency_ns, lane=lane, end=until
+            )
+
     def add(self, call: _Call) -> None:
         """Add a call and its work."""
         if call.row < 0:
@@ -220,8 +240,10 @@ class _Reader:
         lane = self._lane(row)
         ready = self.ends[self.last[lane]] if lane in self.last else self.begin
         self._append(
-            NOTHING, row, self._kind(row), device_ns=end - start, lag_ns=max(0, start - ready) - self.latency_ns, lane=lane,
-            kernel=self._kernel(row), end=end,
+            NOTHING, row, self._kind(row), device_ns=end - start, lane=lane,
+            lag_ns=start - max(ready, self.begin + self.latency_ns),
+            kernel=self._kernel(row), end=end, operator=self.operators.get(int(self.trace.launch[row]), NOTHING),
+            **self._copied(row, self._kind(row)),
         )  # fmt: skip
 
     def _wait(self, call: _Call, issued: int, end: int, before: int, taken: int, parts: Any) -> None:

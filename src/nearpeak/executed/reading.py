@@ -11,18 +11,18 @@ import numpy as np
 from nearpeak.core.executed import NOTHING, ClockSample, Executed, KernelUse, QueueItem
 from nearpeak.core.target import Target
 from nearpeak.core.timeline import Steps
-from nearpeak.core.trace import EventKind, Family
+from nearpeak.core.trace import CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
-from nearpeak.executed.queues import MOST_ITEMS, Queues, busiest_device, operator_rows, queues_of
+from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
 from nearpeak.executed.steps import steps_of
 from nearpeak.executed.units import unit_of_kernel
 from nearpeak.trace import NO_ROW, Trace
 from nearpeak.trace.timeline import Communication, timelines
 
-MOST_UNLINKED = 0.2
-"""Part of device events without a call beyond which queues are not trusted."""
+_MOST_CALLED = 5_000
+"""Operators of a step that are kept for an alignment."""
 
 
 def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
@@ -38,7 +38,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         )
     found = steps_of(trace)
     spans = _spans(trace, found)
-    queues = queues_of(trace, device, spans, operator_rows(trace, can_be_joined))
+    queues = queues_of(trace, device, spans, operator_rows(trace, can_be_joined), whole=not found.steps)
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     items = tuple(item._replace(operator=place) for item, place in zip(queues.items, places, strict=True))
     timeline = next(
@@ -57,7 +57,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
             loss.line() for loss in header.losses), sm_count=_sms(known, target), power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
-        flags=_flags(trace), rows=rows, slices=slices,
+        flags=_flags(trace), rows=rows, slices=slices, called=_called(trace, spans[0]),
     )  # fmt: skip
 
 
@@ -133,11 +133,18 @@ def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str
         ),
         "names": (_is_anonymous(trace), "kernels have no names"),
         "ranges": (
-            not trace.of_kind(EventKind.HOST_RANGE, EventKind.HOST_FRAME).any(),
+            not _has_ranges(trace),
             "no ranges or Python frames: where the host loads data is not known (with_stack=True, NVTX)",
         ),
     }
     return {name: text for name, (missing, text) in checks.items() if missing}
+
+
+def _has_ranges(trace: Trace) -> bool:
+    """Say whether ranges other than the markers of steps, or frames of Python, tell what the host does."""
+    rows = trace.rows(EventKind.HOST_RANGE, EventKind.HOST_FRAME)
+    marks = trace.name_table(lambda text: "ProfilerStep" in text)
+    return len(rows) > 0 and not marks[trace.name[rows]].all()
 
 
 def _is_anonymous(trace: Trace) -> bool:
@@ -147,7 +154,10 @@ def _is_anonymous(trace: Trace) -> bool:
 
 def _says_memory(trace: Trace) -> bool:
     rows = trace.rows(EventKind.MEMCPY)
-    return not len(rows) or bool((trace.values("source_memory", rows) > 0).any())
+    if not len(rows) or "copy_kind" not in trace.sparse:
+        return not len(rows)
+    rows = rows[np.isin(trace.values("copy_kind", rows), (CopyKind.H2D, CopyKind.UNKNOWN))]
+    return not len(rows) or bool((trace.values("source_memory", rows) > 0).all())
 
 
 _CLOCK = re.compile(r"(sm|graphics|gfx|core).{0,3}(clock|freq)|clock.{0,8}mhz", re.IGNORECASE)
@@ -172,10 +182,19 @@ def _clocks(trace: Trace, queues: Queues) -> tuple[ClockSample, ...]:
     for row in map(int, rows if clock else []):
         at = int(trace.start_ns[row])
         values = [trace.at(names[0], row) if names else None for names in (clock, power)]
-        if queues.start_ns <= at <= queues.end_ns and values[0] is not None:
+        if at <= queues.end_ns and values[0] is not None:
             item = int(np.searchsorted(begun, at))
             found.append(ClockSample(time_ns=at, item=item, clock_hz=float(values[0]) * 1e6, power_w=values[1]))
     return tuple(found)
+
+
+def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
+    """Return the operators of a step that no other operator calls, with their shapes, in order."""
+    rows = trace.rows(EventKind.HOST_OP)
+    rows = rows[(trace.start_ns[rows] >= span[0]) & (trace.start_ns[rows] < span[1])]
+    parent = trace.parent[rows]
+    rows = rows[(parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)][:_MOST_CALLED]
+    return tuple(f"{trace.name_of(row)} {trace.text_of('shapes', row)}".strip() for row in map(int, rows))
 
 
 def _flags(trace: Trace) -> dict[str, str]:

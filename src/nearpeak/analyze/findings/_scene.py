@@ -133,10 +133,8 @@ class Scene:
     def refused(self) -> str:
         """Return why nothing can be concluded from the trace at all; empty where something can."""
         missing, items = self.executed.missing, self.items
-        if "links" in missing and "steps" in missing:
-            return missing["links"]
         longest = max((max(item.before_ns, item.call_ns) for item in items), default=0)
-        if "steps" in missing and self.executed.window_ns and longest > _SINGLE * self.executed.window_ns:
+        if "steps" in missing and self.idle_ratio() > 0.5 and longest > _SINGLE * self.executed.window_ns:
             return "one call takes most of the window, as first uses do, and no steady step was recorded"
         if (
             self.base_ns

@@ -74,7 +74,8 @@ def _finding(console: Console, report: TraceReport, number: int, one: TraceFindi
     console.print(Text(f"{number}. {one.id}  {said.gain(one, report)}", style="bold"))
     lines = [words.clean(one.claim)]
     figures = ", ".join(f"{words.clean(e.what)} {_figure(e.value, e.unit)}" for e in one.evidence[:4])
-    lines.append(f"evidence: {figures}; events {', '.join(str(row) for row in one.evidence[0].events[:3])}")
+    events = next((figure.events for figure in one.evidence if figure.events), ())
+    lines.append(f"evidence: {figures}" + (f"; events {', '.join(map(str, events[:3]))}" if events else ""))
     against = [f"{words.clean(counter.what)}: {counter.state}" for counter in one.counter]
     lines += [f"against it: {'; '.join(against)}"] if against else []
     lines += [f"to refute: {words.clean(one.falsifier)}"]
