@@ -47,6 +47,8 @@ class Rules:
     """From phase and category to the kind, or to what is left out; with ? before it where no rule knows it."""
     record: str
     """What events are called in messages."""
+    lifted: tuple[str, ...] = ()
+    """Columns that stand in `args`, as our own export writes them."""
 
 
 @dataclass(kw_only=True)
@@ -100,10 +102,14 @@ class EventTable:
 
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all batches."""
-        state, texts = self._state, self._file.texts
-        raw = _joined(state.parts)
+        state, raw = self._state, _joined(self._state.parts)
+        losses = []
+        if nameless := int((raw.name < 0).sum()):
+            raw.name = np.where(raw.name < 0, self._file.empty(), raw.name)
+            losses.append(Loss(what="repaired", kind="event without a name", record_count=nameless))
+        texts = self._file.texts
         _lift_names(raw, texts)
-        losses = [
+        losses += [
             Loss(what="unknown" if reason.startswith("?") else "skipped", kind=reason.lstrip("?"), record_count=count)
             for reason, count in sorted(state.left_out.items())
         ]
@@ -148,13 +154,16 @@ class EventTable:
 
     def _sparse(self, fields: Fields, place: Array, kind: Array, columns: dict[str, Array]) -> dict[str, Column]:
         """Return the fields of `args`; device, stream and correlation go to the columns that every event has."""
-        found = {}
+        found: dict[str, Column] = {}
+        own: dict[str, Field] = {}
         for (key, nested), one in fields.items():
             if not nested:
                 continue
             name = self._file.text(key)
             if name in _DENSE:
                 columns[name][one.rows] = numbers(one, self._file.text)
+            elif name in self._rules.lifted:
+                own[name] = one
             elif len(part := _kept(one, place).rows):
                 found.update(self._column(name, _kept(one, place), part))
         stream = columns["stream"]
@@ -163,6 +172,8 @@ class EventTable:
         silent = on_device & (columns["device"] == MISSING)
         columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
         columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
+        for name, one in own.items():
+            columns[name][one.rows] = numbers(one, self._file.text)
         return found
 
     def _column(self, name: str, one: Field, rows: Array) -> dict[str, Column]:

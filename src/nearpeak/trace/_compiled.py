@@ -14,3 +14,11 @@ numba.config.CACHE_DIR = platformdirs.user_cache_dir("nearpeak")
 def compiled(function: F) -> F:
     """Return `function` compiled; arithmetic is on integers, so nothing is relaxed."""
     return cast(F, numba.njit(cache=True, error_model="numpy", boundscheck=False)(function))
+
+
+def unowned(function: F) -> F:
+    """Return `function` compiled without counting references to its arrays, which costs more than small work does.
+
+    It may not make arrays; its callers hold those that it is given.
+    """
+    return cast(F, numba.njit(cache=True, error_model="numpy", boundscheck=False, _nrt=False)(function))

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nearpeak.trace import _scan
+from nearpeak.trace._compiled import compiled
 from nearpeak.trace._json import Batch
 from nearpeak.trace.columns import MISSING
 
@@ -36,16 +37,31 @@ Fields = Mapping[tuple[int, bool], Field]
 def fields_of(batch: Batch) -> Fields:
     """Return the tokens of a batch by field."""
     kinds = batch.kind & (_scan.NESTED - 1)
-    keys = batch.key.astype(np.int64) * 2 + (batch.kind >= _scan.NESTED)
-    order = np.argsort(keys.astype(np.int32), kind="stable")
-    ends = np.flatnonzero(np.diff(keys[order])) + 1
-    parts = (part for part in np.split(order, ends) if len(part))
+    order, ends, keys = _grouped(batch.key, batch.kind >= _scan.NESTED, int(batch.key.max(initial=0)) + 1)
+    rows, kinds, values = batch.event[order], kinds[order], batch.value[order]
+    begins = np.concatenate([[0], ends[:-1]])
     return {
-        (int(keys[part[0]]) // 2, bool(keys[part[0]] & 1)): Field(
-            rows=batch.event[part], kinds=kinds[part], values=batch.value[part]
-        )
-        for part in parts
+        (int(key) // 2, bool(key & 1)): Field(rows=rows[a:b], kinds=kinds[a:b], values=values[a:b])
+        for key, a, b in zip(keys, begins, ends, strict=True)
     }
+
+
+@compiled
+def _grouped(key: Any, nested: Any, count: Any) -> Any:
+    """Return tokens in order of (key, whether nested) as they came, where each group ends, and its key."""
+    sizes = np.zeros(2 * count, np.int64)
+    for i in range(len(key)):
+        sizes[2 * key[i] + nested[i]] += 1
+    groups = np.flatnonzero(sizes)
+    ends = np.cumsum(sizes[groups])
+    place = np.zeros(2 * count, np.int64)
+    place[groups] = ends - sizes[groups]
+    order = np.empty(len(key), np.int64)
+    for i in range(len(key)):
+        at = 2 * key[i] + nested[i]
+        order[place[at]] = i
+        place[at] += 1
+    return order, ends, groups
 
 
 def numbers(field: Field, text: Callable[[int], str], *, thousand: bool = False) -> Array:
@@ -81,7 +97,7 @@ def number_of(text: str, scale: int = 1) -> int:
         if not value.is_finite() or abs(value) > _LARGEST:
             return MISSING
         whole = value.to_integral_value(rounding="ROUND_HALF_UP")
-    except InvalidOperation:
+    except DecimalException:  # no number, or too large for one
         return MISSING
     return int(whole) if scale > 1 or whole == value else MISSING
 

@@ -17,6 +17,8 @@ from nearpeak.trace.columns import Texts
 
 _MOST_BYTES = 1 << 26
 """An event or a value beside the list that is longer is damage."""
+_GUESSES = 1 << 10
+"""Keys of which the one that came after it last, and its last text, are remembered."""
 _SPACE = b" \t\r\n"
 Array = npt.NDArray[Any]
 
@@ -53,6 +55,7 @@ class EventFile:
         self._tokens = (np.zeros(1 << 20, np.int32), np.zeros(1 << 20, np.int32), np.zeros(1 << 20, np.uint8), values,
                         values.view(np.float64))  # fmt: skip
         self._counts = np.zeros(8, np.int64)
+        self._guesses = np.full(_GUESSES, -1, np.int32), np.full(_GUESSES, -1, np.int32)
         self._blocks = blocks(path, self.losses)
 
     @property
@@ -61,6 +64,12 @@ class EventFile:
         used = int(self._counts[_scan.TEXTS])
         raw = self._tables[3][: self._counts[_scan.ARENA]].tobytes()
         return Texts(raw, self._tables[2][:used].copy(), self._tables[2][1 : used + 1].copy())
+
+    def empty(self) -> int:
+        """Return the number of the empty text, which stands for what has none."""
+        while (number := _scan.intern(self._data[:0], 0, 0, *self._tables, self._counts)) < 0:
+            self._grow()
+        return int(number)
 
     def text(self, number: int) -> str:
         """Return one text while the file is being read."""
@@ -119,7 +128,7 @@ class EventFile:
         """Read events until their list closes or the file ends."""
         while True:
             why, self._at = _tokens.scan(self._data, self._at, len(self._data), self._ended, self._offset,
-                                         self._tables, self._tokens, self._counts)  # fmt: skip
+                                         (*self._tables, *self._guesses), self._tokens, self._counts)  # fmt: skip
             yield self._batch()
             if why == _scan.FULL:
                 self._grow()

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.trace._compiled import compiled
+from nearpeak.trace._compiled import unowned
 
 DONE, MORE, FULL = 0, 1, 2
 """Why a pass ended: the list closed, the bytes ran out inside an event, the tables are full."""
@@ -20,7 +20,7 @@ _QUOTE, _ESCAPE, _COMMA, _COLON, _OPEN, _CLOSE, _LIST, _END = 34, 92, 44, 58, 12
 _PRIME, _BASIS = np.uint64(1099511628211), np.uint64(14695981039346656037)
 
 
-@compiled
+@unowned
 def _blank(buf: Any, i: Any, end: Any) -> Any:
     """Return the first place from `i` that is no white space."""
     while i < end and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
@@ -28,7 +28,7 @@ def _blank(buf: Any, i: Any, end: Any) -> Any:
     return i
 
 
-@compiled
+@unowned
 def _key_follows(buf: Any, i: Any, end: Any) -> Any:
     """Return 1 where a key and its colon stand at `i`, 0 where not, -1 where the bytes end before that is known."""
     if i >= end:
@@ -45,14 +45,45 @@ def _key_follows(buf: Any, i: Any, end: Any) -> Any:
     return -1 if i >= end else int(buf[i] == _COLON)
 
 
-@compiled
-def _closes(buf: Any, i: Any, end: Any) -> Any:
+@unowned
+def guessed(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
+    """Return where the key ends whose quote stands at `i` if it is text `guess` and a colon follows, or 0."""
+    if guess < 0:
+        return 0
+    at = starts[guess]
+    stop = i + 1 + starts[guess + 1] - at
+    if stop + 1 >= end or buf[i] != _QUOTE or buf[stop] != _QUOTE or buf[stop + 1] != _COLON:
+        return 0
+    differ = 0
+    for k in range(stop - i - 1):
+        differ |= arena[at + k] ^ buf[i + 1 + k]
+    return stop if differ == 0 else 0
+
+
+@unowned
+def is_text(buf: Any, i: Any, end: Any, number: Any, starts: Any, arena: Any) -> Any:
+    """Return the place after text `number` if it stands at `i` and bytes follow it, or 0."""
+    if number < 0:
+        return 0
+    at, length = starts[number], starts[number + 1] - starts[number]
+    if length == 0 or i + length >= end or buf[i + length - 1] != arena[at + length - 1]:
+        return 0
+    differ = 0
+    for k in range(length):
+        differ |= arena[at + k] ^ buf[i + k]
+    return i + length if differ == 0 else 0
+
+
+@unowned
+def _closes(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
     """Return 1 where a quote just before `i` ends a value of an object, 0 where it stands inside, -1 if unknown."""
     i = _blank(buf, i, end)
     if i >= end:
         return -1
     if buf[i] == _COMMA:
         i = _blank(buf, i + 1, end)
+        if guessed(buf, i, end, guess, starts, arena):
+            return 1
         return _key_follows(buf, i, end) if i >= end or buf[i] != _CLOSE else 1
     if buf[i] != _CLOSE:
         return 0
@@ -60,28 +91,35 @@ def _closes(buf: Any, i: Any, end: Any) -> Any:
     return -1 if i >= end else int(buf[i] == _COMMA or buf[i] == _CLOSE or buf[i] == _END)
 
 
-@compiled
-def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any) -> Any:
+@unowned
+def _marked(buf: Any, i: Any, end: Any) -> Any:
+    """Return the first place from `i` that holds a quote or an escape."""
+    while i < end and buf[i] != _QUOTE and buf[i] != _ESCAPE:
+        i += 1
+    return i
+
+
+@unowned
+def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any, guess: Any, starts: Any, arena: Any) -> Any:
     """Return where the quote stands that ends the text from `i`; quotes that were not escaped are stepped over."""
     inner = 0
+    i = _marked(buf, i, end)
     while i < end:
-        c = buf[i]
-        if c == _ESCAPE:
-            i += 2
+        if buf[i] == _ESCAPE:
+            i = _marked(buf, i + 2, end)
             continue
-        if c == _QUOTE:
-            closing = _closes(buf, i + 1, end)
-            if closing == 1 or (closing == -1 and final):
-                counts[QUOTES] += inner
-                return i
-            if closing == -1:
-                return _SHORT
-            inner = 1
-        i += 1
+        closing = _closes(buf, i + 1, end, guess, starts, arena)
+        if closing == 1 or (closing == -1 and final):
+            counts[QUOTES] += inner
+            return i
+        if closing == -1:
+            return _SHORT
+        inner = 1
+        i = _marked(buf, i + 1, end)
     return _BAD if final else _SHORT
 
 
-@compiled
+@unowned
 def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return the place after the list or object that opens at `i`."""
     depth, inside = 0, False
@@ -107,35 +145,51 @@ def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
     return _BAD if final else _SHORT
 
 
-@compiled
+@unowned
+def hash_of(buf: Any, start: Any, stop: Any) -> Any:
+    """Return a hash of buf[start:stop], four lanes beside each other so that none waits for a product of another."""
+    a, b, c, d = _BASIS, _BASIS, _BASIS, _BASIS
+    i = start
+    while i + 4 <= stop:
+        a = (a ^ np.uint64(buf[i])) * _PRIME
+        b = (b ^ np.uint64(buf[i + 1])) * _PRIME
+        c = (c ^ np.uint64(buf[i + 2])) * _PRIME
+        d = (d ^ np.uint64(buf[i + 3])) * _PRIME
+        i += 4
+    while i < stop:
+        a = (a ^ np.uint64(buf[i])) * _PRIME
+        i += 1
+    a = (a ^ b) * _PRIME
+    a = (a ^ (a >> np.uint64(31)) ^ c) * _PRIME
+    return (a ^ (a >> np.uint64(31)) ^ d) * _PRIME
+
+
+@unowned
 def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any, arena: Any, counts: Any) -> Any:
     """Return the number of the text buf[start:stop], a new one where it was never seen; -3 where there is no room."""
-    h = _BASIS
-    for i in range(start, stop):
-        h = (h ^ np.uint64(buf[i])) * _PRIME
+    h = hash_of(buf, start, stop)
     mask = len(table) - 1
     place = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
     while table[place] >= 0:
         found = table[place]
         if hashes[found] == h and starts[found + 1] - starts[found] == stop - start:
-            at, same = starts[found], True
+            at, differ = starts[found], 0
             for i in range(stop - start):
-                if arena[at + i] != buf[start + i]:
-                    same = False
-                    break
-            if same:
+                differ |= arena[at + i] ^ buf[start + i]
+            if differ == 0:
                 return found
         place = (place + 1) & mask
     number, used = counts[TEXTS], counts[ARENA]
     if number + 1 >= len(hashes) or used + stop - start > len(arena):
         return _NO_ROOM
-    arena[used : used + stop - start] = buf[start:stop]
+    for i in range(stop - start):
+        arena[used + i] = buf[start + i]
     table[place], hashes[number], starts[number + 1] = number, h, used + stop - start
     counts[TEXTS], counts[ARENA] = number + 1, used + stop - start
     return number
 
 
-@compiled
+@unowned
 def number_at(buf: Any, i: Any, end: Any) -> Any:
     """Return (end, digits as an integer, digits after the point); decimals are -1 where the number is not plain."""
     negative = buf[i] == 45
@@ -161,7 +215,7 @@ def number_at(buf: Any, i: Any, end: Any) -> Any:
     return i, -value if negative else value, decimals
 
 
-@compiled
+@unowned
 def thousandths(value: Any, decimals: Any) -> Any:
     """Return value / 10**decimals in thousandths, a half rounded away from 0."""
     while decimals < 3:
@@ -174,7 +228,7 @@ def thousandths(value: Any, decimals: Any) -> Any:
     return value
 
 
-@compiled
+@unowned
 def refill(table: Any, hashes: Any, used: Any) -> Any:
     """Enter the first `used` texts into an empty table."""
     mask = len(table) - 1

@@ -11,6 +11,8 @@ from nearpeak.trace._rows import EventRows
 
 MAGIC = b"SQLite format 3\x00"
 _BATCH = 50_000
+_DAMAGE = (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError)
+"""What a damaged file makes the library raise; messages that quote damaged names cannot even be decoded."""
 _LEAST_ROW_BYTES = 4
 """A row takes more: a table with more rows than the file has room for runs in a circle."""
 
@@ -28,8 +30,8 @@ class Database:
         self._most = path.stat().st_size // _LEAST_ROW_BYTES + 1
         try:
             found = connection.execute("select name, sql from sqlite_master where type in ('table', 'view')").fetchall()
-        except (sqlite3.Error, OverflowError) as error:
-            raise CaptureError(f"{path.name}: is no SQLite file that can be read: {error}") from None
+        except _DAMAGE as error:
+            raise CaptureError(f"{path.name}: is no SQLite file that can be read: {_line(error)}") from None
         self.tables = {str(name): str(sql) for name, sql in found}
 
     def table(self, stem: str) -> str | None:
@@ -42,8 +44,8 @@ class Database:
         """Return the columns of a table."""
         try:
             return tuple(str(row[1]) for row in self._connection.execute(f"pragma table_info({_quoted(table)})"))
-        except sqlite3.Error as error:
-            self._rows.lose("dropped", f"table {table}", example=str(error))
+        except _DAMAGE as error:
+            self._rows.lose("dropped", f"table {table}", example=_line(error))
             return ()
 
     def read(
@@ -69,8 +71,8 @@ class Database:
                 count += len(rows)
                 if count > self._most:
                     raise sqlite3.DatabaseError("it has more rows than the file has room for")
-        except (sqlite3.Error, OverflowError, MemoryError) as error:
-            self._rows.lose("dropped", f"rest of table {table}", example=f"after {count} rows: {error}")
+        except _DAMAGE as error:
+            self._rows.lose("dropped", f"rest of table {table}", example=f"after {count} rows: {_line(error)}")
 
     def pairs(self, table: str, key: str, value: str) -> dict[object, object]:
         """Return a small table as a mapping; empty where it is absent."""
@@ -92,17 +94,22 @@ def opened(path: Path, rows: EventRows) -> Iterator[Database]:
     place = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     try:
         connection = sqlite3.connect(place, uri=True)
-    except sqlite3.Error as error:
-        raise CaptureError(f"{path.name}: cannot be opened: {error}") from None
+    except _DAMAGE as error:
+        raise CaptureError(f"{path.name}: cannot be opened: {_line(error)}") from None
     try:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for pragma in ("cell_size_check = on", "trusted_schema = off", "cache_size = -65536"):
             connection.execute(f"pragma {pragma}")
         yield Database(connection, path, rows)
-    except sqlite3.Error as error:
-        raise CaptureError(f"{path.name}: is no SQLite file that can be read: {error}") from None
+    except _DAMAGE as error:
+        raise CaptureError(f"{path.name}: is no SQLite file that can be read: {_line(error)}") from None
     finally:
         connection.close()
+
+
+def _line(error: BaseException) -> str:
+    """Return the message of an error in one line."""
+    return " ".join(str(error).split())
 
 
 def _quoted(name: str) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.trace._compiled import compiled
+from nearpeak.trace._compiled import compiled, unowned
 from nearpeak.trace._scan import (
     _BAD,
     _NO_ROOM,
@@ -25,8 +25,11 @@ from nearpeak.trace._scan import (
     TOKENS,
     WHOLE,
     _blank,
+    _closes,
     _key_follows,
+    guessed,
     intern,
+    is_text,
     number_at,
     span_end,
     text_end,
@@ -37,7 +40,7 @@ _QUOTE, _COMMA, _OPEN, _CLOSE, _LIST, _END = 34, 44, 123, 125, 91, 93
 _TEN = 10.0 ** np.arange(23)
 
 
-@compiled
+@unowned
 def _emit(tokens: Any, key: Any, kind: Any, value: Any, counts: Any) -> Any:
     """Keep one token of the current event."""
     at = counts[TOKENS]
@@ -45,7 +48,7 @@ def _emit(tokens: Any, key: Any, kind: Any, value: Any, counts: Any) -> Any:
     counts[TOKENS] = at + 1
 
 
-@compiled
+@unowned
 def _is(buf: Any, start: Any, stop: Any, word: Any) -> Any:
     """Say whether buf[start:stop] is `word`."""
     if stop - start != len(word):
@@ -60,7 +63,7 @@ _TS, _DUR, _ARGS = np.frombuffer(b"ts", np.uint8), np.frombuffer(b"dur", np.uint
 _EVENTS = np.frombuffer(b"traceEvents", np.uint8)
 
 
-@compiled
+@unowned
 def _number(
     buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
@@ -82,7 +85,7 @@ def _number(
     return after
 
 
-@compiled
+@unowned
 def _worded(
     buf: Any, start: Any, stop: Any, kind: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
@@ -90,27 +93,53 @@ def _worded(
     number = intern(buf, start, stop, tables[0], tables[1], tables[2], tables[3], counts)
     if number < 0:
         return _NO_ROOM
+    tables[5][key & (len(tables[5]) - 1)] = number
     _emit(tokens, key, kind + nested, number, counts)
     return stop
 
 
-@compiled
+@unowned
+def _text(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any) -> Any:
+    """Keep the text whose quote stands at `i`, most often the same as the field had last; return the place after it."""
+    slot = key & (len(tables[5]) - 1)
+    last, following = tables[5][slot], tables[4][slot]
+    stop = is_text(buf, i + 1, end, last, tables[2], tables[3])
+    if stop and buf[stop] == _QUOTE and _closes(buf, stop + 1, end, following, tables[2], tables[3]) == 1:
+        _emit(tokens, key, TEXT + nested, last, counts)
+        return stop + 1
+    stop = text_end(buf, i + 1, end, final, counts, following, tables[2], tables[3])
+    if stop < 0:
+        return stop
+    done = _worded(buf, i + 1, stop, TEXT, key, nested, tables, tokens, counts)
+    return done + 1 if done >= 0 else done
+
+
+@unowned
+def _span(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any) -> Any:
+    """Keep the list or object that opens at `i`, most often the same as the field had last."""
+    last = tables[5][key & (len(tables[5]) - 1)]
+    stop = is_text(buf, i, end, last, tables[2], tables[3])
+    if stop:
+        _emit(tokens, key, SPAN + nested, last, counts)
+        return stop
+    stop = span_end(buf, i, end, final)
+    if stop < 0:
+        return stop
+    return _worded(buf, i, stop, SPAN, key, nested, tables, tokens, counts)
+
+
+@unowned
 def _value(
     buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
     """Keep the value at `i`; return the place after it, or why there is none."""
     c = buf[i]
     if c == _QUOTE:
-        stop = text_end(buf, i + 1, end, final, counts)
-        if stop < 0:
-            return stop
-        done = _worded(buf, i + 1, stop, TEXT, key, nested, tables, tokens, counts)
-        return done + 1 if done >= 0 else done
+        return _text(buf, i, end, final, key, nested, tables, tokens, counts)
     if c == 45 or 48 <= c <= 57:
         return _number(buf, i, end, final, timed, key, nested, tables, tokens, counts)
     if c == _LIST or c == _OPEN:
-        stop = span_end(buf, i, end, final)
-        return stop if stop < 0 else _worded(buf, i, stop, SPAN, key, nested, tables, tokens, counts)
+        return _span(buf, i, end, final, key, nested, tables, tokens, counts)
     stop = i
     while stop < end and (65 <= buf[stop] <= 90 or 97 <= buf[stop] <= 122 or buf[stop] == 43):
         stop += 1
@@ -123,7 +152,7 @@ def _value(
     return _worded(buf, i, stop, ODD, key, nested, tables, tokens, counts)
 
 
-@compiled
+@unowned
 def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return (end of the key whose quote stands at `i`, place of its value); negative where there is none."""
     if i >= end:
@@ -142,10 +171,10 @@ def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
     return stop, place
 
 
-@compiled
+@unowned
 def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep all fields of the event that opens at `i`, those of its `args` too; return the place after it."""
-    nested = 0
+    nested, before = 0, 0
     i = _blank(buf, i + 1, end)
     while i < end:
         if buf[i] == _COMMA:
@@ -156,17 +185,25 @@ def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, 
             nested = 0
             i = _blank(buf, i + 1, end)
         else:
-            stop, place = _key(buf, i, end, final)
-            if stop < 0:
-                return stop
+            stop = guessed(buf, i, end, tables[4][before], tables[2], tables[3])
+            if stop:
+                key, place = tables[4][before], _blank(buf, stop + 2, end)
+                if place >= end:
+                    return _BAD if final else _SHORT
+            else:
+                stop, place = _key(buf, i, end, final)
+                if stop < 0:
+                    return stop
+                key = intern(buf, i + 1, stop, tables[0], tables[1], tables[2], tables[3], counts)
+                if key < 0:
+                    return _NO_ROOM
+                tables[4][before] = key
+            before = key & (len(tables[4]) - 1)
             if not nested and buf[place] == _OPEN and _is(buf, i + 1, stop, _ARGS):
                 nested = NESTED
                 i = _blank(buf, place + 1, end)
                 continue
             if counts[TOKENS] + 1 >= len(tokens[0]):
-                return _NO_ROOM
-            key = intern(buf, i + 1, stop, tables[0], tables[1], tables[2], tables[3], counts)
-            if key < 0:
                 return _NO_ROOM
             timed = not nested and (_is(buf, i + 1, stop, _TS) or _is(buf, i + 1, stop, _DUR))
             i = _value(buf, place, end, final, timed, key, nested, tables, tokens, counts)
@@ -178,7 +215,7 @@ def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, 
     return _BAD if final else _SHORT
 
 
-@compiled
+@unowned
 def _next_event(buf: Any, i: Any, end: Any) -> Any:
     """Return where the next event may open after a broken one: an object that begins with a key."""
     while i < end:
@@ -195,7 +232,7 @@ def _next_event(buf: Any, i: Any, end: Any) -> Any:
     return end
 
 
-@compiled
+@unowned
 def scan(buf: Any, i: Any, end: Any, final: Any, offset: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep the events from `i` on; return (why it ended, place from which to go on)."""
     while True:
@@ -236,7 +273,8 @@ def top_level(buf: Any, i: Any, end: Any, final: Any) -> Any:
     if buf[place] == _LIST and _is(buf, i + 1, stop, _EVENTS):
         return i + 1, stop, place, place
     if buf[place] == _QUOTE:
-        after = text_end(buf, place + 1, end, final, np.zeros(8, np.int64))
+        none = np.zeros(8, np.int64)
+        after = text_end(buf, place + 1, end, final, none, -1, none, np.zeros(1, np.uint8))
         after = after + 1 if after >= 0 else after
     elif buf[place] == _LIST or buf[place] == _OPEN:
         after = span_end(buf, place, end, final)

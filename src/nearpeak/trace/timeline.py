@@ -122,9 +122,9 @@ def _idle(
     """
     places, begins = gaps_of(start, end)
     stops = start[places]
-    call = trace.launch[rows[places]]
+    call = _earliest_calls(trace, rows, start, places)
     if window is not None:
-        edges = [(window[0], int(start[0]), call_of_first(trace, rows)), (int(end.max()), window[1], NO_ROW)]
+        edges = [(window[0], int(start[0]), int(_earliest_calls(trace, rows, start, np.zeros(1, np.int64))[0])), (int(end.max()), window[1], NO_ROW)]
         more = [edge for edge in edges if edge[1] > edge[0]]
         begins = np.concatenate([begins, np.array([edge[0] for edge in more], np.int64)])
         stops = np.concatenate([stops, np.array([edge[1] for edge in more], np.int64)])
@@ -138,9 +138,19 @@ def _idle(
     return len(begins), {cause: time for cause, time in causes.items() if time}
 
 
-def call_of_first(trace: Trace, rows: Array) -> int:
-    """Return the call that enqueued the first of some device events."""
-    return int(trace.launch[rows[0]])
+def _earliest_calls(trace: Trace, rows: Array, start: Array, places: Array) -> Array:
+    """Return the call for which each gap waited: of work that starts together, that whose call returned first."""
+    if not len(places):
+        return np.zeros(0, np.int32)
+    call = trace.launch[rows]
+    last = np.iinfo(np.int64).max
+    returned = np.where(call == NO_ROW, last, trace.end_ns[call])
+    began = np.where(call == NO_ROW, last, trace.start_ns[call])
+    group = np.searchsorted(start, start, side="left")
+    order = np.lexsort((call, began, returned, group))
+    first = order[np.searchsorted(group[order], group[places], side="left")]
+    found: Array = call[first]
+    return found
 
 
 _CAUSE_NAMES: tuple[tuple[Idle, re.Pattern[str]], ...] = (

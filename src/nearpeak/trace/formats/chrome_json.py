@@ -30,7 +30,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 def _read(path: Path) -> Trace:
     """Return the trace of a file of Chrome's trace events."""
     file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="traceEvents"))
+    table = EventTable(file, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
     for batch in file.batches():
         table.add(batch)
     base = file.metadata.get("baseTimeNanoseconds", 0)
@@ -49,7 +49,7 @@ _OTHERS = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', 
 
 def _recognises(head: bytes) -> bool:
     """A file of events without the marks of a tool that has a format of its own."""
-    return bool(_EVENT.search(head)) and (b'"nearpeak"' in head or not any(mark in head for mark in _OTHERS))
+    return bool(_EVENT.search(head)) and (b'"nearpeak": 1' in head or not any(mark in head for mark in _OTHERS))
 
 
 FORMAT = TraceFormat(name="chrome_json", title="Chrome trace events, of any tool", recognises=_recognises, read=_read)

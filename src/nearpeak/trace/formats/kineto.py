@@ -97,7 +97,9 @@ def _recognises(head: bytes) -> bool:
         return False
     marks = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"cat": "cpu_op"', b'"cat":"cpu_op"',
              b'"torch_profiler_kwargs"', b'"External id"', b'"user_annotation"')  # fmt: skip
-    return any(mark in head for mark in marks) and b"rocprofiler-sdk-tool" not in head
+    return any(mark in head for mark in marks) and not any(
+        one in head for one in (b"rocprofiler-sdk-tool", b'"nearpeak": 1')
+    )
 
 
 FORMAT = TraceFormat(name="kineto", title="PyTorch profiler (Kineto), Chrome JSON", recognises=_recognises, read=_read)

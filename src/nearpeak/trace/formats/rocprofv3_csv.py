@@ -31,7 +31,9 @@ class _Table:
 
     def __init__(self, header: Sequence[str], rows: list[list[str]]) -> None:
         self.header, self.count = tuple(header), len(rows)
-        self._columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+        self._columns: dict[str, tuple[str, ...]] = dict.fromkeys(header, ())
+        if rows:
+            self._columns = dict(zip(header, zip(*rows, strict=True), strict=True))
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
