@@ -77,7 +77,9 @@ def _steps(draw: random.Random) -> Iterator[list[str]]:
             device = max(device, host + 14_000) + 1_300
             found += _work(kernel, number, host, device, work)
             device, host, number = device + work, host + length + draw.randrange(2_000, 9_000), number + 1
-        found.append(_event("user_annotation", f"ProfilerStep#{step}", 4242, 4242, begin, host - begin, '"External id": 1'))
+        found.append(
+            _event("user_annotation", f"ProfilerStep#{step}", 4242, 4242, begin, host - begin, '"External id": 1')
+        )
         yield found
 
 
@@ -90,7 +92,9 @@ def _operator(which: int, number: int, host: int, length: int) -> list[str]:
     inner = f'"External id": {number},"Record function id": 0, "Ev Idx": {number}'
     frame = f'"Python parent id": {number % 97}, "Python id": {number}, "Ev Idx": {number}'
     return [
-        _event("python_function", f"torch/nn/modules/linear.py({114 + which}): forward", 4242, 4242, host, length, frame),
+        _event(
+            "python_function", f"torch/nn/modules/linear.py({114 + which}): forward", 4242, 4242, host, length, frame
+        ),
         _event("cpu_op", name, 4242, 4242, host + 900, length - 1_800, args),
         _event("cpu_op", name + "_inner", 4242, 4242, host + 2_000, length - 4_000, inner),
     ]

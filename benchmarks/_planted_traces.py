@@ -140,14 +140,21 @@ class Builder:
             kinds=given.pop("kinds", (kind,) * len(shapes)), **given,
         )  # fmt: skip
 
-    def product(self, m: int, n: int, k: int, kind: str = "c10::BFloat16", kernel: str = "", ns: float = 0, **given) -> Op:
+    def product(
+        self, m: int, n: int, k: int, kind: str = "c10::BFloat16", kernel: str = "", ns: float = 0, **given
+    ) -> Op:
         single = kind == "float"
         rate = TF32_FLOP_PER_S if single else FLOP_PER_S
         size = 4 if single else 2
-        least = max(2 * m * n * k / rate / self.efficiency, (m * k + k * n + m * n) * size / BYTES_PER_S / self.memory_efficiency)
+        least = max(
+            2 * m * n * k / rate / self.efficiency,
+            (m * k + k * n + m * n) * size / BYTES_PER_S / self.memory_efficiency,
+        )
         names = ("nvjet_tst_128x256_64x4_2x1_v_bz_TNT", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
                  "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_32x5_tn_align8")  # fmt: skip
-        kernel = kernel or ("cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4" if single else names[self.number % 3])
+        kernel = kernel or (
+            "cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4" if single else names[self.number % 3]
+        )
         return self.op("aten::mm", kernel, ns or least * 1e9 + 2500, [(m, k), (k, n)], kind, **given)
 
     def pointwise(self, name: str, kernel: str, elements: tuple, reads: int = 1, size: int = 2, **given) -> Op:
@@ -184,7 +191,16 @@ class Builder:
         self.number += 1
         products = [self.product(m, 3 * d, d, kind), self.product(m, d, d, kind), self.product(m, 4 * d, d, kind),
                     self.product(m, d, 4 * d, kind)]  # fmt: skip
-        return [self.norm(), *products[:2], self.add(), self.norm(), products[2], self.gelu(4 * d), products[3], self.add()]
+        return [
+            self.norm(),
+            *products[:2],
+            self.add(),
+            self.norm(),
+            products[2],
+            self.gelu(4 * d),
+            products[3],
+            self.add(),
+        ]
 
     def optimizer(self) -> Op:
         name = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>"
@@ -204,10 +220,28 @@ class Builder:
     def distractors(self) -> list[Op]:
         copy = Op("aten::to", self.noisy(5000), "cudaMemcpyAsync", self.noisy(7000), "Memcpy HtoD (Pinned -> Device)",
                   self.noisy(2500), self.stream, size=32768)  # fmt: skip
-        made = Op("aten::zeros", self.noisy(4000), "cudaMemsetAsync", self.noisy(2500), "Memset (Device)", self.noisy(1500), self.stream, size=4096)
+        made = Op(
+            "aten::zeros",
+            self.noisy(4000),
+            "cudaMemsetAsync",
+            self.noisy(2500),
+            "Memset (Device)",
+            self.noisy(1500),
+            self.stream,
+            size=4096,
+        )
         name = "void at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda>"
         cast = self.op("aten::_to_copy", name, 2600, [(64, self.width)], "float")
-        return [copy, made, replace(cast, concrete=("", "15", "", "", "", "False", ""), kinds=("float", *("Scalar",) * 6), shapes=(*cast.shapes, *((),) * 6))]
+        return [
+            copy,
+            made,
+            replace(
+                cast,
+                concrete=("", "15", "", "", "", "False", ""),
+                kinds=("float", *("Scalar",) * 6),
+                shapes=(*cast.shapes, *((),) * 6),
+            ),
+        ]
 
     def program(self, step: Callable[[int], list[Op]], **given) -> Program:
         first = step(0)
@@ -360,7 +394,17 @@ def layout_transpose(seed: int) -> Program:
         flop = 2 * images * channels * channels * 9 * extent * extent
         size = images * channels * extent * extent
         shapes = [(images, channels, extent, extent), (channels, channels, 3, 3), (), (), (), (), (), (), ()]
-        kinds = ("c10::BFloat16", "c10::BFloat16", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar")
+        kinds = (
+            "c10::BFloat16",
+            "c10::BFloat16",
+            "",
+            "ScalarList",
+            "ScalarList",
+            "ScalarList",
+            "Scalar",
+            "ScalarList",
+            "Scalar",
+        )
         name = "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1_g1_tensor16x8x16"
         main = make.op("aten::convolution", name, flop / FLOP_PER_S / 0.5 * 1e9 + 3000, shapes, kinds=kinds, inner="aten::cudnn_convolution",
                        concrete=("", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"))  # fmt: skip
@@ -376,7 +420,12 @@ def layout_transpose(seed: int) -> Program:
 
     def step(_: int) -> list[Op]:
         sizes = ((64, 56), (128, 28), (256, 28), (512, 14))
-        return [*make.distractors(), *(op for one in sizes for op in conv(*one) + conv(*one)), make.optimizer(), *make.ending()]
+        return [
+            *make.distractors(),
+            *(op for one in sizes for op in conv(*one) + conv(*one)),
+            make.optimizer(),
+            *make.ending(),
+        ]
 
     return make.program(step)
 
@@ -398,7 +447,12 @@ def small_kernels(seed: int) -> Program:
         return [one if i == keep else replace(one, cure=None) for i, one in enumerate(found)]
 
     def step(_: int) -> list[Op]:
-        return [*make.distractors(), *(op for _ in range(make.layers) for op in [*make.layer(), make.norm(), *chain()]), make.optimizer(), *make.ending()]
+        return [
+            *make.distractors(),
+            *(op for _ in range(make.layers) for op in [*make.layer(), make.norm(), *chain()]),
+            make.optimizer(),
+            *make.ending(),
+        ]
 
     return make.program(step)
 
@@ -437,7 +491,16 @@ def overlap_missed(seed: int) -> Program:
                 one = make.op("tower::scan", "selective_scan_fwd_kernel", sizes[side] * 1000, [(8, 4096), (8, 4096)],
                               grid=make.rng.randint(8, 40), stream=20 + side, label=f"side{side}.{number}")  # fmt: skip
                 if number or side:
-                    wait = Op("", make.noisy(1500), "cudaStreamWaitEvent", 900, stream=20 + side, cure=None, after=(behind,), label="")
+                    wait = Op(
+                        "",
+                        make.noisy(1500),
+                        "cudaStreamWaitEvent",
+                        900,
+                        stream=20 + side,
+                        cure=None,
+                        after=(behind,),
+                        label="",
+                    )
                     found += [replace(wait, after=(), inner=f"{20 + other}"), replace(one, after=(behind,), cure=one)]
                 else:
                     found.append(one)
@@ -539,7 +602,16 @@ def allocation(seed: int) -> Program:
         for _ in range(make.layers):
             found += make.layer()
             for name in ("cudaFree", "cudaMalloc"):
-                found.append(Op("", make.noisy(2000), name, make.noisy(each), waits="device" if name == "cudaFree" else "", cure=None))
+                found.append(
+                    Op(
+                        "",
+                        make.noisy(2000),
+                        name,
+                        make.noisy(each),
+                        waits="device" if name == "cudaFree" else "",
+                        cure=None,
+                    )
+                )
         return [*found, make.optimizer(), *make.ending()]
 
     return make.program(step)
@@ -577,9 +649,18 @@ def kineto(program: Program, without: tuple[str, ...] = ()) -> dict:
     events = list(_events(program, ran, without))
     edges = [*begins, max(end, ran[-1].done)]
     for number, (begin, stop) in enumerate(zip(edges, edges[1:], strict=False)):
-        events.append(_event("user_annotation", f"ProfilerStep#{number + 3}", begin, min(stop, ran_end(ran, number)), tid=1))
+        events.append(
+            _event("user_annotation", f"ProfilerStep#{number + 3}", begin, min(stop, ran_end(ran, number)), tid=1)
+        )
     program.rng.shuffle(events)
-    properties = {"id": 0, "name": program.device, "numSms": SMS, "totalGlobalMem": 85_000_000_000, "computeMajor": 9, "computeMinor": 0}
+    properties = {
+        "id": 0,
+        "name": program.device,
+        "numSms": SMS,
+        "totalGlobalMem": 85_000_000_000,
+        "computeMajor": 9,
+        "computeMinor": 0,
+    }
     whole = {"schemaVersion": 1, "deviceProperties": [properties], "displayTimeUnit": "ms", "baseTimeNanoseconds": 0,
              "record_shapes": 1, "traceEvents": events}  # fmt: skip
     if program.ranks:
@@ -592,7 +673,16 @@ def ran_end(ran: list[Ran], number: int) -> int:
 
 
 def _event(cat: str, name: str, begin: int, end: int, tid: int = 1, pid: int = 4242, **args) -> dict:
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": begin / 1000, "dur": (end - begin) / 1000, "args": args}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": begin / 1000,
+        "dur": (end - begin) / 1000,
+        "args": args,
+    }
 
 
 def _events(program: Program, ran: list[Ran], without: tuple[str, ...]) -> Iterator[dict]:
@@ -606,7 +696,14 @@ def _events(program: Program, ran: list[Ran], without: tuple[str, ...]) -> Itera
         if op.name:
             yield _operator(op, op.name, one.begin, one.done + 300 if op.api else one.done, number, without)
             if op.inner:
-                yield _operator(op, op.inner, one.call - 200 if op.python_ns > 400 else one.call, one.done + 100, number, ("shapes",))
+                yield _operator(
+                    op,
+                    op.inner,
+                    one.call - 200 if op.python_ns > 400 else one.call,
+                    one.done + 100,
+                    number,
+                    ("shapes",),
+                )
         if op.api and "calls" not in without:
             args = {} if "correlations" in without else {"correlation": corr}
             yield _event("cuda_runtime", op.api, one.call, one.done, **args)
@@ -657,7 +754,10 @@ def _clocks(program: Program, ran: list[Ran]) -> Iterator[dict]:
         _, clock, power = next(level for level in reversed(levels) if level[0] <= step)
         for part in range(8):
             at = begin + (end - begin) * part // 8
-            args = {"SM clock (MHz)": round(clock * noise.uniform(0.997, 1.0), 1), "power (W)": round(power * noise.uniform(0.98, 1.0), 1)}
+            args = {
+                "SM clock (MHz)": round(clock * noise.uniform(0.997, 1.0), 1),
+                "power (W)": round(power * noise.uniform(0.98, 1.0), 1),
+            }
             yield {"ph": "C", "name": "GPU 0", "pid": 0, "tid": 0, "ts": at / 1000, "args": args}
 
 

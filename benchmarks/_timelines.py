@@ -25,7 +25,17 @@ def drawn(draw: random.Random) -> list[Row]:
         kind = draw.choice((EventKind.KERNEL, EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET))
         start = base + step * draw.randrange(30)
         own = number if draw.random() < 0.8 else None
-        found.append((kind, draw.choice(NAMES), start, start + step * draw.randrange(12), draw.randrange(2), draw.choice((7, 13)), own))
+        found.append(
+            (
+                kind,
+                draw.choice(NAMES),
+                start,
+                start + step * draw.randrange(12),
+                draw.randrange(2),
+                draw.choice((7, 13)),
+                own,
+            )
+        )
         if own is not None and draw.random() < 0.9:
             call = start + step * draw.randrange(-8, 3)
             found.append((EventKind.HOST_API, "cudaLaunchKernel", call, call + step * draw.randrange(6), -1, -1, own))
@@ -38,7 +48,13 @@ def trace_of(rows: list[Row]) -> Trace:
     for kind, name, start, end, device, stream, own in rows:
         dense = {"correlation": own} if own is not None else {}
         dense |= {"process": 1, "thread": 1} if kind == EventKind.HOST_API else {"device": device, "stream": stream}
-        table.add(EventKind(kind), [name], np.array([start]), np.array([end]), **{key: np.array([value]) for key, value in dense.items()})
+        table.add(
+            EventKind(kind),
+            [name],
+            np.array([start]),
+            np.array([end]),
+            **{key: np.array([value]) for key, value in dense.items()},
+        )
     return table.trace(TraceHeader(format="drawn"))
 
 
@@ -46,7 +62,11 @@ def broken_laws(rows: list[Row], draw: random.Random) -> list[str]:
     """Return the laws that the timelines of some events break; none is what is wanted."""
     before = timelines(trace_of(rows))
     found = [law for one in before for law in _own_laws(one)]
-    found += [f"{law} changes the timeline" for law, other in _same(rows, draw) if not _alike(before, timelines(trace_of(other)), shift=law == "shift")]
+    found += [
+        f"{law} changes the timeline"
+        for law, other in _same(rows, draw)
+        if not _alike(before, timelines(trace_of(other)), shift=law == "shift")
+    ]
     more = timelines(trace_of([*rows, (EventKind.KERNEL, "more", *_somewhere(rows, draw), 0, 7, None)]))
     old = {one.device: one.busy_ns for one in before}
     found += [f"an event lowers busy of {one.device}" for one in more if one.busy_ns < old.get(one.device, 0)]
@@ -69,22 +89,38 @@ def _own_laws(one: Timeline) -> list[str]:
 def _same(rows: list[Row], draw: random.Random) -> list[tuple[str, list[Row]]]:
     """Return the same work told differently."""
     shuffled = draw.sample(rows, len(rows))
-    shifted = [(kind, name, start + 977, end + 977, device, stream, own) for kind, name, start, end, device, stream, own in rows]
+    shifted = [
+        (kind, name, start + 977, end + 977, device, stream, own)
+        for kind, name, start, end, device, stream, own in rows
+    ]
     long = [place for place, row in enumerate(rows) if row[0] != EventKind.HOST_API and row[3] - row[2] > 1]
     split = list(rows)
     if long:
         place = draw.choice(long)
         kind, name, start, end, device, stream, own = rows[place]
         middle = draw.randrange(start + 1, end)
-        split[place : place + 1] = [(kind, name, start, middle, device, stream, own), (kind, name, middle, end, device, stream, own)]
+        split[place : place + 1] = [
+            (kind, name, start, middle, device, stream, own),
+            (kind, name, middle, end, device, stream, own),
+        ]
     return [("permutation", shuffled), ("shift", shifted), ("split", split)]
 
 
 def _alike(one: tuple[Timeline, ...], two: tuple[Timeline, ...], *, shift: bool) -> bool:
     """Say whether timelines are equal in every time; counts of split events differ, and so does the median delay."""
+
     def plain(each: Timeline) -> Timeline:
         still = {"start_ns": 0, "end_ns": each.span_ns} if shift else {}
-        return replace(each, kernel_count=0, comm_count=0, memcpy_count=0, memset_count=0, unlinked_count=0, queue_delay_ns=None, **still)
+        return replace(
+            each,
+            kernel_count=0,
+            comm_count=0,
+            memcpy_count=0,
+            memset_count=0,
+            unlinked_count=0,
+            queue_delay_ns=None,
+            **still,
+        )
 
     return [plain(each) for each in one] == [plain(each) for each in two]
 

@@ -40,7 +40,12 @@ class Work:
     """Threads."""
 
 
-NAMES = ("ampere_sgemm_128x64_tn", "void at::native::vectorized_elementwise_kernel<4>", "ncclDevKernel_AllReduce_Sum_bf16", "softmax_kernel")
+NAMES = (
+    "ampere_sgemm_128x64_tn",
+    "void at::native::vectorized_elementwise_kernel<4>",
+    "ncclDevKernel_AllReduce_Sum_bf16",
+    "softmax_kernel",
+)
 
 
 def planned(seed: int, count: int = 20, base_ns: int = 1_428_625_731_896_179) -> list[Work]:
@@ -50,7 +55,9 @@ def planned(seed: int, count: int = 20, base_ns: int = 1_428_625_731_896_179) ->
         kind = draw.choices(("kernel", "memcpy", "memset"), (6, 2, 1))[0]
         call_end = host + draw.randrange(2_000, 9_000)
         start = call_end + draw.randrange(-1_000, 30_000)
-        name = {"kernel": draw.choice(NAMES), "memcpy": "Memcpy HtoD (Pinned -> Device)", "memset": "Memset (Device)"}[kind]
+        name = {"kernel": draw.choice(NAMES), "memcpy": "Memcpy HtoD (Pinned -> Device)", "memset": "Memset (Device)"}[
+            kind
+        ]
         found.append(Work(kind=kind, name=name, call_start_ns=host, call_end_ns=call_end, start_ns=max(start, host),
                           end_ns=max(start, host) + draw.randrange(0, 40_000), stream=draw.choice((7, 20, 24)),
                           correlation=number, bytes=draw.randrange(1, 1 << 20)))  # fmt: skip
@@ -72,18 +79,47 @@ def kineto_events(work: list[Work]) -> list[str]:
     found = []
     for one in work:
         number = one.correlation
-        shapes = {"External id": number, "Input Dims": [[64, 32], [32, 16], []], "Input type": ["float", "float", ""], "Sequence number": number}
+        shapes = {
+            "External id": number,
+            "Input Dims": [[64, 32], [32, 16], []],
+            "Input type": ["float", "float", ""],
+            "Sequence number": number,
+        }
         found.append(_kineto_event("cpu_op", "aten::mm", 11, -7, one.call_start_ns - 500, one.call_end_ns + 50, shapes))
         call = {"kernel": "cudaLaunchKernel", "memcpy": "cudaMemcpyAsync", "memset": "cudaMemsetAsync"}[one.kind]
-        found.append(_kineto_event("cuda_runtime", call, 11, -7, one.call_start_ns, one.call_end_ns, {"External id": number, "cbid": 211, "correlation": number}))
-        args: dict[str, Any] = {"External id": number, "device": 0, "context": 1, "stream": one.stream, "correlation": number}
+        found.append(
+            _kineto_event(
+                "cuda_runtime",
+                call,
+                11,
+                -7,
+                one.call_start_ns,
+                one.call_end_ns,
+                {"External id": number, "cbid": 211, "correlation": number},
+            )
+        )
+        args: dict[str, Any] = {
+            "External id": number,
+            "device": 0,
+            "context": 1,
+            "stream": one.stream,
+            "correlation": number,
+        }
         if one.kind == "kernel":
-            args |= {"registers per thread": 40, "shared memory": 0, "grid": list(one.grid), "block": list(one.block), "blocks per SM": 0.592593}
+            args |= {
+                "registers per thread": 40,
+                "shared memory": 0,
+                "grid": list(one.grid),
+                "block": list(one.block),
+                "blocks per SM": 0.592593,
+            }
         else:
             args |= {"bytes": one.bytes, "memory bandwidth (GB/s)": 1.28}
         category = one.kind if one.kind == "kernel" else f"gpu_{one.kind}"
         found.append(_kineto_event(category, one.name, 0, one.stream, one.start_ns, one.end_ns, args))
-        found.append(json.dumps({"ph": "s", "id": number, "pid": 11, "tid": -7, "ts": 1.5, "cat": "ac2g", "name": "ac2g"}))
+        found.append(
+            json.dumps({"ph": "s", "id": number, "pid": 11, "tid": -7, "ts": 1.5, "cat": "ac2g", "name": "ac2g"})
+        )
     return found
 
 
@@ -91,17 +127,39 @@ def kineto(path: Path, work: list[Work]) -> None:
     """Write a file of the PyTorch profiler."""
     head = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "numSms": 132, "totalGlobalMem": 84942979072,
             "computeMajor": 9, "computeMinor": 0}], "record_shapes": 1, "baseTimeNanoseconds": 1711964646000000000}  # fmt: skip
-    text = json.dumps(head)[:-1] + ', "traceEvents": [\n' + ",\n".join(kineto_events(work)) + '\n], "traceName": "t.json"}\n'
+    text = (
+        json.dumps(head)[:-1]
+        + ', "traceEvents": [\n'
+        + ",\n".join(kineto_events(work))
+        + '\n], "traceName": "t.json"}\n'
+    )
     path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
 
 
 def chrome_json(path: Path, work: list[Work]) -> None:
     """Write events of another tool: no marks of PyTorch, ranges of its own."""
     found = [
-        {"ph": "X", "cat": "stage", "name": one.name, "pid": 1, "tid": one.stream, "ts": one.start_ns / 1000, "dur": 1.5, "args": {"n": one.bytes}}
+        {
+            "ph": "X",
+            "cat": "stage",
+            "name": one.name,
+            "pid": 1,
+            "tid": one.stream,
+            "ts": one.start_ns / 1000,
+            "dur": 1.5,
+            "args": {"n": one.bytes},
+        }
         for one in work
     ]
-    path.write_text(json.dumps([*found, {"ph": "C", "name": "queue", "pid": 1, "ts": 3, "args": {"depth": 3}}, {"ph": "i", "name": "mark", "pid": 1, "tid": 1, "ts": 9}]))
+    path.write_text(
+        json.dumps(
+            [
+                *found,
+                {"ph": "C", "name": "queue", "pid": 1, "ts": 3, "args": {"depth": 3}},
+                {"ph": "i", "name": "mark", "pid": 1, "tid": 1, "ts": 9},
+            ]
+        )
+    )
 
 
 _NSYS = {"kernel": ("KERNEL", "demangledName, gridX, gridY, gridZ, blockX, blockY, blockZ, registersPerThread, staticSharedMemory, dynamicSharedMemory"),
@@ -117,17 +175,30 @@ def nsys_sqlite(path: Path, work: list[Work], process: int = 111) -> None:
         base.execute("insert into META_DATA_EXPORT values ('EXPORT_SCHEMA_VERSION', '3.25.0')")
         names = sorted({one.name for one in work} | {"cudaLaunchKernel_v7000"})
         base.executemany("insert into StringIds values (?, ?)", enumerate(names))
-        base.execute("create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer, correlationId integer, nameId integer)")
-        base.execute("create table NVTX_EVENTS (start integer, end integer, eventType integer, globalTid integer, text text, textId integer, domainId integer)")
-        base.execute("insert into NVTX_EVENTS values (?, ?, 59, ?, 'step 1', null, 0)", (work[0].call_start_ns - 5, work[-1].call_end_ns + 5, owner | 9))
+        base.execute(
+            "create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer, correlationId integer, nameId integer)"
+        )
+        base.execute(
+            "create table NVTX_EVENTS (start integer, end integer, eventType integer, globalTid integer, text text, textId integer, domainId integer)"
+        )
+        base.execute(
+            "insert into NVTX_EVENTS values (?, ?, 59, ?, 'step 1', null, 0)",
+            (work[0].call_start_ns - 5, work[-1].call_end_ns + 5, owner | 9),
+        )
         for table, columns in _NSYS.values():
             base.execute(f"create table CUPTI_ACTIVITY_KIND_{table} ({shared}, {columns})")
         for one in work:
             base.execute("insert into CUPTI_ACTIVITY_KIND_RUNTIME values (?, ?, ?, ?, ?)",
                          (one.call_start_ns, one.call_end_ns, owner | 9, one.correlation, names.index("cudaLaunchKernel_v7000")))  # fmt: skip
-            own = {"kernel": (names.index(one.name), *one.grid, *one.block, 40, 0, 0), "memcpy": (one.bytes, 1, 1, 2), "memset": (one.bytes, 2)}[one.kind]
+            own = {
+                "kernel": (names.index(one.name), *one.grid, *one.block, 40, 0, 0),
+                "memcpy": (one.bytes, 1, 1, 2),
+                "memset": (one.bytes, 2),
+            }[one.kind]
             row = (one.start_ns, one.end_ns, 0, 1, one.stream, one.correlation, owner, *own)
-            base.execute(f"insert into CUPTI_ACTIVITY_KIND_{_NSYS[one.kind][0]} values ({', '.join('?' * len(row))})", row)
+            base.execute(
+                f"insert into CUPTI_ACTIVITY_KIND_{_NSYS[one.kind][0]} values ({', '.join('?' * len(row))})", row
+            )
     base.close()
 
 
@@ -163,7 +234,22 @@ def rocpd_sqlite(path: Path, work: list[Work]) -> None:
             else:
                 items = [grid * block for grid, block in zip(one.grid, one.block, strict=True)]
                 put("info_kernel_symbol", one.correlation, one.name + ".kd", one.name)
-                put("kernel_dispatch", one.start_ns, one.end_ns, 1, 1, 2, one.correlation, 1, one.stream, one.correlation, one.correlation, *one.block, *items, 0)
+                put(
+                    "kernel_dispatch",
+                    one.start_ns,
+                    one.end_ns,
+                    1,
+                    1,
+                    2,
+                    one.correlation,
+                    1,
+                    one.stream,
+                    one.correlation,
+                    one.correlation,
+                    *one.block,
+                    *items,
+                    0,
+                )
     base.close()
 
 
@@ -181,6 +267,7 @@ def rocprofv3_csv(path: Path, work: list[Work]) -> None:
 
 def rocprofv3_json(path: Path, work: list[Work]) -> None:
     """Write the JSON of dispatches; all work is kernels."""
+
     def size(values: tuple[int, ...]) -> dict[str, int]:
         return dict(zip("xyz", values, strict=True))
 
@@ -204,7 +291,19 @@ def ncu_csv(path: Path, work: list[Work]) -> None:
               "Section Name", "Metric Name", "Metric Unit", "Metric Value", "Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup")  # fmt: skip
     lines = ["==PROF== Connected to process 4711", ",".join(f'"{name}"' for name in header)]
     for number, one in enumerate(work):
-        first = [str(number), "4711", "python", "127.0.0.1", one.name, "1", str(one.stream), f"({', '.join(map(str, one.block))})", f"({', '.join(map(str, one.grid))})", "0", "9.0"]
+        first = [
+            str(number),
+            "4711",
+            "python",
+            "127.0.0.1",
+            one.name,
+            "1",
+            str(one.stream),
+            f"({', '.join(map(str, one.block))})",
+            f"({', '.join(map(str, one.grid))})",
+            "0",
+            "9.0",
+        ]
         metrics = (("GPU Speed Of Light Throughput", "gpu__time_duration.sum", "ns", f"{one.end_ns - one.start_ns:,}"),
                    ("Memory Workload Analysis", "dram__bytes.sum", "Kbyte", "n/a"), ("Launch", "launch__func_cache_config", "", "CachePreferNone"))  # fmt: skip
         lines += [",".join(f'"{cell}"' for cell in (*first, *metric)) + "," for metric in metrics]
@@ -215,7 +314,9 @@ def ncu_csv(path: Path, work: list[Work]) -> None:
 
 def onnxruntime_profile(path: Path, work: list[Work]) -> None:
     """Write a profile: times in whole microseconds, numbers as texts."""
-    events: list[dict[str, Any]] = [{"cat": "Session", "pid": 1, "tid": 1, "dur": 10**6, "ts": 2, "ph": "X", "name": "model_run", "args": {}}]
+    events: list[dict[str, Any]] = [
+        {"cat": "Session", "pid": 1, "tid": 1, "dur": 10**6, "ts": 2, "ph": "X", "name": "model_run", "args": {}}
+    ]
     events += [{"cat": "Node", "pid": 1, "tid": 1, "dur": (one.end_ns - one.start_ns) // 1000, "ts": 5 + place * 100, "ph": "X",
                 "name": f"/n{place}/Conv_kernel_time", "args": {"op_name": "Conv", "provider": "CPUExecutionProvider", "node_index": str(place)}}
                for place, one in enumerate(work)]  # fmt: skip
@@ -231,8 +332,18 @@ def trtexec_json(path: Path, work: list[Work]) -> None:
 
 def mlperf_log(path: Path, work: list[Work]) -> None:
     """Write a log of training."""
+
     def line(key: str, kind: str, time_ms: int, value: Any = None, metadata: Any = None) -> str:
-        return "0: :::MLLOG " + json.dumps({"namespace": "", "time_ms": time_ms, "event_type": kind, "key": key, "value": value, "metadata": metadata or {}})
+        return "0: :::MLLOG " + json.dumps(
+            {
+                "namespace": "",
+                "time_ms": time_ms,
+                "event_type": kind,
+                "key": key,
+                "value": value,
+                "metadata": metadata or {},
+            }
+        )
 
     lines = ["noise", line("submission_benchmark", "POINT_IN_TIME", 1000, "bert"), line("init_start", "INTERVAL_START", 1000), line("init_stop", "INTERVAL_END", 2500),
              line("run_start", "INTERVAL_START", 2600)]  # fmt: skip

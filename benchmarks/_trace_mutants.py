@@ -65,7 +65,11 @@ def _number(data: bytes, draw: random.Random) -> bytes:
 
 def _insert(data: bytes, draw: random.Random) -> bytes:
     place = draw.randrange(len(data) + 1)
-    return data[:place] + draw.choice((*_ODD, b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"[" * 5000, b'{"a":' * 2000)) + data[place:]
+    return (
+        data[:place]
+        + draw.choice((*_ODD, b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"[" * 5000, b'{"a":' * 2000))
+        + data[place:]
+    )
 
 
 def _mark(data: bytes, draw: random.Random) -> bytes:
@@ -77,7 +81,16 @@ def _mark(data: bytes, draw: random.Random) -> bytes:
     return data[:place] + draw.choice((b"", data[place : place + 1] * 2)) + data[place + 1 :]
 
 
-_CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (_flip, _cut, _twice, _end, _number, _number, _insert, _mark)
+_CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
+    _flip,
+    _cut,
+    _twice,
+    _end,
+    _number,
+    _number,
+    _insert,
+    _mark,
+)
 
 
 def fault_of(path: Path, form: str) -> str:

@@ -45,7 +45,9 @@ def measure() -> Iterator[Figure]:
         yield Figure(name="planted_traces_residual_ns", value=residual, unit="ns", bar="<= 1 ns", passed=residual <= 1)
         false = [bool(reported(planted.healthy(seed), file).findings) for seed in range(1000, 1200)]
         share = sum(false) / len(false)
-        yield Figure(name="planted_traces_healthy", value=share * 100, unit="%", bar="<= 2 %", passed=share <= 0.02, seed=1000)
+        yield Figure(
+            name="planted_traces_healthy", value=share * 100, unit="%", bar="<= 2 %", passed=share <= 0.02, seed=1000
+        )
         yield _share("planted_traces_abstained", _abstained(file), "100 %", 1.0)
 
 

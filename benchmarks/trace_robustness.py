@@ -22,7 +22,14 @@ def measure() -> Iterator[Figure]:
         for line in lines[:5]:
             print(f"  {form}: {line}", file=sys.stderr)
     worst = sum(len(lines) for lines in faults.values())
-    yield Figure(name="trace_mutants", value=tried, unit="files", bar="5,000 of each format", passed=tried >= 5_000 * len(WRITERS), seed=0)
+    yield Figure(
+        name="trace_mutants",
+        value=tried,
+        unit="files",
+        bar="5,000 of each format",
+        passed=tried >= 5_000 * len(WRITERS),
+        seed=0,
+    )
     yield Figure(name="trace_mutant_faults", value=worst, unit="files", bar="= 0", passed=worst == 0, seed=0)
 
 
@@ -36,5 +43,7 @@ def _faults(form: str) -> list[str]:
             return [f"hangs at seed {(Path(folder) / 'seed').read_text()}"]
         lines = done.stdout.splitlines()
         if done.returncode and not lines:
-            lines = [f"ended with {done.returncode} at seed {(Path(folder) / 'seed').read_text()}: {done.stderr[-200:]}"]
+            lines = [
+                f"ended with {done.returncode} at seed {(Path(folder) / 'seed').read_text()}: {done.stderr[-200:]}"
+            ]
         return lines

@@ -48,7 +48,14 @@ def measure() -> Iterator[Figure]:
         yield Figure(name="trace_peak_bytes", value=peak, unit="B", bar="<= 2 GB", passed=peak <= 2e9, seed=0)
         write(small, SMALL)
         ratio = _ratio(small)
-        yield Figure(name="trace_hta_ratio", value=ratio, unit="x" if ratio else "x, not measured", bar=">= 10", passed=ratio >= 10, seed=0)
+        yield Figure(
+            name="trace_hta_ratio",
+            value=ratio,
+            unit="x" if ratio else "x, not measured",
+            bar=">= 10",
+            passed=ratio >= 10,
+            seed=0,
+        )
 
 
 def _ours(path: Path, *more: str) -> list[float]:
@@ -63,5 +70,7 @@ def _ratio(path: Path) -> float:
         print(f"  not measured: {OTHER} names no interpreter with HolisticTraceAnalysis", file=sys.stderr)
         return 0.0
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run([interpreter, "-c", _THEIRS, str(path)], check=True, capture_output=True, text=True, env=clean)
+    done = subprocess.run(
+        [interpreter, "-c", _THEIRS, str(path)], check=True, capture_output=True, text=True, env=clean
+    )
     return float(done.stdout.splitlines()[-1]) / _ours(path)[1]

@@ -53,7 +53,10 @@ def _verdict(old: Executed, new: Executed, low: float | None, high: float | None
         return "not comparable", f"{old.format} and {new.format} take their times differently"
     if low is None or high is None:
         few = min(old.step_count, new.step_count)
-        return "inconclusive", f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change from noise; record {_LEAST_STEPS} or more"
+        return (
+            "inconclusive",
+            f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change from noise; record {_LEAST_STEPS} or more",
+        )
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
     if high < 1 / (1 + tolerance):

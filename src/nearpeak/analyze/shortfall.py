@@ -57,7 +57,13 @@ def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None
     use = None if item.kernel == NOTHING else executed.kernels[item.kernel]
     name = "" if operator is None else operator.name
     product = operator is not None and operator.family in ("gemm", "conv")
-    if use is not None and use.unit == "vector" and product and operator is not None and operator.dtypes[:1] != ("fp64",):
+    if (
+        use is not None
+        and use.unit == "vector"
+        and product
+        and operator is not None
+        and operator.dtypes[:1] != ("fp64",)
+    ):
         return "units"
     if name == "aten::_to_copy" or (use is not None and use.family == "cast"):
         return "casts"

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from nearpeak.errors import SpecError
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
-from nearpeak.executed.steps import steps_of
 from nearpeak.executed.units import unit_of_kernel
 from nearpeak.trace import NO_ROW, Trace
+from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
 _MOST_CALLED = 5_000
@@ -76,11 +77,12 @@ def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
         return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
     calls = np.sort(trace.start_ns[trace.rows(EventKind.HOST_API)])
     spans, taken = [], 0
-    for step in steady:
+    for step, following in zip_longest(steady, steady[1:]):
         taken += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
         if spans and taken > MOST_ITEMS:
             break
-        spans.append((step.start_ns, step.end_ns))
+        # From one marker to the next is a step, also where something stands between them.
+        spans.append((step.start_ns, step.end_ns if following is None else max(step.end_ns, following.start_ns)))
     return spans
 
 

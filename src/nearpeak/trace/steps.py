@@ -100,7 +100,9 @@ def _covers(trace: Trace, steps: list[Step]) -> bool:
 def _even(steps: tuple[Step, ...]) -> bool:
     """Say whether most steps take about as long as the median one, as iterations do."""
     lengths = np.array([step.end_ns - step.start_ns for step in steps if not step.warm_up])
-    return len(lengths) >= _LEAST - 1 and bool((np.abs(lengths - np.median(lengths)) <= np.median(lengths) / 2).mean() >= _SAME)
+    return len(lengths) >= _LEAST - 1 and bool(
+        (np.abs(lengths - np.median(lengths)) <= np.median(lengths) / 2).mean() >= _SAME
+    )
 
 
 def _alike(names: Array, places: Array, usual: int) -> bool:

@@ -124,7 +124,10 @@ def _idle(
     stops = start[places]
     call = _earliest_calls(trace, rows, start, places)
     if window is not None:
-        edges = [(window[0], int(start[0]), int(_earliest_calls(trace, rows, start, np.zeros(1, np.int64))[0])), (int(end.max()), window[1], NO_ROW)]
+        edges = [
+            (window[0], int(start[0]), int(_earliest_calls(trace, rows, start, np.zeros(1, np.int64))[0])),
+            (int(end.max()), window[1], NO_ROW),
+        ]
         more = [edge for edge in edges if edge[1] > edge[0]]
         begins = np.concatenate([begins, np.array([edge[0] for edge in more], np.int64)])
         stops = np.concatenate([stops, np.array([edge[1] for edge in more], np.int64)])

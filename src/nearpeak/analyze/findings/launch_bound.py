@@ -23,7 +23,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if scene.idle_ratio() < _IDLE or scene.host_wait_ratio() < _HOST:
         return
     if _few_stretches(scene):
-        yield Abstained(id=ID, reason="a few long stretches of host code that no range names hold the device up: record ranges")
+        yield Abstained(
+            id=ID, reason="a few long stretches of host code that no range names hold the device up: record ranges"
+        )
         return
     changes = graph_changes(scene)
     gain_s = scene.gain_s(changes, scene.unblocked)

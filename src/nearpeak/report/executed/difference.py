@@ -30,9 +30,14 @@ def to_terminal(found: TraceDifference, *, colour: bool = False, width: int = 80
 
 def _print(console: Console, found: TraceDifference) -> None:
     title = f"{found.verdict}: a step takes {show(found.candidate_step_s, 's')} instead of {show(found.baseline_step_s, 's')}"
-    lines = [f"{words.clean(found.candidate)} against {words.clean(found.baseline)}", f"{title} ({_change(found.step_ratio)})"]
+    lines = [
+        f"{words.clean(found.candidate)} against {words.clean(found.baseline)}",
+        f"{title} ({_change(found.step_ratio)})",
+    ]
     if found.low_ratio is not None and found.high_ratio is not None:
-        lines.append(f"{_change(found.low_ratio)} to {_change(found.high_ratio)}, tolerance {found.tolerance_ratio:.1%}: {found.reason}")
+        lines.append(
+            f"{_change(found.low_ratio)} to {_change(found.high_ratio)}, tolerance {found.tolerance_ratio:.1%}: {found.reason}"
+        )
     else:
         lines.append(found.reason)
     for line in words.hung(lines, console.width):
@@ -41,13 +46,23 @@ def _print(console: Console, found: TraceDifference) -> None:
     for name, time in found.parts:
         parts.add_row(name, f"{'+' if time > 0 else '−'}{show(abs(time), 's')}")
     console.print(parts)
-    console.print(Text(f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats"))
+    console.print(
+        Text(f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats")
+    )
     rows = table_of("device time of a step", "before", "after", "ratio", "of bound")
     rows.columns[0].width = min(console.width, 120) - 46
     for pair in found.operators[:TOP_COUNT]:
         ratio = f"{pair.candidate_ns / pair.baseline_ns:.2f}" if pair.baseline_ns else "–"
-        reached = " → ".join("–" if one is None else f"{one:.0%}" for one in (pair.baseline_of_bound, pair.candidate_of_bound))
-        rows.add_row(words.clean(pair.name), show(pair.baseline_ns * 1e-9, "s"), show(pair.candidate_ns * 1e-9, "s"), ratio, reached)
+        reached = " → ".join(
+            "–" if one is None else f"{one:.0%}" for one in (pair.baseline_of_bound, pair.candidate_of_bound)
+        )
+        rows.add_row(
+            words.clean(pair.name),
+            show(pair.baseline_ns * 1e-9, "s"),
+            show(pair.candidate_ns * 1e-9, "s"),
+            ratio,
+            reached,
+        )
     console.print(rows)
     for name, before, after in found.findings:
         gains = " → ".join(show(one, "s") if one else "none" for one in (before, after))

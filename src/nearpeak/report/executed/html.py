@@ -58,7 +58,13 @@ def _data(report: TraceReport) -> dict[str, Any]:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     found.globals |= {"said": said, "words": words, "colours": COLOURS}
     found.filters |= {"unit": show, "clean": words.clean}
     return found

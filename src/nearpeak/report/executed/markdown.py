@@ -49,7 +49,9 @@ def _lines(report: TraceReport) -> Iterator[str]:
 def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:
     yield f"### {_safe(one.id)}: {said.gain(one, report)}\n\n{_safe(one.claim)}\n"
     for figure in one.evidence:
-        value = show(figure.value, figure.unit) if figure.unit and not figure.unit.startswith("of") else f"{figure.value:g}"
+        value = (
+            show(figure.value, figure.unit) if figure.unit and not figure.unit.startswith("of") else f"{figure.value:g}"
+        )
         events = f" (events {', '.join(map(str, figure.events))})" if figure.events else ""
         yield f"- {_safe(figure.what)}: {value}{events}"
     for against in one.counter:
@@ -61,4 +63,11 @@ def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:
 
 def _safe(text: str) -> str:
     """Return text that Markdown shows as it is."""
-    return words.clean(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+    return (
+        words.clean(text)
+        .replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("<", "&lt;")
+        .replace("*", "\\*")
+        .replace("_", "\\_")
+    )
