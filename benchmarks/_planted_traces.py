@@ -5,10 +5,13 @@ again with that. Nothing here is shared with the rules that look for causes; onl
 PyTorch's profiler.
 """
 
+# ruff: noqa: E501  # names of kernels are as long as they are
+
 import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 FLOP_PER_S, FP32_FLOP_PER_S, TF32_FLOP_PER_S, BYTES_PER_S = 989e12, 67e12, 494e12, 3.35e12
@@ -40,7 +43,7 @@ class Op:
     region: str = ""  # compiled region that it belongs to
     inner: str = ""  # operator below, whose call it is
     step: int = 0
-    cure: "Op | None | str" = "same"
+    cure: "Op | str | None" = "same"
 
 
 @dataclass
@@ -62,7 +65,7 @@ def cured(program: Program) -> Program:
     return replace(program, ops=[op for op in ops if op is not None])
 
 
-# -- running ------------------------------------------------------------------------------------------------------------
+# -- running
 
 
 @dataclass
@@ -109,7 +112,7 @@ def step_ns(program: Program) -> float:
     return (end - begins[1]) / (program.step_count - 1)
 
 
-# -- programs -----------------------------------------------------------------------------------------------------------
+# -- programs
 
 
 class Builder:
@@ -266,7 +269,7 @@ def at_step(op: Op, number: int, slower: int) -> Op:
                    after=tuple(names[name] for name in op.after))  # fmt: skip
 
 
-# -- causes -------------------------------------------------------------------------------------------------------------
+# -- causes
 
 
 def healthy(seed: int) -> Program:
@@ -640,7 +643,7 @@ CAUSES: dict[str, tuple[Callable[[int], Program], str, tuple[str, ...]]] = {
 """Each cause: its program, the finding expected first, and the evidence whose absence makes it abstain."""
 
 
-# -- files --------------------------------------------------------------------------------------------------------------
+# -- files
 
 
 def kineto(program: Program, without: tuple[str, ...] = ()) -> dict:
@@ -648,7 +651,7 @@ def kineto(program: Program, without: tuple[str, ...] = ()) -> dict:
     ran, begins, end = run(program)
     events = list(_events(program, ran, without))
     edges = [*begins, max(end, ran[-1].done)]
-    for number, (begin, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (begin, stop) in enumerate(pairwise(edges)):
         events.append(
             _event("user_annotation", f"ProfilerStep#{number + 3}", begin, min(stop, ran_end(ran, number)), tid=1)
         )

@@ -1,4 +1,4 @@
-"""How often the planted cause of a trace is found first, how near the gain is to the truth, and what healthy traces show."""
+"""How often the planted cause of a trace is found first, how near its gain is, and what healthy traces show."""
 
 import tempfile
 from collections.abc import Iterator

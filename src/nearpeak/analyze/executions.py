@@ -24,11 +24,12 @@ def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: floa
     verdict, reason = _verdict(old, new, low, high, tolerance_ratio)
     pairs, aligned = _pairs(old, new)
     gains = gains_by_id(baseline), gains_by_id(candidate)
+    names = sorted({*gains[0], *gains[1]})
     return TraceDifference(
         baseline=_title(old), candidate=_title(new), verdict=verdict, reason=reason, step_ratio=ratio, low_ratio=low,
-        high_ratio=high, tolerance_ratio=tolerance_ratio, baseline_step_s=baseline.step_s, candidate_step_s=candidate.step_s,
-        parts=_parts(old, new), operators=pairs, aligned_ratio=aligned,
-        findings=tuple((name, gains[0].get(name, 0.0), gains[1].get(name, 0.0)) for name in sorted({*gains[0], *gains[1]})),
+        high_ratio=high, tolerance_ratio=tolerance_ratio, baseline_step_s=baseline.step_s,
+        candidate_step_s=candidate.step_s, parts=_parts(old, new), operators=pairs, aligned_ratio=aligned,
+        findings=tuple((name, gains[0].get(name, 0.0), gains[1].get(name, 0.0)) for name in names),
     )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ def _verdict(old: Executed, new: Executed, low: float | None, high: float | None
         few = min(old.step_count, new.step_count)
         return (
             "inconclusive",
-            f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change from noise; record {_LEAST_STEPS} or more",
+            f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change; record {_LEAST_STEPS} or more",
         )
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
@@ -71,8 +72,10 @@ def _parts(old: Executed, new: Executed) -> tuple[tuple[str, float], ...]:
 
     def per_step(one: Executed) -> dict[str, float]:
         line = one.timeline
-        found = {"computing": line.compute_ns, "communication alone": line.exposed_comm_ns, "copies alone": line.exposed_memcpy_ns,
-                 "fills alone": line.exposed_memset_ns}  # fmt: skip
+        found = {
+            "computing": line.compute_ns, "communication alone": line.exposed_comm_ns,
+            "copies alone": line.exposed_memcpy_ns, "fills alone": line.exposed_memset_ns,
+        }  # fmt: skip
         found |= {f"idle: {cause}": time for cause, time in line.idle_by_cause_ns.items()}
         return {name: time * 1e-9 / one.step_count for name, time in found.items()}
 

@@ -12,7 +12,8 @@ QUEUE_DEPTH = 1024
 def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[Change] = ()) -> int:
     """Return the time from the first call to the end of the last work.
 
-    The host issues one call after the other; work starts when its stream is free, its call is `latency_ns` old, and what
+    The host issues one call after the other; work starts when its stream is free, its call is `latency_ns` old,
+    and what
     it waits for has ended; calls that wait, and queues that are full, stop the host.
 
     Source: the recurrences H(i) = max(H(i-1), S(i-Q)) + h(i), S(i) = max(E(i-1), H(i) + latency, E(dependencies)).
@@ -66,7 +67,7 @@ def merged(changes: Iterable[Change], items: Sequence[QueueItem]) -> tuple[Chang
 
 def _both(one: Change, other: Change, item: QueueItem) -> Change:
     def least(name: str) -> int | None:
-        values = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
+        values: list[int] = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
         if name in ("before_ns",) and len(values) == 2:  # two parts of the same gap are taken away one after the other
             return max(0, sum(values) - int(getattr(item, name)))
         return min(values) if values else None

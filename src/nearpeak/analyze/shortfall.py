@@ -56,23 +56,15 @@ def _expected_ns(item: QueueItem, operator: ExecutedOperator | None) -> int | No
 def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None) -> str:
     use = None if item.kernel == NOTHING else executed.kernels[item.kernel]
     name = "" if operator is None else operator.name
-    product = operator is not None and operator.family in ("gemm", "conv")
-    if (
-        use is not None
-        and use.unit == "vector"
-        and product
-        and operator is not None
-        and operator.dtypes[:1] != ("fp64",)
-    ):
-        return "units"
-    if name == "aten::_to_copy" or (use is not None and use.family == "cast"):
-        return "casts"
-    if use is not None and use.family in _LAYOUT:
-        return "layout"
-    if item.kind == "comm":
-        return "comm"
-    if item.kind in ("copy", "set"):
-        return "copies"
-    if name.removeprefix("aten::") in _SCALER:
-        return "scaler"
-    return "unmatched" if operator is None or operator.predicted_s is None else "kernels"
+    family, unit = ("", "") if use is None else (use.family, use.unit)
+    product = operator is not None and operator.family in ("gemm", "conv") and operator.dtypes[:1] != ("fp64",)
+    terms = {
+        "units": unit == "vector" and product,
+        "casts": name == "aten::_to_copy" or family == "cast",
+        "layout": family in _LAYOUT,
+        "comm": item.kind == "comm",
+        "copies": item.kind in ("copy", "set"),
+        "scaler": name.removeprefix("aten::") in _SCALER,
+        "kernels": operator is not None and operator.predicted_s is not None,
+    }
+    return next((term for term, taken in terms.items() if taken), "unmatched")

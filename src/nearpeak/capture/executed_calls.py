@@ -68,7 +68,8 @@ def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
         with torch.no_grad():
             _run(packet, arguments)
     except Exception as error:  # PyTorch raises whatever it likes; the record is at fault
-        return f"{row.name} cannot be run as recorded: {str(error).splitlines()[0][:90] if str(error) else type(error).__name__}"
+        said = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
+        return f"{row.name} cannot be run as recorded: {said}"
     finally:
         recorder.recording = False
         made = tuple(builder.calls[first:])

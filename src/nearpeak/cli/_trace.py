@@ -22,8 +22,9 @@ def is_trace(path: str) -> bool:
 
 
 def report_on(
-    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str], *,
-    json: bool,
+    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None,
+    str], *,
+    json: bool, ranks: list[Path], perfetto: Path | None,
 ) -> int:  # fmt: skip
     """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
 
@@ -34,7 +35,7 @@ def report_on(
     from nearpeak.report import executed as formats
 
     with shared.progress(f"reading {path}"):
-        report = analyze_trace(Path(path), targets[0] if targets else None, model)
+        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, perfetto=perfetto)
     if against is not None:
         return _compared(report, against, targets[-1] if targets else None, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}

@@ -45,6 +45,8 @@ def analyze(
         None, "--against", help="Compare with a saved report, or a trace with a trace, instead of showing one."
     ),
     expected: str | None = typer.Option(None, "--model", help="Of a trace: the model that was meant to run."),
+    rank: list[Path] = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable."),
+    perfetto: Path | None = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev."),
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
@@ -59,7 +61,7 @@ def analyze(
     gains, each operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10
     when slower, 11 when that cannot be told).
     """
-    _check_files(html, markdown, save)
+    _check_files(html, markdown, save, perfetto)
     if is_trace(model):
         captured = None if expected is None else workload_of(
             expected, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
@@ -68,7 +70,11 @@ def analyze(
         )  # fmt: skip
         devices = shared.targets_of(target, edits) if target else []
         files = {html: "html", markdown: "markdown", save: "json"}
-        raise typer.Exit(report_on(model, devices, captured, against, files, json=_as_json(json, text)))
+        raise typer.Exit(
+            report_on(
+                model, devices, captured, against, files, json=_as_json(json, text), ranks=rank, perfetto=perfetto
+            )
+        )
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
         return

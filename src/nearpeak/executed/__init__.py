@@ -1,1 +1,1 @@
-"""What ran: traces beside theory. Steps, queues and operators of a trace with their cases, bounds and expected times."""
+"""What ran, beside theory: steps, queues and operators of a trace with their cases, bounds and expected times."""

@@ -1,6 +1,7 @@
 """A trace file in, a report out: read, laid beside theory, and looked through for causes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nearpeak.analyze.findings import report_of
@@ -16,6 +17,8 @@ from nearpeak.executed.queues import busiest_device
 from nearpeak.executed.reading import executed_of
 from nearpeak.trace import FORMATS, Trace, read_trace
 from nearpeak.trace._stream import head_of
+from nearpeak.trace.export_perfetto import write_perfetto
+from nearpeak.trace.ranks import skew_of
 
 
 def is_trace(path: Path) -> bool:
@@ -30,21 +33,28 @@ def is_trace(path: Path) -> bool:
 
 
 def analyze_trace(
-    path: Path, target: Target | None = None, model: Workload | None = None, form: str | None = None,
+    path: Path, target: Target | None = None, model: Workload | None = None, *, ranks: Sequence[Path] = (),
+    perfetto: Path | None = None,
 ) -> TraceReport:  # fmt: skip
     """Return what was found in a trace.
 
     Args:
         target: device for bounds and expected times; the one that the trace names unless given.
         model: what was meant to run; operators of it that never ran are part of what is expected.
-        form: name of the trace format, recognised unless given.
+        ranks: traces of the other ranks of the same job, for who waits for whom.
+        perfetto: file to which the trace is written for ui.perfetto.dev.
 
     Raises:
         SpecError: the file is no trace, or has no device events.
     """
     if not path.is_file():
         raise SpecError(f"{path}: not found")
-    executed = executed_of(*_with_target(read_trace(path, form), target), path.name)
+    trace = read_trace(path)
+    if perfetto is not None:
+        write_perfetto(trace, perfetto)
+    executed = executed_of(*_with_target(trace, target), path.name)
+    if ranks:
+        executed = replace(executed, skew=skew_of([trace, *map(read_trace, ranks)]))
     if model is None:
         return report_of(executed, version())
     return report_of(executed, version(), _unseen_ns(executed, model, target), model.name)
@@ -77,9 +87,3 @@ def _unseen_ns(executed: Executed, model: Workload, target: Target | None) -> in
         except NearpeakError:
             continue
     return round(total * 1e9)
-
-
-def missing_of(model: Workload, executed: Executed) -> Sequence[Case]:
-    """Return the cases of a model that never ran."""
-    ran = {case for operator in executed.operators for case in operator.cases}
-    return [case for case in model.case_counts() if case not in ran]

@@ -61,7 +61,7 @@ def operators_of(
     members: dict[int, list[int]] = defaultdict(list)
     places = []
     for index, (item, row) in enumerate(zip(items, rows, strict=True)):
-        if row == NOTHING or item.event == NOTHING:
+        if NOTHING in (row, item.event):
             places.append(NOTHING)
             continue
         key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
@@ -194,7 +194,7 @@ def _is_single(case: Case) -> bool:
 
 
 def _in_tf32_s(case: Case, target: Target) -> float | None:
-    """Return the expected time of a product with its factors rounded to TF32: its bound there, at the usual distance."""
+    """Return the expected time of a product in TF32: its bound there, at the usual distance."""
     from nearpeak.core.bound import Policy
     from nearpeak.theory.case_bound import case_bound
 

@@ -48,6 +48,9 @@ class Queues(NamedTuple):
     """Work of earlier steps that still ran at the begin."""
 
 
+_CALLS = (("sync", _SYNC), ("alloc", _ALLOC), ("wait", _WAIT), ("graph", _GRAPH))
+
+
 class _Call(NamedTuple):
     row: int
     works: tuple[int, ...]
@@ -111,8 +114,7 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     )
     api = trace.rows(EventKind.HOST_API)
     api = api[(trace.start_ns[api] >= begin) & (trace.start_ns[api] < end) & np.isin(trace.process[api], processes)]
-    kinds = {name: trace.name_table(lambda text, p=pattern: bool(p.search(text))) for name, pattern in
-             (("sync", _SYNC), ("alloc", _ALLOC), ("wait", _WAIT), ("graph", _GRAPH))}  # fmt: skip
+    kinds = {name: _named(trace, pattern) for name, pattern in _CALLS}
     found = []
     for row in map(int, api):
         name = int(trace.name[row])
@@ -124,6 +126,10 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
         elif kind in ("sync", "alloc", "wait") and not nested:
             found.append(_Call(row, (), kind))
     return found
+
+
+def _named(trace: Trace, pattern: re.Pattern[str]) -> Array:
+    return trace.name_table(lambda text: bool(pattern.search(text)))
 
 
 _ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
@@ -261,7 +267,8 @@ class _Reader:
         elif call.kind == "sync" and reached > end:  # it waited for something that ended before
             slow = False
         self._append(
-            call.row, NOTHING, call.kind, before_ns=before, call_ns=taken, waits=target if slow else NOTHING, parts=parts,
+            call.row, NOTHING, call.kind, before_ns=before, call_ns=taken, waits=target if slow else NOTHING,
+            parts=parts,
             end=end,
         )  # fmt: skip
 
@@ -271,7 +278,7 @@ class _Reader:
         if sync is not None and self.trace.at("sync", sync) in (SyncKind.STREAM, SyncKind.EVENT):
             lane = self.lanes.get(int(self.trace.stream[sync]))
             if lane in self.last:
-                return self.last[lane]  # type: ignore[index]
+                return self.last[lane]
         return DEVICE
 
     def _stream_wait(self, row: int) -> None:
@@ -303,16 +310,18 @@ class _Reader:
         if blocking:
             taken = end - stop
         self._append(
-            call.row, row, kind, before_ns=before, call_ns=taken, device_ns=stop - start, lag_ns=start - earliest, lane=lane,
+            call.row, row, kind, before_ns=before, call_ns=taken, device_ns=stop - start, lag_ns=start - earliest,
+            lane=lane,
             waits=OWN if blocking else NOTHING, after=after, kernel=self._kernel(row), parts=parts, end=stop,
             operator=self.operators.get(call.row, NOTHING), **self._copied(row, kind),
         )  # fmt: skip
 
     def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **given: Any) -> None:
         """Add an item; what it does not say is nothing."""
-        blank = dict(
-            before_ns=0, call_ns=0, device_ns=0, lag_ns=0, lane=NOTHING, waits=NOTHING, after=(), kernel=NOTHING
-        )
+        blank = {
+            "before_ns": 0, "call_ns": 0, "device_ns": 0, "lag_ns": 0, "lane": NOTHING, "waits": NOTHING, "after": (),
+            "kernel": NOTHING,
+        }  # fmt: skip
         item = QueueItem(call=call, event=event, kind=kind, step=self.step, operator=NOTHING, **{**blank, **given})
         self.items.append(item)
         self.operator_rows.append(operator)

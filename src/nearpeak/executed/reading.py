@@ -55,8 +55,9 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         left_out_count=sum(step.warm_up for step in found.steps),
         step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
         kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
-        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
-            loss.line() for loss in header.losses), sm_count=_sms(known, target), power_limit_w=target.power_w if target else None,
+        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found), losses=tuple(
+            loss.line() for loss in header.losses), sm_count=_sms(known, target),
+            power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
         flags=_flags(trace), rows=rows, slices=slices, called=_called(trace, spans[0]),
     )  # fmt: skip
@@ -76,7 +77,8 @@ def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
         both = np.concatenate([rows, trace.device_rows()])
         return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
     calls = np.sort(trace.start_ns[trace.rows(EventKind.HOST_API)])
-    spans, taken = [], 0
+    spans: list[tuple[int, int]] = []
+    taken = 0
     for step, following in zip_longest(steady, steady[1:]):
         taken += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
         if spans and taken > MOST_ITEMS:
@@ -116,7 +118,7 @@ def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
     )  # fmt: skip
 
 
-def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
+def _missing(trace: Trace, found: Steps) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work = trace.device_rows()
     lone = float((trace.launch[work] == NO_ROW).mean())

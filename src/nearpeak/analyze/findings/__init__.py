@@ -53,7 +53,8 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
     together_s = scene.gain_s(tuple(change for one in found for change in one.changes))
     return TraceReport(
         executed=executed, verdict=_verdict(scene, found), findings=tuple(found), abstentions=abstained,
-        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found), shortfall=shortfall,
+        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found),
+        shortfall=shortfall,
         model=model, created=version,
     )  # fmt: skip
 

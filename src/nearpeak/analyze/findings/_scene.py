@@ -5,7 +5,7 @@ from functools import cached_property
 from statistics import median
 
 from nearpeak.analyze.replay import merged, replayed_ns
-from nearpeak.core.executed import NOTHING, ExecutedOperator, Executed, QueueItem
+from nearpeak.core.executed import NOTHING, Executed, ExecutedOperator, QueueItem
 from nearpeak.core.finding_report import Abstained, Change, Counter, Evidence, TraceFinding
 from nearpeak.core.timeline import HOST_CAUSES
 
@@ -178,7 +178,8 @@ class Scene:
         states = tuple(Counter(what=what, state=state) for what, state in counter)
         return [
             TraceFinding(
-                id=identifier, key=key, claim=claim, evidence=tuple(evidence), counter=states, gain_s=min(gain, self.step_s),
+                id=identifier, key=key, claim=claim, evidence=tuple(evidence), counter=states, gain_s=min(gain,
+                self.step_s),
                 gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
                 confidence_ratio=confidence_ratio, changes=all_changes, remedies=tuple(remedies),
             )

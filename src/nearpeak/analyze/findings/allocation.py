@@ -24,12 +24,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     spent = sum(scene.items[place].call_ns for place in places) * 1e-9 / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"{len(places) / scene.executed.step_count:.0f} calls of a step allocate or free device memory and stop the device",
+        f"{len(places) / scene.executed.step_count:.0f} calls of a step allocate or free device memory and stop"
+        f" the device",
         [Change(place, call_ns=0, waits=NOTHING) for place in places],
         evidence=[
             scene.evidence("allocating calls per step", len(places) / scene.executed.step_count, "", places),
             scene.evidence("host time in them per step, waiting apart", spent, "s"),
         ],
         counter=[("only in the first steps", found_if(len(steps) < scene.executed.step_count))],
-        falsifier="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or no empty_cache() in the loop: the calls should be gone",
+        falsifier="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or no empty_cache() in the loop: the calls"
+        " should be gone",
     )

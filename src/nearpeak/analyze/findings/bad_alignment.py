@@ -32,7 +32,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     worst = max(slow, key=lambda one: one.device_ns)
     yield from scene.finding(
         ID,
-        f"{worst.label} and {len(slow) - 1} more have extents that are no multiples of 8: padded to 64 they would be faster"
+        f"{worst.label} and {len(slow) - 1} more have extents that are no multiples of 8: padded to 64 they"
+        f" would be faster"
         if len(slow) > 1 else f"{worst.label} has extents that are no multiples of 8: padded to 64 it would be faster",
         changes,
         evidence=[

@@ -54,6 +54,7 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
         counter=[
             ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound))
         ],
-        falsifier=f"time this case alone: nearpeak measure on the device; the kernel is {operator.kernels[0] if operator.kernels else '?'}",
+        falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"
+        f" {operator.kernels[0] if operator.kernels else '?'}",
         scope="local",
     )

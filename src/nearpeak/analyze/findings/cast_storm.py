@@ -34,6 +34,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("their time per step", scene.device_s(places), "s"),
         ],
         counter=[("a compiler fuses casts already", found_if(compiled))],
-        falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the kernels should be gone",
+        falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
+        " kernels should be gone",
         scope="local",
     )

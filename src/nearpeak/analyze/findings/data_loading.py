@@ -26,7 +26,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("time in the data loader per step", spent_s, "s", places),
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
-        counter=[("loading takes less than the device computes", found_if(scene.gain_s(scene.without_part("loading")) < spent_s / 2))],
+        counter=[("loading takes less than the device computes",
+        found_if(scene.gain_s(scene.without_part("loading")) < spent_s / 2))],
         falsifier="feed the same batch again and again: the gap at the start of each step should be gone; then more"
         " workers, prefetch_factor, pinned memory",
     )  # fmt: skip

@@ -37,7 +37,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=[
             ("ranks arrive at different times: waiting, not transfer", "not observable" if single else found_if(False))
         ],
-        falsifier="start each all-reduce on its own stream when its gradients are ready (DDP buckets): it should hide behind"
+        falsifier="start each all-reduce on its own stream when its gradients are ready (DDP buckets): it"
+        " should hide behind"
         " the backward pass",
         confidence_ratio=0.8 if single else 0.95,
     )

@@ -29,7 +29,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     others = sum(item.device_ns for item in scene.items if item.kind != "copy") / max(1, scene.executed.window_ns)
     yield from scene.finding(
         ID,
-        f"copies of {size / 1e6:.0f} MB per step keep the device from computing {exposed / scene.executed.window_ns:.0%} of the time",
+        f"copies of {size / 1e6:.0f} MB per step keep the device from computing"
+        f" {exposed / scene.executed.window_ns:.0%} of the time",
         changes,
         high_s=exposed * 1e-9 / scene.executed.step_count,
         evidence=[

@@ -27,6 +27,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("breaks per step", count, "", places),
             scene.evidence("host time between compiled regions per step", spent_s, "s"),
         ],
-        counter=[("the regions are different models that belong apart", "not observable"), ("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05))],
+        counter=[("the regions are different models that belong apart", "not observable"), ("the device is busy"
+        " meanwhile", found_if(scene.idle_ratio() < 0.05))],
         falsifier="torch._dynamo.explain names each break; with fullgraph=True there should be one region per step",
     )  # fmt: skip

@@ -25,7 +25,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(places) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"the host waits for the device {count:.0f} times in a step (.item(), .cpu(), synchronize) and lets its queue run dry",
+        f"the host waits for the device {count:.0f} times in a step (.item(), .cpu(), synchronize) and lets its"
+        f" queue run dry",
         changes,
         evidence=[
             scene.evidence("waits in a step, the last one left out", count, "", places),
@@ -35,7 +36,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ("the wait ends the step anyway", found_if(False)),
             ("a fault that only a synchronisation hides", "not observable"),
         ],
-        falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names the lines",
+        falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names"
+        " the lines",
     )
 
 

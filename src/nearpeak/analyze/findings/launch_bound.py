@@ -35,7 +35,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = round(len(launches) / scene.executed.step_count)
     yield from scene.finding(
         ID,
-        f"the device waits for {count} calls of {per_call / 1000:.1f} µs each, {scene.idle_ratio():.0%} of the time idle",
+        f"the device waits for {count} calls of {per_call / 1000:.1f} µs each, {scene.idle_ratio():.0%} of the"
+        f" time idle",
         changes,
         gain_s=gain_s,
         high_s=scene.step_s - device * 1e-9 / scene.executed.step_count,

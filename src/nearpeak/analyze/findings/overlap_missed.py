@@ -43,7 +43,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ("each kernel fills the device", found_if(False)),
             ("one depends on the other's results", "not observable"),
         ],
-        falsifier="take the events or the use of the default stream out and compare results: if they are equal and the streams"
+        falsifier="take the events or the use of the default stream out and compare results: if they are equal"
+        " and the streams"
         " overlap, nothing depended on the order",
     )
 

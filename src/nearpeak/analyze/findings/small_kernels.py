@@ -32,7 +32,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=[
             ("a compiler has fused already", found_if(any("triton" in one.name for one in scene.executed.kernels)))
         ],
-        falsifier="torch.compile of the module: the kernels of a chain should become one, as long as the longest of them",
+        falsifier="torch.compile of the module: the kernels of a chain should become one, as long as the"
+        " longest of them",
         scope="local",
     )
 

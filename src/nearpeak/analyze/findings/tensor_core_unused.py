@@ -35,7 +35,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     forbidden = scene.executed.flags.get("allow_tf32") == "False"
     yield from scene.finding(
         ID,
-        f"products of {' and '.join(formats) or 'fp32'} take {scene.device_s(places) * 1e3:.2f} ms of a step on vector units",
+        f"products of {' and '.join(formats) or 'fp32'} take {scene.device_s(places) * 1e3:.2f} ms of a step on"
+        f" vector units",
         changes,
         evidence=[
             scene.evidence("time on vector units per step", scene.device_s(places), "s", places),
@@ -45,7 +46,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ("fp64, which these units are made for", found_if("fp64" in formats)),
             ("fp32 on purpose (allow_tf32=False)", found_if(forbidden) if scene.executed.flags else "not observable"),
         ],
-        falsifier="torch.backends.cuda.matmul.allow_tf32 = True, or autocast: kernels named tf32, 1688 or 16816 should appear",
+        falsifier="torch.backends.cuda.matmul.allow_tf32 = True, or autocast: kernels named tf32, 1688 or 16816"
+        " should appear",
         scope="local",
     )
 

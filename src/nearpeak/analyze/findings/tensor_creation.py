@@ -31,7 +31,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("host time for making tensors per step", spent_s, "s", every),
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
-        counter=[("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)), ("their values differ between steps", "not observable")],
+        counter=[("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)), ("their values differ"
+        " between steps", "not observable")],
         falsifier="make them once and keep them (register_buffer): the host time of the step should fall by as much",
     )  # fmt: skip
 

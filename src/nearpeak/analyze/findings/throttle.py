@@ -40,7 +40,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     capped = "not observable" if not watts or not limit else "found" if max(watts) >= 0.95 * limit else "not found"
     yield from scene.finding(
         ID,
-        f"the clock falls from {highest / 1e6:.0f} to {mean / 1e6:.0f} MHz in {len(low) / len(samples):.0%} of the samples",
+        f"the clock falls from {highest / 1e6:.0f} to {mean / 1e6:.0f} MHz in {len(low) / len(samples):.0%} of"
+        f" the samples",
         changes,
         evidence=[
             scene.evidence("clock while it is low", mean, "Hz", places),
@@ -51,5 +52,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ("clocks were locked by somebody", "not observable"),
             ("the power is at its limit, which supports it", capped),
         ],
-        falsifier="lock the clock at the low value: the slow steps should stay as they are and the fast ones become slow",
+        falsifier="lock the clock at the low value: the slow steps should stay as they are and the fast ones"
+        " become slow",
     )

@@ -45,7 +45,8 @@ def matched(report: TraceReport) -> str:
     if "shapes" in executed.missing:
         return f"unmatched: all device time; {executed.missing['shapes']}"
     share = executed.unmatched_ns / busy if busy else 0.0
-    return f"unmatched: {per_step(executed, executed.unmatched_ns)} of a step ({share:.1%} of busy time) has no case behind it"
+    time = per_step(executed, executed.unmatched_ns)
+    return f"unmatched: {time} of a step ({share:.1%} of busy time) has no case behind it"
 
 
 def slowest(executed: Executed) -> list[ExecutedOperator]:

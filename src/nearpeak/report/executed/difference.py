@@ -29,14 +29,16 @@ def to_terminal(found: TraceDifference, *, colour: bool = False, width: int = 80
 
 
 def _print(console: Console, found: TraceDifference) -> None:
-    title = f"{found.verdict}: a step takes {show(found.candidate_step_s, 's')} instead of {show(found.baseline_step_s, 's')}"
+    steps = f"{show(found.candidate_step_s, 's')} instead of {show(found.baseline_step_s, 's')}"
+    title = f"{found.verdict}: a step takes {steps}"
     lines = [
         f"{words.clean(found.candidate)} against {words.clean(found.baseline)}",
         f"{title} ({_change(found.step_ratio)})",
     ]
     if found.low_ratio is not None and found.high_ratio is not None:
         lines.append(
-            f"{_change(found.low_ratio)} to {_change(found.high_ratio)}, tolerance {found.tolerance_ratio:.1%}: {found.reason}"
+            f"{_change(found.low_ratio)} to {_change(found.high_ratio)}, tolerance {found.tolerance_ratio:.1%}:"
+            f" {found.reason}"
         )
     else:
         lines.append(found.reason)

@@ -20,7 +20,8 @@ _STYLE = Path(__file__).parents[1] / "_html" / "style.css"
 COLOURS = {
     "gemm": "product", "conv": "convolution", "attention": "attention", "norm": "norm", "elementwise": "pointwise",
     "reduction": "reduction", "cast": "movement", "layout": "movement", "comm": "link", "optimizer": "optimizer",
-    "copy": "dram", "set": "l2", "call": "matrix", "operator": "vector", "range": "other", "unknown": "other", "other": "other",
+    "copy": "dram", "set": "l2", "call": "matrix", "operator": "vector", "range": "other", "unknown": "other",
+    "other": "other",
 }  # fmt: skip
 """Colour of the style sheet by what a slice is."""
 SHOWN_COUNT = 40
@@ -35,8 +36,10 @@ def to_html(report: TraceReport) -> str:
         _environment()
         .get_template("page.html.j2")
         .render(
-            report=report, executed=report.executed, style=Markup(style), script=Markup(script), script_hash=_hash(script),
-            data=embedded(_data(report)), parts=list(said.parts(report.executed)), slowest=said.slowest(report.executed)[:SHOWN_COUNT],
+            report=report, executed=report.executed, style=Markup(style), script=Markup(script),
+            script_hash=_hash(script),
+            data=embedded(_data(report)), parts=list(said.parts(report.executed)),
+            slowest=said.slowest(report.executed)[:SHOWN_COUNT],
             shortfall=list(said.shortfall(report)), kinds=sorted({one.kind for one in report.executed.slices}),
         )
     )  # fmt: skip
@@ -48,7 +51,8 @@ def _data(report: TraceReport) -> dict[str, Any]:
     names = {name: place for place, name in enumerate(dict.fromkeys(one.name for one in slices))}
     kinds = {kind: place for place, kind in enumerate(dict.fromkeys(one.kind for one in slices))}
     return {
-        "rows": [words.clean(row) for row in report.executed.rows], "names": [words.clean(name)[:160] for name in names],
+        "rows": [words.clean(row) for row in report.executed.rows],
+        "names": [words.clean(name)[:160] for name in names],
         "kinds": list(kinds), "colours": [COLOURS.get(kind, "other") for kind in kinds],
         "row": [one.row for one in slices], "start": [one.start_ns for one in slices],
         "length": [one.end_ns - one.start_ns for one in slices], "name": [names[one.name] for one in slices],
