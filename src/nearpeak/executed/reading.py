@@ -37,7 +37,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         raise SpecError(
             f"{trace.header.source or 'trace'}: has no device events; record with CUDA or HIP activities on"
         )
-    found = steps_of(trace)
+    found = _marked(steps_of(trace))
     spans = _spans(trace, found)
     queues = queues_of(trace, device, spans, operator_rows(trace, can_be_joined), whole=not found.steps)
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
@@ -61,6 +61,16 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
         flags=_flags(trace), rows=rows, slices=slices, called=_called(trace, spans[0]),
     )  # fmt: skip
+
+
+def _marked(found: Steps) -> Steps:
+    """Return steps that somebody marked; what merely repeats may be a layer, so it stands for no step."""
+    if not found.steps or found.how in ("marker", "range"):
+        return found
+    first = found.steps[0]
+    return Steps(
+        how="none", steps=(), note=f"no marks; {first.name} comes back {len(found.steps)} times, as layers do too"
+    )
 
 
 def _sms(known: Any, target: Target | None) -> int | None:

@@ -136,10 +136,9 @@ class Scene:
         longest = max((max(item.before_ns, item.call_ns) for item in items), default=0)
         if "steps" in missing and self.idle_ratio() > 0.5 and longest > _SINGLE * self.executed.window_ns:
             return "one call takes most of the window, as first uses do, and no steady step was recorded"
-        if (
-            self.base_ns
-            and abs(self.base_ns - self.executed.window_ns) > _REPLAY_RATIO * self.executed.window_ns + 10_000
-        ):
+        lead = max((item.device_ns for item in items if item.kind == "backlog"), default=0)
+        window = self.executed.window_ns
+        if abs(self.base_ns - lead - window) > _REPLAY_RATIO * window + 10_000:
             return "host and device do not follow from the calls that were recorded"
         return ""
 

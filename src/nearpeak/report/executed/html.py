@@ -20,7 +20,7 @@ _STYLE = Path(__file__).parents[1] / "_html" / "style.css"
 COLOURS = {
     "gemm": "product", "conv": "convolution", "attention": "attention", "norm": "norm", "elementwise": "pointwise",
     "reduction": "reduction", "cast": "movement", "layout": "movement", "comm": "link", "optimizer": "optimizer",
-    "copy": "dram", "set": "l2", "call": "matrix", "operator": "vector", "range": "other", "unknown": "other",
+    "copy": "dram", "set": "l2", "call": "matrix", "operator": "special", "range": "other", "unknown": "other",
     "other": "other",
 }  # fmt: skip
 """Colour of the style sheet by what a slice is."""
