@@ -83,9 +83,8 @@ def analyze(
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if is_trace(model):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(
-            report_on(model, devices, captured, against, files, json=as_json, ranks=rank, perfetto=perfetto)
-        )
+        code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, perfetto=perfetto)
+        raise typer.Exit(code)
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=as_json)
         return
