@@ -354,19 +354,21 @@ class _Reader:
         return self.kernels.setdefault(self.trace.name_of(row), len(self.kernels))
 
 
-def operator_rows(trace: Trace, known: Any) -> dict[int, int]:
+def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, int]:
     """Return for each call that gives work to a device the row of its operator: the innermost that `known` accepts.
 
     Where none is accepted, the innermost operator; a copy within a cast or a clone belongs to that.
 
     Args:
         known: says of the name of an operator whether it can be joined to a case.
+        begin: first nanosecond of the calls asked about; end likewise.
     """
     table = trace.name_table(lambda text: bool(known(text)))
     outer = trace.name_table(lambda text: text in ("aten::_to_copy", "aten::clone"))
     found: dict[int, int] = {}
     rows = trace.rows(*DEVICE_KINDS)
-    for call in np.unique(trace.launch[rows][trace.launch[rows] != NO_ROW]):
+    calls = np.unique(trace.launch[rows][trace.launch[rows] != NO_ROW])
+    for call in calls[(trace.start_ns[calls] >= begin) & (trace.start_ns[calls] < end)]:
         row, innermost, chosen = int(trace.parent[call]), NOTHING, NOTHING
         while row != NO_ROW:
             if trace.kind[row] == EventKind.HOST_OP:

@@ -39,7 +39,9 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         )
     found = _marked(steps_of(trace))
     spans = _spans(trace, found)
-    queues = queues_of(trace, device, spans, operator_rows(trace, can_be_joined), whole=not found.steps)
+    queues = queues_of(
+        trace, device, spans, operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1]), whole=not found.steps
+    )
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     items = tuple(item._replace(operator=place) for item, place in zip(queues.items, places, strict=True))
     timeline = next(
