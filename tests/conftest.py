@@ -52,10 +52,11 @@ SLOW_FILES = frozenset({
     "test_farm_command", "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_house",
     "test_importers", "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_laws_of_rules",
     "test_leases", "test_lowerings", "test_masked_products", "test_measured_in_isolation",
-    "test_measured_with_telemetry", "test_model_type", "test_onnx_file", "test_optimizers", "test_paired",
-    "test_predict_cpu", "test_properties", "test_pytest_plugin", "test_qualify", "test_queue", "test_ranking",
-    "test_rounds", "test_runners", "test_runs_of_suites", "test_sampler", "test_score_and_export", "test_simplify",
-    "test_slots", "test_store_command", "test_suite_command", "test_theory_table", "test_tls", "test_trace_formats",
+    "test_measured_with_telemetry", "test_mixed_precision", "test_model_type", "test_onnx_file", "test_optimizers",
+    "test_paired", "test_planted_causes", "test_predict_cpu", "test_properties", "test_pytest_plugin", "test_qualify",
+    "test_queue", "test_ranking", "test_replay", "test_reports_and_comparison", "test_rounds", "test_runners",
+    "test_runs_of_suites", "test_sampler", "test_samples", "test_score_and_export", "test_simplify", "test_slots",
+    "test_store_command", "test_suite_command", "test_theory_table", "test_tls", "test_trace_formats",
     "test_trace_samples", "test_trace_timelines", "test_tries", "test_upgrade", "test_watchdog",
 })  # fmt: skip
 """Files that take more than a second and a half: they start processes or run many models."""

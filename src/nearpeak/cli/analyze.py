@@ -1,7 +1,8 @@
-"""`nearpeak analyze`: a model in, a speed-of-light report out."""
+"""`nearpeak analyze`: a model or a trace in, a report out: how near to the speed of light, and what to change."""
 
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,32 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli._trace import is_trace, report_on
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.analysis import Analysis
+    from nearpeak.core.bound import Policy
+    from nearpeak.core.target import Target
+    from nearpeak.core.workload import Workload
+
+
+MODEL = typer.Argument(
+    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
+    "definition, saved workload, or a profiler's trace."
+)
+AGAINST = typer.Option(
+    None, "--against", help="Compare with a saved report, or a trace with a trace, instead of showing one."
+)
+EXPECTED = typer.Option(None, "--model", help="Of a trace: the model that was meant to run.")
+RANK = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable.")
+PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
 
 
 def analyze(
-    model: str = typer.Argument(
-        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
-        "definition, or saved workload."
-    ),
+    model: str = MODEL,
     target: list[str] = shared.TARGET,
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
@@ -40,7 +56,10 @@ def analyze(
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
     save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
-    against: Path | None = typer.Option(None, "--against", help="Compare with a saved report instead of showing one."),
+    against: Path | None = AGAINST,
+    expected: str | None = EXPECTED,
+    rank: list[Path] = RANK,
+    perfetto: Path | None = PERFETTO,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
@@ -51,23 +70,37 @@ def analyze(
     """Show the least time that a model step and its parts can take on each target, and what limits them.
 
     Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
-    With --against, MODEL may itself be a saved report.
+    With --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change and what that
+    gains, each operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10
+    when slower, 11 when that cannot be told).
     """
-    _check_files(html, markdown, save)
-    if against is not None and _is_report(Path(model)):
-        _print_comparison(against, _load(Path(model)), json=_as_json(json, text))
-        return
-    targets, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
-    workload = workload_of(
-        model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
+    _check_files(html, markdown, save, perfetto)
+    take = partial(
+        workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
         memory=memory,
     )  # fmt: skip
+    files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
+    if is_trace(model):
+        devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
+        code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, perfetto=perfetto)
+        raise typer.Exit(code)
+    if against is not None and _is_report(Path(model)):
+        _print_comparison(against, _load(Path(model)), json=as_json)
+        return
+    targets, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
+    found = _analysis(take, model, targets, bounds, runner if measure else "")
+    _deliver(found, files, against, json=as_json)
+
+
+def _analysis(
+    take: "Callable[[str], Workload]", model: str, targets: "list[Target]", bounds: "Policy", runner: str
+) -> "Analysis":
+    """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak import api
 
-    analysis = api.analyze(workload, targets, bounds)
-    analysis = _measured(analysis, runner) if measure else analysis
-    _deliver(analysis, {html: "html", markdown: "markdown", save: "json"}, against, json=_as_json(json, text))
+    found = api.analyze(take(model), targets, bounds)
+    return _measured(found, runner) if runner else found
 
 
 def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:

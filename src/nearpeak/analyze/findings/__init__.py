@@ -1,0 +1,90 @@
+"""What a trace shows: one rule per file, each with evidence and counter-evidence, a gain, or an abstention."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from pathlib import Path
+
+from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
+from nearpeak.analyze.replay import merged, replayed_ns
+from nearpeak.analyze.shortfall import shortfall_of
+from nearpeak.core.executed import Executed
+from nearpeak.core.finding_report import Abstained, TraceFinding, TraceReport
+from nearpeak.registry import Registry
+from nearpeak.units import show
+
+Rule = Callable[[Scene], Iterable[TraceFinding | Abstained]]
+HEALTHY_RATIO = 0.9
+"""Part of the step in which the device is busy from which on a trace without findings is called healthy."""
+
+
+def _load(name: str) -> Rule:
+    found: Rule = importlib.import_module(f"nearpeak.analyze.findings.{name}").look
+    return found
+
+
+RULES: Registry[Rule] = Registry(
+    kind="finding", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.findings"
+)
+"""All rules by name; adding one is adding a file with a `look(scene)`."""
+
+
+def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: str = "") -> TraceReport:
+    """Return the findings of the steps, largest gain first, and what could not be told.
+
+    Gains are not added: `together_s` replays the steps with all causes gone at once.
+
+    Args:
+        unseen_ns: expected time of operators of `model` that never ran.
+    """
+    scene = Scene(executed)
+    said = [one for name in RULES for one in RULES[name](scene)]
+    abstained = tuple(one for one in said if isinstance(one, Abstained))
+    refused = scene.refused()
+    shortfall = shortfall_of(executed, unseen_ns) if any(one.predicted_s for one in executed.operators) else None
+    if refused:
+        return TraceReport(
+            executed=executed, verdict=f"no conclusion: {refused}", findings=(), abstentions=abstained, together_s=0.0,
+            exclusive=(), shortfall=shortfall, model=model, created=version,
+        )  # fmt: skip
+    found = sorted(
+        (one for one in said if isinstance(one, TraceFinding)), key=lambda one: (-one.gain_s, one.id, one.key)
+    )
+    together_s = scene.gain_s(tuple(change for one in found for change in one.changes))
+    return TraceReport(
+        executed=executed, verdict=_verdict(scene, found), findings=tuple(found), abstentions=abstained,
+        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found),
+        shortfall=shortfall,
+        model=model, created=version,
+    )  # fmt: skip
+
+
+def _exclusive(scene: Scene, found: list[TraceFinding]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs whose gains overlap by more than a tenth of the smaller one."""
+    pairs = []
+    for one, other in combinations([one for one in found if one.changes][:6], 2):
+        both_s = scene.gain_s((*one.changes, *other.changes))
+        if one.gain_s + other.gain_s - both_s > 0.1 * min(one.gain_s, other.gain_s):
+            pairs.append((_name(one), _name(other)))
+    return tuple(pairs)
+
+
+def _name(one: TraceFinding) -> str:
+    return f"{one.id} {one.key}".strip()
+
+
+def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
+    step = show(scene.step_s, "s")
+    gaining = [one for one in found if one.gain_s > 0]
+    if gaining:
+        first = gaining[0]
+        least = show(max(0.0, scene.step_s - first.gain_s), "s")
+        share = first.gain_s / scene.step_s
+        return f"{first.claim}; without that a step would take {least} instead of {step} ({share:.0%} less)"
+    busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
+    if busy >= HEALTHY_RATIO:
+        return f"healthy: the device is busy {busy:.0%} of a step of {step}, and nothing that is looked for was found"
+    return f"no cause found for {1 - busy:.0%} idle time of a step of {step}; see what could not be told"
+
+
+__all__ = ["LEAST_RATIO", "RULES", "Rule", "Scene", "merged", "replayed_ns", "report_of"]

@@ -1,0 +1,190 @@
+"""What every rule sees of a trace: its steps, gains by replay, and the words of findings and abstentions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from statistics import median
+
+from nearpeak.analyze.replay import merged, replayed_ns
+from nearpeak.core.executed import NOTHING, Executed, ExecutedOperator, QueueItem
+from nearpeak.core.finding_report import Abstained, Change, Counter, Evidence, TraceFinding
+from nearpeak.core.timeline import HOST_CAUSES
+
+LEAST_RATIO = 0.05
+"""Part of a step that a finding must gain."""
+_SHOWN = 8
+"""Events named as evidence."""
+_SINGLE = 0.3
+"""Part of the window in one call from which on it is a first use, not a step."""
+_REPLAY_RATIO = 0.2
+"""How far the replay may be from what was seen."""
+
+
+class Scene:
+    """The steps of a trace, and what rules ask about them."""
+
+    def __init__(self, executed: Executed) -> None:
+        """Replay the steps as they were."""
+        self.executed = executed
+        self.items = executed.items
+        self.base_ns = replayed_ns(self.items, executed.latency_ns)
+
+    @property
+    def step_s(self) -> float:
+        """Return the mean length of a step."""
+        return self.executed.window_ns * 1e-9 / self.executed.step_count
+
+    def gain_s(self, changes: Iterable[Change], on_top_of: Iterable[Change] = ()) -> float:
+        """Return what the changes gain of a step, where other changes have been made already."""
+        before = tuple(on_top_of)
+        base = replayed_ns(self.items, self.executed.latency_ns, merged(before, self.items)) if before else self.base_ns
+        after = replayed_ns(self.items, self.executed.latency_ns, merged((*before, *changes), self.items))
+        return max(0, base - after) * 1e-9 / self.executed.step_count
+
+    def operator(self, item: QueueItem) -> ExecutedOperator | None:
+        """Return the operator of an item; none where none is known."""
+        return None if item.operator == NOTHING else self.executed.operators[item.operator]
+
+    def family(self, item: QueueItem) -> str:
+        """Return what the kernel of an item computes; empty for everything else."""
+        return "" if item.kernel == NOTHING else self.executed.kernels[item.kernel].family
+
+    def unit(self, item: QueueItem) -> str:
+        """Return the unit on which the kernel of an item forms products."""
+        return "" if item.kernel == NOTHING else self.executed.kernels[item.kernel].unit
+
+    def where(self, test: Callable[[QueueItem], bool]) -> list[int]:
+        """Return the places of the items that pass `test`."""
+        return [index for index, item in enumerate(self.items) if test(item)]
+
+    def device_s(self, places: Iterable[int]) -> float:
+        """Return the device time of items in a step."""
+        return sum(self.items[place].device_ns for place in places) * 1e-9 / self.executed.step_count
+
+    def dropped(self, places: Iterable[int]) -> tuple[Change, ...]:
+        """Return what is different if items did not exist; causes of host time that have a name stay."""
+        return tuple(
+            Change(
+                place, before_ns=sum(part for _, part in self.items[place].parts), call_ns=0, device_ns=0,
+                lag_ns=min(0, self.items[place].lag_ns), waits=NOTHING,
+            )
+            for place in places
+        )  # fmt: skip
+
+    def without_part(self, name: str) -> tuple[Change, ...]:
+        """Return what is different if the host did not spend time on a cause that has a name."""
+        return tuple(
+            Change(place, before_ns=item.before_ns - sum(part for cause, part in item.parts if cause == name))
+            for place, item in enumerate(self.items)
+            if any(cause == name for cause, _ in item.parts)
+        )
+
+    def part_s(self, name: str) -> float:
+        """Return the host time of a step that a named cause takes."""
+        return (
+            sum(part for item in self.items for cause, part in item.parts if cause == name)
+            * 1e-9
+            / self.executed.step_count
+        )
+
+    def idle_ratio(self) -> float:
+        """Return the idle part of the window."""
+        return self.executed.timeline.idle_ns / max(1, self.executed.window_ns)
+
+    def host_wait_ratio(self) -> float:
+        """Return the part of the idle time in which the device waited for its host."""
+        timeline = self.executed.timeline
+        waits = sum(timeline.idle_by_cause_ns.get(cause, 0) for cause in HOST_CAUSES)
+        return waits / max(1, timeline.idle_ns)
+
+    @cached_property
+    def usual_ratio(self) -> float:
+        """Return measured over expected time that operators of this trace usually have; 1 where few are known.
+
+        What rules of their own explain is left out: products off the matrix units and products with odd extents.
+        """
+        known: list[tuple[float, int]] = []
+        for one in self.executed.operators:
+            odd = one.padded_s is not None or self._on_vector_units(one)
+            if one.predicted_s and one.measured_s > 5e-6 and not odd:
+                known.append((one.measured_s / one.predicted_s, one.device_ns))
+        if len(known) < 3:
+            return 1.0
+        return min(1.6, max(0.7, median(ratio for ratio, _ in known)))
+
+    def _on_vector_units(self, operator: ExecutedOperator) -> bool:
+        units = {kernel.unit for kernel in self.executed.kernels if kernel.name in operator.kernels}
+        return operator.family in ("gemm", "conv") and "vector" in units
+
+    @cached_property
+    def unblocked(self) -> tuple[Change, ...]:
+        """Return what is different if no call waited for the device."""
+        return tuple(
+            Change(place, waits=NOTHING, call_ns=min(item.call_ns, 3_000))
+            for place, item in enumerate(self.items)
+            if item.waits != NOTHING and not self.ends_step(place)
+        )
+
+    def ends_step(self, place: int) -> bool:
+        """Say whether an item is the last of its step: a wait there ends the step anyway."""
+        step = self.items[place].step
+        later = (item for item in self.items[place + 1 :] if item.step == step)
+        return not any(item.event != NOTHING for item in later)
+
+    def refused(self) -> str:
+        """Return why nothing can be concluded from the trace at all; empty where something can."""
+        missing, items = self.executed.missing, self.items
+        longest = max((max(item.before_ns, item.call_ns) for item in items), default=0)
+        if "steps" in missing and self.idle_ratio() > 0.5 and longest > _SINGLE * self.executed.window_ns:
+            return "one call takes most of the window, as first uses do, and no steady step was recorded"
+        lead = max((item.device_ns for item in items if item.kind == "backlog"), default=0)
+        window = self.executed.window_ns
+        if abs(self.base_ns - lead - window) > _REPLAY_RATIO * window + 10_000:
+            return "host and device do not follow from the calls that were recorded"
+        return ""
+
+    def abstention(self, identifier: str, *needs: str) -> Abstained | None:
+        """Return the abstention of a rule that needs what the trace does not say; none where it says all of it."""
+        reasons = [self.executed.missing[need] for need in needs if need in self.executed.missing]
+        return Abstained(id=identifier, reason="; ".join(reasons)) if reasons else None
+
+    def worth(self, gain_s: float) -> bool:
+        """Say whether a gain is large enough to speak of."""
+        return gain_s >= LEAST_RATIO * self.step_s
+
+    def evidence(self, what: str, value: float, unit: str, places: Sequence[int] = ()) -> Evidence:
+        """Return a figure with the first events that it comes from."""
+        rows = [
+            self.items[place].event if self.items[place].event != NOTHING else self.items[place].call
+            for place in places
+        ]
+        return Evidence(what=what, value=value, unit=unit, events=tuple(row for row in rows if row != NOTHING)[:_SHOWN])
+
+    def finding(
+        self, identifier: str, claim: str, changes: Iterable[Change], *, evidence: Sequence[Evidence], falsifier: str,
+        counter: Sequence[tuple[str, str]] = (), key: str = "", high_s: float | None = None, scope: str = "global",
+        gain_s: float | None = None, remedies: Sequence[tuple[str, float]] = (), confidence_ratio: float = 0.95,
+    ) -> list[TraceFinding]:  # fmt: skip
+        """Return the finding, alone in a list, if it gains enough; else nothing.
+
+        The low end is what half of the changes gain, the high end `high_s`, or the time that they concern.
+        """
+        all_changes = merged(tuple(changes), self.items)
+        gain = self.gain_s(all_changes) if gain_s is None else gain_s
+        if not self.worth(gain):
+            return []
+        low = min(gain, self.gain_s(all_changes[::2]))
+        high = max(gain, min(self.step_s, gain * 1.1 if high_s is None else high_s))
+        states = tuple(Counter(what=what, state=state) for what, state in counter)
+        return [
+            TraceFinding(
+                id=identifier, key=key, claim=claim, evidence=tuple(evidence), counter=states, gain_s=min(gain,
+                self.step_s),
+                gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
+                confidence_ratio=confidence_ratio, changes=all_changes, remedies=tuple(remedies),
+            )
+        ]  # fmt: skip
+
+
+def found_if(condition: bool) -> str:
+    """Return the state of counter-evidence."""
+    return "found" if condition else "not found"

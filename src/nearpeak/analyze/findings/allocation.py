@@ -1,0 +1,37 @@
+"""Device memory is allocated or freed within steps, which stops host and device."""
+
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.executed import NOTHING
+from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+
+ID = "idle.alloc"
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Leave the calls out."""
+    if (missing := scene.abstention(ID, "host")) is not None:
+        yield missing
+        return
+    places = scene.where(lambda item: item.kind == "alloc")
+    if not places:
+        return
+    steps = {scene.items[place].step for place in places}
+    if len(steps) < 0.5 * scene.executed.step_count or ("steps" in scene.executed.missing):
+        yield Abstained(id=ID, reason="allocations were seen, but not in most of several steps: they may be warm-up")
+        return
+    spent = sum(scene.items[place].call_ns for place in places) * 1e-9 / scene.executed.step_count
+    yield from scene.finding(
+        ID,
+        f"{len(places) / scene.executed.step_count:.0f} calls of a step allocate or free device memory and stop"
+        f" the device",
+        [Change(place, call_ns=0, waits=NOTHING) for place in places],
+        evidence=[
+            scene.evidence("allocating calls per step", len(places) / scene.executed.step_count, "", places),
+            scene.evidence("host time in them per step, waiting apart", spent, "s"),
+        ],
+        counter=[("only in the first steps", found_if(len(steps) < scene.executed.step_count))],
+        falsifier="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or no empty_cache() in the loop: the calls"
+        " should be gone",
+    )

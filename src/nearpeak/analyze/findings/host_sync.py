@@ -1,0 +1,52 @@
+"""Calls in the middle of a step make the host wait for the device, and then the device for the host."""
+
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.executed import NOTHING, QueueItem
+from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+
+ID = "idle.sync_bound"
+_SCALAR_BYTES = 64
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Let the host go on where it waits for a stream, an event, the device, or a result that it reads."""
+    if (missing := scene.abstention(ID, "host", "links")) is not None:
+        yield missing
+        return
+    places = [place for place in scene.where(_waits) if not scene.ends_step(place)]
+    if not places:
+        return
+    scalars = [place for place in scene.where(_reads_scalar) if not scene.ends_step(place)]
+    unread = {*scalars, *(place for place in places if place - 1 in scalars)}  # read on the device, neither is called
+    changes = [Change(place, waits=NOTHING, call_ns=min(scene.items[place].call_ns, 3_000)) for place in places]
+    changes += scene.dropped(sorted(unread))
+    count = len(places) / scene.executed.step_count
+    yield from scene.finding(
+        ID,
+        f"the host waits for the device {count:.0f} times in a step (.item(), .cpu(), synchronize) and lets its"
+        f" queue run dry",
+        changes,
+        evidence=[
+            scene.evidence("waits in a step, the last one left out", count, "", places),
+            scene.evidence("idle part of the window", scene.idle_ratio(), ""),
+        ],
+        counter=[
+            ("the wait ends the step anyway", found_if(False)),
+            ("a fault that only a synchronisation hides", "not observable"),
+        ],
+        falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names"
+        " the lines",
+    )
+
+
+def _reads_scalar(item: QueueItem) -> bool:
+    """Say whether the host reads a number or two."""
+    return item.kind == "copy" and item.copy.startswith("d2h") and 0 < item.size <= _SCALAR_BYTES
+
+
+def _waits(item: QueueItem) -> bool:
+    """Say whether the host waits: in a synchronisation, or for what it copies to itself."""
+    reads = item.kind == "copy" and item.copy.startswith("d2h")
+    return item.waits != NOTHING and (item.kind == "sync" or reads)

@@ -1,0 +1,47 @@
+"""Kernels that only change the layout of tensors, around operators that want another one."""
+
+import re
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.executed import NOTHING
+from nearpeak.core.finding_report import Abstained, TraceFinding
+
+ID = "layout.transpose"
+_LAYOUT = re.compile(
+    r"nchwToNhwc|nhwcToNchw|convertTensor|tensorTransform|SubTensorOp|transpose|permute|Reformat|Reorder", re.IGNORECASE
+)
+_COPIES = ("aten::clone", "aten::contiguous")
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Leave the kernels out."""
+    if (missing := scene.abstention(ID, "names")) is not None:
+        yield missing
+        return
+    places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
+    if not places:
+        return
+    formats = [place for place in places if _LAYOUT.search(scene.executed.kernels[scene.items[place].kernel].name)]
+    yield from scene.finding(
+        ID,
+        f"{len(places) / scene.executed.step_count:.0f} kernels of a step only change layouts"
+        f" ({scene.device_s(places) * 1e3:.2f} ms)",
+        scene.dropped(places),
+        high_s=scene.device_s(places),
+        evidence=[
+            scene.evidence("time of layout kernels per step", scene.device_s(places), "s", places),
+            scene.evidence("of them named as conversions", scene.device_s(formats), "s", formats),
+        ],
+        counter=[("needed once, not in each step", found_if(len(places) < scene.executed.step_count))],
+        falsifier="model.to(memory_format=torch.channels_last) and its inputs, or strides that the next operator takes",
+        scope="local",
+    )
+
+
+def _moves(scene: Scene, place: int) -> bool:
+    item = scene.items[place]
+    operator = scene.operator(item)
+    if _LAYOUT.search(scene.executed.kernels[item.kernel].name):
+        return True
+    return operator is not None and operator.name in _COPIES and scene.family(item) in ("elementwise", "layout", "copy")

@@ -1,0 +1,80 @@
+"""Two streams with work of their own never run at the same time, and why."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.executed import NOTHING
+from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+
+ID = "overlap.missed"
+_LOAD = 0.1
+"""Part of the window that the second stream must carry."""
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Drop the waits between streams that compute and let each go on when it can."""
+    lanes: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(scene.items):
+        if item.kind == "kernel":
+            lanes[item.lane].append(place)
+    loads = sorted((sum(scene.items[p].device_ns for p in places), lane) for lane, places in lanes.items())
+    if len(loads) < 2 or loads[-2][0] < _LOAD * scene.executed.window_ns:
+        return
+    if (missing := scene.abstention(ID, "host", "links", "grid")) is not None:
+        yield missing
+        return
+    busy = scene.executed.timeline.compute_ns
+    overlap = 1 - (busy - loads[-1][0]) / max(1, loads[-2][0])
+    if overlap > 0.5 or _fills(scene, [place for places in lanes.values() for place in places]):
+        return
+    changes, reason = _freed(scene, lanes)
+    yield from scene.finding(
+        ID,
+        f"{len(loads)} streams compute, but run one after the other: {reason}",
+        changes,
+        evidence=[
+            scene.evidence(
+                "load of the second stream", loads[-2][0] * 1e-9 / scene.executed.step_count, "s", lanes[loads[-2][1]]
+            ),
+            scene.evidence("part of it that overlaps", max(0.0, overlap), ""),
+        ],
+        counter=[
+            ("each kernel fills the device", found_if(False)),
+            ("one depends on the other's results", "not observable"),
+        ],
+        falsifier="take the events or the use of the default stream out and compare results: if they are equal"
+        " and the streams"
+        " overlap, nothing depended on the order",
+    )
+
+
+def _fills(scene: Scene, places: list[int]) -> bool:
+    """Say whether most of the time is in kernels with enough blocks for the whole device."""
+    sms = scene.executed.sm_count or 100
+    blocks = {k: use.block_count for k, use in enumerate(scene.executed.kernels)}
+    full = [p for p in places if (blocks.get(scene.items[p].kernel) or 0) >= sms]
+    return scene.device_s(full) > 0.5 * scene.device_s(places)
+
+
+def _freed(scene: Scene, lanes: dict[int, list[int]]) -> tuple[tuple[Change, ...], str]:
+    """Return the changes that let streams run side by side, and the reason why they did not."""
+    places = [place for one in lanes.values() for place in one]
+    waits = [place for place in places if scene.items[place].after]
+    if len(waits) > 0.2 * min(len(one) for one in lanes.values()):
+        return tuple(Change(place, after=()) for place in waits), "events make each wait for the other"
+    late = [place for place in places if scene.items[place].lag_ns > 2_000]
+    if late:
+        changes = tuple(Change(place, lag_ns=0) for place in late)
+        return (
+            changes,
+            "work starts late although its stream is free (legacy default stream, or too few hardware queues)",
+        )
+    blocking = [
+        Change(p, waits=NOTHING)
+        for p, item in enumerate(scene.items)
+        if item.waits != NOTHING and not scene.ends_step(p)
+    ]
+    if blocking:
+        return tuple(blocking), "the host waits for one before it launches the other"
+    return (), "the host launches one after the other has ended"

@@ -1,0 +1,36 @@
+"""One rank arrives late at collectives, and the others wait for it inside them."""
+
+from collections.abc import Iterator
+
+from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
+from nearpeak.core.finding_report import Abstained, Counter, Evidence, TraceFinding
+
+ID = "comm.straggler"
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Take the time away that ranks wait for the last one."""
+    skew = scene.executed.skew
+    if skew is None:
+        if (scene.executed.rank_count or 1) > 1:
+            yield Abstained(id=ID, reason="one rank of several: give the traces of the others too (--rank FILE)")
+        return
+    if skew.straggler is None or skew.collective_count < 3:
+        return
+    wait_ns = max(one.wait_ns for one in skew.ranks)
+    gain_s = wait_ns * 1e-9 / scene.executed.step_count
+    if gain_s < LEAST_RATIO * scene.step_s:
+        return
+    yield TraceFinding(
+        id=ID,
+        key=f"rank {skew.straggler}",
+        claim=f"rank {skew.straggler} arrives last: the others wait {gain_s * 1e3:.2f} ms of each step in collectives",
+        evidence=(
+            Evidence(what="collectives that all ranks have", value=skew.collective_count, unit=""),
+            Evidence(what="median spread of arrivals", value=skew.spread_ns * 1e-9, unit="s"),
+        ),
+        counter=(Counter(what="the network varies while all arrive together", state="not found"),),
+        gain_s=min(gain_s, scene.step_s), gain_low_s=0.0, gain_high_s=min(gain_s, scene.step_s), scope="global",
+        method="bound", falsifier="swap the hosts of two ranks: the late one stays with the host or with the data",
+        confidence_ratio=0.9,
+    )  # fmt: skip

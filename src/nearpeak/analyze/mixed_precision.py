@@ -1,0 +1,55 @@
+"""Whether mixed precision will pay, said before anyone tries it: the verdict and the reasons behind it."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.mixed_precision import LEAST_SPEED_UP, MixedPrecision, PrecisionVerdict
+
+_LARGE = 0.25
+"""Part of a step from which on casts, or memory, count as a reason."""
+
+
+def verdict_of(device: MixedPrecision, eager: MixedPrecision) -> PrecisionVerdict:
+    """Return whether autocast will pay on the device alone, and where the host adds time to every operator.
+
+    The speed-up against PyTorch's default flags decides, as that is what runs before anybody changes anything.
+
+    Args:
+        device: expected times without time added per operator: a graph, or a host that stays ahead.
+        eager: the same with the time that an eager host takes for each operator.
+    """
+    alone, slowed = device.speed_up_ratio(), eager.speed_up_ratio()
+    if alone < LEAST_SPEED_UP:
+        verdict = "does not pay"
+    elif slowed < LEAST_SPEED_UP:
+        verdict = "pays only in a graph"
+    else:
+        verdict = "pays"
+    return PrecisionVerdict(
+        verdict=verdict, speed_up_ratio=alone, eager_ratio=slowed, reasons=tuple(_reasons(device, eager)),
+    )  # fmt: skip
+
+
+def _reasons(device: MixedPrecision, eager: MixedPrecision) -> Iterator[str]:
+    alone = device.speed_up_ratio()
+    added = device.lowered_count - device.call_count
+    if device.cast_ratio > _LARGE:
+        yield f"{device.cast_count} casts take {device.cast_ratio:.0%} of the lowered step"
+    if eager.speed_up_ratio() < alone and added > 0 and eager.fixed_s:
+        yield f"autocast adds {added} operators, each of which costs the host time"
+    yield from _trap(device)
+    if device.converted_s is not None and device.converted_s < device.lowered_s / LEAST_SPEED_UP:
+        ratio = device.baseline_s["default"] / device.converted_s
+        yield f"a model converted as a whole (.half(), .bfloat16()) needs no casts: {ratio:.2f} times as fast"
+    if device.memory_bound_ratio > 1 - _LARGE:
+        yield f"memory limits {device.memory_bound_ratio:.0%} of the fp32 step: at most 2 times as fast there"
+    if device.scaler_s:
+        yield f"scaling the loss and checking gradients takes {device.scaler_s / device.lowered_s:.0%}, and one wait"
+
+
+def _trap(device: MixedPrecision) -> Iterator[str]:
+    """Say what TF32 changes about the baseline, where it changes something."""
+    single, default, tf32 = (device.speed_up_ratio(name) for name in ("fp32", "default", "tf32"))
+    if single > default * LEAST_SPEED_UP:
+        yield f"convolutions run in TF32 already: {default:.2f} against what runs, {single:.2f} against true fp32"
+    if default > tf32 * LEAST_SPEED_UP:
+        yield f"allowing TF32 for matrix products gives {default / tf32:.2f} of it without autocast; {tf32:.2f} is left"

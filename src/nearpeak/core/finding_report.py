@@ -1,0 +1,138 @@
+"""What was found in a trace: a claim with evidence, counter-evidence, gain and a way to refute it, or an abstention."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nearpeak.core.executed import Executed
+from nearpeak.core.shortfall import Shortfall
+
+SCOPES = ("local", "global")
+METHODS = ("replay", "bound", "none")
+STATES = ("found", "not found", "not observable")
+
+
+class Change(NamedTuple):
+    """What would be different about one item if a cause were gone; none leaves it as it is."""
+
+    item: int
+    """Position of the item."""
+    before_ns: int | None = None
+    """Host time before the call."""
+    call_ns: int | None = None
+    """Host time in the call."""
+    device_ns: int | None = None
+    """Length of its work."""
+    lag_ns: int | None = None
+    """What it starts later than needed."""
+    lane: int | None = None
+    """Stream on which it runs instead."""
+    waits: int | None = None
+    """What the host waits for instead."""
+    after: tuple[int, ...] | None = None
+    """What it runs after instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One figure behind a claim."""
+
+    what: str
+    """What was counted or timed."""
+    value: float
+    """The figure."""
+    unit: str
+    """Its unit, empty for counts and ratios."""
+    events: tuple[int, ...] = ()
+    """Events that it comes from, the first ones where there are many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counter:
+    """Something that would contradict the claim, and whether it is there."""
+
+    what: str
+    """What was looked for."""
+    state: str
+    """One of STATES."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFinding:
+    """One claim about the steps of a trace."""
+
+    id: str
+    """Kind of finding, as in the catalogue."""
+    key: str
+    """Which of that kind: stream, kernel or operator; empty where there is one only."""
+    claim: str
+    """One falsifiable sentence with numbers."""
+    evidence: tuple[Evidence, ...]
+    """Figures behind it."""
+    counter: tuple[Counter, ...]
+    """What was looked for against it."""
+    gain_s: float
+    """Expected gain of a step."""
+    gain_low_s: float
+    """Low end."""
+    gain_high_s: float
+    """High end: nothing beats this."""
+    scope: str
+    """`local` for a part, `global` for the step."""
+    method: str
+    """How the gain was worked out, one of METHODS."""
+    falsifier: str
+    """The cheapest experiment that would refute it, and what it is predicted to show."""
+    confidence_ratio: float
+    """Share of findings of this kind that are right, on planted faults."""
+    changes: tuple[Change, ...] = ()
+    """What removing the cause changes in the queues."""
+    remedies: tuple[tuple[str, float], ...] = ()
+    """What would remove it, with the gain in seconds that bounds each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstained:
+    """A finding about which nothing can be said."""
+
+    id: str
+    """Kind of finding."""
+    reason: str
+    """What is missing, and how to record it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceReport:
+    """The steps of a trace and what was found in them."""
+
+    executed: Executed
+    """The steps."""
+    verdict: str
+    """One sentence."""
+    findings: tuple[TraceFinding, ...]
+    """Largest gain first."""
+    abstentions: tuple[Abstained, ...]
+    """What could not be told."""
+    together_s: float
+    """Gain of a step if all causes were gone at once: never their sum."""
+    exclusive: tuple[tuple[str, str], ...]
+    """Pairs of findings that take the same time away, whose gains do not add up."""
+    shortfall: Shortfall | None = None
+    """What stands between executed and expected time; none where no operator has an expected time."""
+    model: str = ""
+    """Model that was expected; empty where the operators that ran are their own expectation."""
+    created: str = ""
+    """Version of nearpeak."""
+
+    @property
+    def step_s(self) -> float:
+        """Return the mean length of a step."""
+        return self.executed.window_ns * 1e-9 / self.executed.step_count
+
+
+def gains_by_id(report: TraceReport) -> Mapping[str, float]:
+    """Return the largest gain of each kind of finding."""
+    found: dict[str, float] = {}
+    for one in report.findings:
+        found[one.id] = max(found.get(one.id, 0.0), one.gain_s)
+    return found

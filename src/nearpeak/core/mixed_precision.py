@@ -1,0 +1,118 @@
+"""What mixed precision is expected to gain: a step as written beside the same step lowered by autocast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BASELINES = ("fp32", "tf32", "default")
+"""How fp32 products run: on fp32 units; rounded to TF32; as PyTorch's flags stand at first, which is TF32 for
+convolutions (`torch.backends.cudnn.allow_tf32`) and fp32 for matrix products (`float32_matmul_precision`)."""
+LEAST_SPEED_UP = 1.05
+"""Expected speed-up below which nothing is concluded from how much of it was reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """One change of format that autocast inserts."""
+
+    shape: tuple[int, ...]
+    """Extents of what is cast."""
+    before: str
+    """Format that it had."""
+    after: str
+    """Format that it gets."""
+    of: str
+    """Kind of its storage: weight, input, activation, …"""
+    consumer: str
+    """Operator that runs next on something else than a cast, for which it is made."""
+    module: str
+    """Module in which it runs."""
+    time_s: float
+    """Least time of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredPart:
+    """All calls of one operator, in both precisions."""
+
+    operator: str
+    """Name under which the framework calls it."""
+    call_count: int
+    """Calls of the step as written."""
+    lowered_count: int
+    """Calls of it in the lowered step."""
+    baseline_s: Mapping[str, float]
+    """Its time as written, by one of BASELINES."""
+    lowered_s: float
+    """Its time lowered, casts apart."""
+    cast_s: float
+    """Time of the casts made for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedPrecision:
+    """Expected times of a step as written, under autocast, and converted as a whole."""
+
+    name: str
+    """Workload."""
+    step: str
+    """`forward`, `decode` or `train`."""
+    target: str
+    """Device."""
+    format: str
+    """Format that autocast lowers to: bf16 or fp16."""
+    call_count: int
+    """Operators of the step as written."""
+    lowered_count: int
+    """Operators of the lowered step, casts included."""
+    fixed_s: float
+    """Time added to each operator, one after the other; 0 gives the device's sum alone."""
+    baseline_s: Mapping[str, float]
+    """Time of the step as written, by one of BASELINES."""
+    lowered_s: float
+    """Time of the lowered step, casts and scaler included."""
+    cast_s: float
+    """Part of `lowered_s` that casts take."""
+    scaler_s: float
+    """Part of it that scaling the loss and checking gradients take; fp16 training only."""
+    converted_s: float | None
+    """Time of the model converted as a whole (`.half()`), without casts; none where that was not captured."""
+    parts: tuple[LoweredPart, ...]
+    """Operators, largest first."""
+    casts: tuple[Cast, ...]
+    """Casts in the order in which they run."""
+    memory_bound_ratio: float
+    """Part of the step's fp32 time in operators that memory limits, whose speed-up is at most 2."""
+    assumptions: tuple[str, ...] = field(default=())
+    """What the figures rest on, in sentences."""
+
+    def speed_up_ratio(self, baseline: str = "default") -> float:
+        """Return time as written over time lowered."""
+        return self.baseline_s[baseline] / self.lowered_s
+
+    @property
+    def cast_count(self) -> int:
+        """Casts that autocast inserts."""
+        return len(self.casts)
+
+    @property
+    def cast_ratio(self) -> float:
+        """Part of the lowered step that casts take."""
+        return self.cast_s / self.lowered_s if self.lowered_s else 0.0
+
+
+VERDICTS = ("pays", "pays only in a graph", "does not pay")
+"""What can be said of autocast before anybody tries it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionVerdict:
+    """Whether autocast will pay."""
+
+    verdict: str
+    """One of VERDICTS."""
+    speed_up_ratio: float
+    """Expected time as PyTorch's flags stand over time lowered, on the device alone."""
+    eager_ratio: float
+    """The same with time added for each operator, one after the other."""
+    reasons: tuple[str, ...]
+    """What it rests on, in sentences."""

@@ -1,0 +1,59 @@
+"""Two traces side by side: the step, where the difference goes, and each operator that both ran."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+VERDICTS = ("improvement", "invariant", "regression", "inconclusive", "not comparable")
+
+
+class OperatorPair(NamedTuple):
+    """One operator with its shapes, aligned between two traces; times of a step in nanoseconds."""
+
+    name: str
+    """Operator and case."""
+    baseline_ns: float
+    """Device time in the baseline."""
+    candidate_ns: float
+    """Device time in the candidate."""
+    baseline_calls: float
+    """Calls in the baseline."""
+    candidate_calls: float
+    """Calls in the candidate."""
+    baseline_of_bound: float | None
+    """Bound over measured in the baseline, each on its own device."""
+    candidate_of_bound: float | None
+    """Bound over measured in the candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceDifference:
+    """What changed from a baseline to a candidate."""
+
+    baseline: str
+    """Trace of the baseline, with its device."""
+    candidate: str
+    """Trace of the candidate, with its device."""
+    verdict: str
+    """One of VERDICTS, about the step."""
+    reason: str
+    """Why nothing can be told, or what the verdict rests on."""
+    step_ratio: float
+    """Step of the candidate over that of the baseline."""
+    low_ratio: float | None
+    """Low end of the 95 % interval; none where steps are too few."""
+    high_ratio: float | None
+    """High end."""
+    tolerance_ratio: float
+    """Change up to which the two count as the same."""
+    baseline_step_s: float
+    """Mean step of the baseline."""
+    candidate_step_s: float
+    """Mean step of the candidate."""
+    parts: tuple[tuple[str, float], ...]
+    """What the difference of the steps goes to, in seconds; adds up to it."""
+    operators: tuple[OperatorPair, ...]
+    """Aligned operators, largest change first."""
+    aligned_ratio: float
+    """Part of all operator calls that is aligned."""
+    findings: tuple[tuple[str, float, float], ...]
+    """Findings with their gains in baseline and candidate, in seconds; 0 where there is none."""

@@ -1,0 +1,226 @@
+"""Executed operators beside their cases, bounds and expected times; what cannot be joined keeps its reason."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple
+
+from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
+from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem
+from nearpeak.core.target import Target
+from nearpeak.core.trace import Family
+from nearpeak.core.workload import Call
+from nearpeak.errors import MissingExtraError, NearpeakError
+from nearpeak.predict._same import Same
+from nearpeak.trace import Trace
+from nearpeak.trace.columns import listed
+
+_TILE = 64
+"""Elements to which axes of products are padded: whole tiles of every kernel."""
+_PRODUCTS = ("gemm", "grouped_gemm")
+Key = tuple[str, str, str, str, str]
+
+
+class Times(NamedTuple):
+    """What theory says of one call."""
+
+    label: str = ""
+    cases: tuple[Case, ...] = ()
+    bound_s: float | None = None
+    predicted_s: float | None = None
+    padded_s: float | None = None
+    tensor_s: float | None = None
+    reason: str = ""
+
+
+def can_be_joined(name: str) -> bool:
+    """Say whether the catalogue knows an operator of a framework by its name without overload."""
+    return name in _known_names()
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> frozenset[str]:
+    from nearpeak.ops import aten_matchers
+
+    return frozenset(re.sub(r"^(\w+)\.(\w+).*", r"\1::\2", name) for name in aten_matchers())
+
+
+def operators_of(
+    trace: Trace, items: Sequence[QueueItem], rows: Sequence[int], kernel_names: Sequence[str], target: Target | None
+) -> tuple[tuple[ExecutedOperator, ...], tuple[int, ...]]:
+    """Return the operators of the items, and for each item its place among them.
+
+    Args:
+        rows: for each item the row of its operator; NOTHING where none is known.
+    """
+    keys: dict[int, Key] = {}
+    place: dict[Key, int] = {}
+    members: dict[int, list[int]] = defaultdict(list)
+    places = []
+    for index, (item, row) in enumerate(zip(items, rows, strict=True)):
+        if NOTHING in (row, item.event):
+            places.append(NOTHING)
+            continue
+        key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
+        number = place.setdefault(key, len(place))
+        members[number].append(index)
+        places.append(number)
+    recorded = list(place)
+    times = _all_times(recorded, target)
+    calls = Counter(place[key] for key in keys.values())
+    found = [
+        _operator(trace, key, times[key], [items[i] for i in members[number]], calls[number], kernel_names)
+        for number, key in enumerate(recorded)
+    ]
+    return tuple(found), tuple(places)
+
+
+def _key(trace: Trace, row: int) -> Key:
+    texts = (trace.text_of(name, row) for name in ("shapes", "dtypes", "strides", "concrete"))
+    return (trace.name_of(row), *texts)  # type: ignore[return-value]  # five texts
+
+
+def _operator(
+    trace: Trace, key: Key, times: Times, items: Sequence[QueueItem], call_count: int, kernel_names: Sequence[str]
+) -> ExecutedOperator:  # fmt: skip
+    families: Counter[str] = Counter()
+    for item in items:
+        families[Family(int(trace.family[item.event])).name.lower()] += item.device_ns
+    names = dict.fromkeys(kernel_names[item.kernel] for item in items if item.kernel != NOTHING)
+    shapes, dtypes = _tensors(key)
+    return ExecutedOperator(
+        name=key[0], shapes=shapes, dtypes=dtypes, call_count=call_count, device_ns=sum(one.device_ns for one in items),
+        kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
+        family=families.most_common(1)[0][0] if families else "unknown", label=times.label, cases=times.cases,
+        bound_s=times.bound_s, predicted_s=times.predicted_s, padded_s=times.padded_s, tensor_s=times.tensor_s,
+        reason=times.reason,
+    )  # fmt: skip
+
+
+def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    from nearpeak.capture.executed_calls import format_of
+
+    if not key[1]:
+        return (), ()
+    shapes, kinds = listed(key[1]), listed(key[2])
+    found = [
+        (tuple(shape), dtype_of(name).name)
+        for shape, kind in zip(shapes, kinds, strict=False)
+        if isinstance(kind, str) and isinstance(shape, tuple) and all(isinstance(n, int) for n in shape)
+        and (name := format_of(kind)) is not None
+    ]  # fmt: skip
+    return tuple(shape for shape, _ in found), tuple(name for _, name in found)
+
+
+def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
+    """Return what theory says of each recorded operator; the world without memory is entered once."""
+    known: dict[Key, tuple[Call, ...] | str] = {}
+    missing = [key for key in keys if key[1]]
+    try:
+        from nearpeak.capture.executed_calls import Recorded, recorded_calls
+
+        found = recorded_calls([Recorded(key[0], *map(listed_or, key[1:])) for key in missing])
+        known = dict(zip(missing, found, strict=True))
+    except MissingExtraError as error:
+        known |= dict.fromkeys(missing, str(error))
+    nothing = "its shapes were not recorded"
+    return {key: _times(known.get(key, nothing), target) for key in keys}
+
+
+def listed_or(text: str) -> tuple[Any, ...]:
+    """Return a recorded list; nothing where there is none."""
+    return listed(text) if text else ()
+
+
+def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
+    if isinstance(calls, str):
+        return Times(reason=calls)
+    cases = tuple(call.case for call in calls if call.case is not None)
+    if len(cases) < len(calls) or not cases:
+        unknown = sorted({call.operator for call in calls if call.case is None})
+        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches nothing as recorded")
+    from nearpeak.ops import label_of
+
+    label = label_of(cases[0]) + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
+    if target is None:
+        return Times(label=label, cases=cases, reason="the device is not known; name it with --target")
+    return _on(target, label, cases)
+
+
+def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
+    device = Same(target)
+    bounds, expected = [_bound_s(case, device) for case in cases], [_predicted_s(case, device) for case in cases]
+    padded = [_padded(case) for case in cases]
+    same = all(one is case for one, case in zip(padded, cases, strict=True))
+    wider = None if same else _sum(_predicted_s(one, device) for one in padded)
+    return Times(
+        label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
+        tensor_s=_sum(_in_tf32_s(case, target) for case in cases) if any(_is_single(case) for case in cases) else None,
+    )  # fmt: skip
+
+
+def _sum(values: Any) -> float | None:
+    found = list(values)
+    return None if any(one is None for one in found) else sum(found)
+
+
+@lru_cache(maxsize=65536)
+def _bound_s(case: Case, target: "Same[Target]") -> float | None:
+    from nearpeak.theory.case_bound import case_bound
+
+    try:
+        return case_bound(case, target.held).time_s
+    except NearpeakError:
+        return None
+
+
+@lru_cache(maxsize=65536)
+def _predicted_s(case: Case, target: "Same[Target]") -> float | None:
+    from nearpeak.predict.prediction import predict_case
+
+    try:
+        return predict_case(case, target.held).time_s
+    except NearpeakError:
+        return None
+
+
+def _is_single(case: Case) -> bool:
+    from nearpeak.ops import OPS
+
+    return dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution")
+
+
+def _in_tf32_s(case: Case, target: Target) -> float | None:
+    """Return the expected time of a product in TF32: its bound there, at the usual distance."""
+    from nearpeak.core.bound import Policy
+    from nearpeak.theory.case_bound import case_bound
+
+    if "tensor.tf32" not in target.peaks:
+        return None
+    try:
+        return case_bound(case, target, Policy(dtype="tf32")).time_s * _USUAL_RATIO
+    except NearpeakError:
+        return None
+
+
+_USUAL_RATIO = 1.4
+"""Time over bound that matrix products usually reach: tensor cores run at seven tenths of their rate."""
+
+
+def _padded(case: Case) -> Case:
+    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; anything else as it is."""
+    if case.op not in _PRODUCTS or dtype_of(dict(case.dtypes)["dtype"]).bits_count > 16:
+        return case
+    needed = 8 if dtype_of(dict(case.dtypes)["dtype"]).bits_count == 16 else 16
+    axes = dict(case.axes)
+    if all(axes[name] % needed == 0 or axes[name] == 1 for name in ("m", "n", "k") if name in axes):
+        return case
+    padded = {n: (ceil(v / _TILE) * _TILE if n in ("n", "k") and v % needed else v) for n, v in axes.items()}
+    if axes["m"] % needed and axes["m"] > 1:
+        padded["m"] = ceil(axes["m"] / needed) * needed
+    return Case(
+        op=case.op, phase=case.phase, axes=tuple(padded.items()), dtypes=case.dtypes, attributes=case.attributes
+    )

@@ -1,0 +1,87 @@
+"""Words of a trace's report that all of its formats share."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.executed import Executed, ExecutedOperator
+from nearpeak.core.finding_report import TraceFinding, TraceReport
+from nearpeak.core.shortfall import TERMS
+from nearpeak.report import _words as words
+from nearpeak.units import show
+
+HEADINGS = ("operator", "calls", "measured", "expected", "bound", "of bound")
+
+
+def subject(report: TraceReport) -> str:
+    """Return what was looked at, in one line."""
+    executed = report.executed
+    device = words.clean(executed.device) or executed.target or "an unnamed device"
+    beside = f", beside {words.clean(executed.target)}" if executed.target else ""
+    counted = f"{executed.step_count} step{'s' if executed.step_count > 1 else ''}"
+    steps = counted if executed.steps_found else "the whole window, no steps found"
+    warm = f", {executed.left_out_count} left out as warm-up" if executed.left_out_count else ""
+    return f"{executed.format} trace on {device}{beside}; {steps}{warm}"
+
+
+def parts(executed: Executed) -> Iterator[tuple[str, int]]:
+    """Yield the parts of the window; they add up to it."""
+    timeline = executed.timeline
+    yield "computing", timeline.compute_ns
+    yield "communication alone", timeline.exposed_comm_ns
+    yield "copies alone", timeline.exposed_memcpy_ns
+    yield "fills alone", timeline.exposed_memset_ns
+    for cause, time in sorted(timeline.idle_by_cause_ns.items(), key=lambda pair: -pair[1]):
+        yield f"idle: {cause}", time
+
+
+def per_step(executed: Executed, time_ns: float) -> str:
+    """Return a time of the window as time of a step, in words."""
+    return show(time_ns * 1e-9 / executed.step_count, "s")
+
+
+def matched(report: TraceReport) -> str:
+    """Return how much device time no case stands behind."""
+    executed = report.executed
+    busy = executed.timeline.busy_ns
+    if "shapes" in executed.missing:
+        return f"unmatched: all device time; {executed.missing['shapes']}"
+    share = executed.unmatched_ns / busy if busy else 0.0
+    time = per_step(executed, executed.unmatched_ns)
+    return f"unmatched: {time} of a step ({share:.1%} of busy time) has no case behind it"
+
+
+def slowest(executed: Executed) -> list[ExecutedOperator]:
+    """Return the operators, most device time first."""
+    return sorted(executed.operators, key=lambda one: (-one.device_ns, one.name))
+
+
+def cells(executed: Executed, one: ExecutedOperator) -> tuple[str, ...]:
+    """Return a row for an operator; times are of one call."""
+    label = words.clean(one.label or one.name)
+    reached = f"{one.bound_s / one.measured_s:.0%}" if one.bound_s and one.measured_s else "–"
+    return (
+        label, f"{one.call_count / executed.step_count:g}", show(one.measured_s, "s"),
+        show(one.predicted_s, "s") if one.predicted_s else "–", show(one.bound_s, "s") if one.bound_s else "–", reached,
+    )  # fmt: skip
+
+
+def gain(one: TraceFinding, report: TraceReport) -> str:
+    """Return the gain of a finding in words."""
+    if one.method == "none":
+        return "corrects a claim"
+    share = one.gain_s / report.step_s if report.step_s else 0.0
+    return f"{show(one.gain_s, 's')} ({share:.0%}; {show(one.gain_low_s, 's')} to {show(one.gain_high_s, 's')})"
+
+
+def together(report: TraceReport) -> str:
+    """Return what all findings gain at once, and which overlap."""
+    share = report.together_s / report.step_s if report.step_s else 0.0
+    pairs = "; ".join(f"{one} and {other}" for one, other in report.exclusive)
+    overlap = f"; these take the same time away: {pairs}" if pairs else ""
+    return f"all causes gone at once: {show(report.together_s, 's')} of a step ({share:.0%}), not the sum{overlap}"
+
+
+def shortfall(report: TraceReport) -> Iterator[tuple[str, int]]:
+    """Yield the parts of executed less expected time, in words."""
+    found = report.shortfall
+    for part in found.parts if found else ():
+        yield TERMS[part.term] + (f": {part.detail}" if part.detail else ""), part.time_ns

@@ -1,0 +1,73 @@
+"""A trace's report as Markdown, for a pull request or an issue."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.finding_report import TraceFinding, TraceReport
+from nearpeak.report import _words as words
+from nearpeak.report.executed import _words as said
+from nearpeak.units import show
+
+_SHOWN = 20
+
+
+def to_markdown(report: TraceReport) -> str:
+    """Return the report as Markdown."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: TraceReport) -> Iterator[str]:
+    executed = report.executed
+    yield f"# {_safe(executed.name)}"
+    yield f"\n{_safe(said.subject(report))}\n\n**{_safe(report.verdict)}**\n\n{_safe(said.matched(report))}\n"
+    yield "| where a step goes | time | share |\n|---|---|---|"
+    for name, time in said.parts(executed):
+        if time:
+            yield f"| {name} | {said.per_step(executed, time)} | {time / max(1, executed.window_ns):.1%} |"
+    yield f"| one step | {said.per_step(executed, executed.window_ns)} | |\n"
+    yield "## Findings\n" if report.findings else "No findings.\n"
+    for one in report.findings:
+        yield from _finding(report, one)
+    if len(report.findings) > 1:
+        yield f"{_safe(said.together(report))}\n"
+    yield "## Operators beside theory\n"
+    yield f"| {' | '.join(said.HEADINGS)} |\n|{'---|' * len(said.HEADINGS)}"
+    for row in said.slowest(executed)[:_SHOWN]:
+        yield f"| {' | '.join(_safe(cell) for cell in said.cells(executed, row))} |"
+    if report.shortfall is not None:
+        yield "\n## Beyond the expected time\n\n| part | per step |\n|---|---|"
+        yield f"| expected | {said.per_step(executed, report.shortfall.expected_ns)} |"
+        for name, time in said.shortfall(report):
+            yield f"| {'+' if time > 0 else '−'} {name} | {said.per_step(executed, abs(time))} |"
+        yield f"| executed | {said.per_step(executed, report.shortfall.executed_ns)} |"
+    yield "\n## Not told\n"
+    for missing in report.abstentions:
+        yield f"- {missing.id}: {_safe(missing.reason)}"
+    for loss in executed.losses:
+        yield f"- {_safe(loss)}"
+
+
+def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:
+    yield f"### {_safe(one.id)}: {said.gain(one, report)}\n\n{_safe(one.claim)}\n"
+    for figure in one.evidence:
+        value = (
+            show(figure.value, figure.unit) if figure.unit and not figure.unit.startswith("of") else f"{figure.value:g}"
+        )
+        events = f" (events {', '.join(map(str, figure.events))})" if figure.events else ""
+        yield f"- {_safe(figure.what)}: {value}{events}"
+    for against in one.counter:
+        yield f"- against it, {_safe(against.what)}: {against.state}"
+    for what, gain in one.remedies:
+        yield f"- at most {show(gain, 's')}: {_safe(what)}"
+    yield f"- to refute: {_safe(one.falsifier)}\n"
+
+
+def _safe(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    return (
+        words.clean(text)
+        .replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("<", "&lt;")
+        .replace("*", "\\*")
+        .replace("_", "\\_")
+    )

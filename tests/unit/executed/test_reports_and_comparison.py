@@ -1,0 +1,122 @@
+"""Reports of traces on every medium, and two traces compared: aligned, gated, symmetric."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+pytest.importorskip("torch")
+from benchmarks import _planted_traces as planted
+from benchmarks.planted_traces import reported
+from typer.testing import CliRunner
+
+from nearpeak.analyze.executions import compare
+from nearpeak.cli import application
+from nearpeak.report import executed as formats
+from nearpeak.report.executed import difference
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    return reported(planted.host_sync(5), tmp_path_factory.mktemp("one") / "trace.json")
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    return reported(planted.healthy(5), tmp_path_factory.mktemp("two") / "trace.json")
+
+
+def test_a_terminal_of_80_columns_holds_every_line(report):
+    text = formats.to_terminal(report)
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("idle.sync_bound", "unmatched", "to refute", "expected", "Not told"):
+        assert word in text
+
+
+def test_json_holds_findings_operators_and_terms_that_sum(report):
+    record = json.loads(formats.to_json(report))
+    assert record["findings"][0]["id"] == "idle.sync_bound"
+    found = record["shortfall"]
+    assert found["expected_ns"] + sum(part["time_ns"] for part in found["parts"]) == found["executed_ns"]
+    assert {one["name"] for one in record["executed"]["operators"]} >= {"aten::mm", "aten::gelu"}
+    assert "items" not in record["executed"]
+
+
+def test_markdown_and_html_say_the_same_and_the_page_asks_nothing_of_a_network(report):
+    words = formats.to_markdown(report)
+    page = formats.to_html(report)
+    for text in (words, page):
+        assert "idle.sync_bound" in text.replace("\\_", "_")
+        assert "to refute" in text.lower()
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(src|href)=["']https?:""", page)
+
+
+def test_every_operator_of_a_planted_trace_stands_beside_its_bound(report):
+    known = {one.name: one for one in report.executed.operators if one.bound_s}
+    assert {"aten::mm", "aten::gelu", "aten::add", "aten::native_layer_norm"} <= set(known)
+    assert all(one.bound_s <= one.predicted_s for one in known.values() if one.predicted_s)
+    assert known["aten::mm"].cases[0].op == "gemm"
+
+
+def test_without_shapes_the_first_screen_says_so(tmp_path):
+    text = formats.to_terminal(reported(planted.healthy(3), tmp_path / "trace.json", ("shapes",)))
+    assert "unmatched: all device time; no shapes" in " ".join(text.split())
+
+
+def slower(one, ratio):
+    """The same steps, each longer by a ratio."""
+    executed = one.executed
+    line = dataclasses.replace(executed.timeline, end_ns=executed.timeline.start_ns + int(executed.window_ns * ratio))
+    steps = tuple(int(length * ratio) for length in executed.step_ns)
+    return dataclasses.replace(one, executed=dataclasses.replace(executed, timeline=line, step_ns=steps))
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.0, "invariant"), (1.3, "regression"), (1 / 1.3, "improvement")])
+def test_a_change_of_the_step_gets_its_verdict(healthy, ratio, verdict):
+    even = (healthy.executed.step_ns[0],) * len(healthy.executed.step_ns)
+    one = dataclasses.replace(healthy, executed=dataclasses.replace(healthy.executed, step_ns=even))
+    assert compare(one, slower(one, ratio)).verdict == verdict
+
+
+def test_few_steps_are_inconclusive_and_other_profilers_not_comparable(healthy):
+    few = dataclasses.replace(healthy, executed=dataclasses.replace(healthy.executed, step_ns=(1, 2)))
+    other = dataclasses.replace(healthy, executed=dataclasses.replace(healthy.executed, format="rocprof"))
+    assert compare(few, few).verdict == "inconclusive"
+    assert compare(healthy, other).verdict == "not comparable"
+
+
+def test_swapping_the_traces_inverts_every_ratio_and_the_parts_sum_to_the_difference(report, healthy):
+    there, back = compare(report, healthy), compare(healthy, report)
+    assert there.step_ratio * back.step_ratio == pytest.approx(1)
+    assert {(one.name, one.baseline_ns) for one in there.operators} == {
+        (one.name, one.candidate_ns) for one in back.operators
+    }
+    assert sum(time for _, time in there.parts) == pytest.approx(
+        there.candidate_step_s - there.baseline_step_s, rel=1e-9
+    )
+    assert max(map(len, difference.to_terminal(there).splitlines())) <= 80
+    assert json.loads(difference.to_json(there))["verdict"] == there.verdict
+
+
+def test_a_trace_aligns_with_itself_completely(healthy):
+    found = compare(healthy, healthy)
+    assert found.aligned_ratio == 1
+    assert found.step_ratio == 1
+    assert found.parts == ()
+
+
+def test_the_command_reads_a_trace_writes_files_and_gates(tmp_path):
+    old = planted.write(planted.healthy(8), tmp_path / "old.json")
+    new = planted.write(planted.data_loading(8), tmp_path / "new.json")
+    run = CliRunner()
+    page, track = tmp_path / "page.html", tmp_path / "out.pftrace"
+    done = run.invoke(application(), ["analyze", str(new), "--text", "--html", str(page), "--perfetto", str(track)])
+    assert done.exit_code == 0, done.output
+    assert "idle.input_bound" in done.output
+    assert page.stat().st_size > 10_000
+    assert track.stat().st_size > 1_000
+    gate = run.invoke(application(), ["analyze", str(new), "--against", str(old), "--json"])
+    assert gate.exit_code == 10, gate.output
+    assert json.loads(gate.output)["verdict"] == "regression"
