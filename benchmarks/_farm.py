@@ -139,27 +139,33 @@ class Farm:
             one.wait()
 
 
-def chaos(job_count: int, *, worker_count: int, seed: int, kill_every_s: float, restart_count: int,
+def chaos(job_count: int, *, worker_count: int, seed: int, kill_every_count: int, restart_count: int,
           limit_s: float, seconds: float = 0.05, place: str = "") -> Ending:  # fmt: skip
-    """Run jobs while workers are killed at random and the scheduler is restarted; return what became of them."""
+    """Run jobs while workers are killed at random and the scheduler is restarted; return what became of them.
+
+    Args:
+        kill_every_count: jobs that are done between two kills, on average; counted in jobs, so that a slow machine is
+            attacked as often as a quick one.
+    """
     draw, begun_s = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder, kills, restarts = Path(name), 0, 0
         farm = Farm(folder, worker_count, place)
         try:
             farm.submit(job_count, folder / "log", seconds)
-            next_s = time.monotonic() + draw.expovariate(1 / kill_every_s)
+            next_count = draw.randint(1, 2 * kill_every_count - 1)
             while (done := farm.counted().get("done", 0)) < job_count and time.monotonic() - begun_s < limit_s:
-                time.sleep(0.1)
+                time.sleep(draw.uniform(0.05, 0.15))
                 if done > (restarts + 1) * job_count / (restart_count + 1) and restarts < restart_count:
                     farm.restart_head()
                     restarts += 1
-                if time.monotonic() > next_s:
+                if done >= next_count:
+                    time.sleep(draw.uniform(0.0, 0.5))  # anywhere within a job
                     number = draw.randrange(worker_count)
                     farm.workers[number].send_signal(signal.SIGKILL)
                     farm.workers[number].wait()
                     farm.workers[number] = farm.worker(number)
-                    kills, next_s = kills + 1, time.monotonic() + draw.expovariate(1 / kill_every_s)
+                    kills, next_count = kills + 1, done + draw.randint(1, 2 * kill_every_count - 1)
         finally:
             farm.close()
         return _ending(farm.place, folder / "log", job_count, (kills, restarts), time.monotonic() - begun_s)

@@ -13,7 +13,7 @@ JOBS, WORKERS, SEED = 500, 3, 0
 
 def measure() -> Iterator[Figure]:
     """Yield what was lost, accepted twice or ran together, and how much was killed meanwhile."""
-    found = chaos(JOBS, worker_count=WORKERS, seed=SEED, kill_every_s=6.0, restart_count=3, limit_s=1800.0)
+    found = chaos(JOBS, worker_count=WORKERS, seed=SEED, kill_every_count=20, restart_count=3, limit_s=1800.0)
     whole = found.accepted_count == JOBS and found.lost_count == 0
     yield Figure(
         name="farm_jobs_lost", value=JOBS - found.accepted_count, unit=f"of {JOBS} jobs", bar="0", passed=whole,

@@ -17,6 +17,8 @@ from nearpeak.store import Store
 
 AHEAD = 2
 """Executions that an engine is given per device, so that the next one is at hand when one ends."""
+REST_S, LONGEST_REST_S = 1.0, 60.0
+"""Time for which a batch rests when the engine lost its execution; it doubles each time, up to the longest."""
 HEARTBEAT_S = 15.0
 """Time between two signs of life in the store."""
 
@@ -59,6 +61,7 @@ class Dispatcher:
         self._store, self._executor, self._settings = store, executor, settings
         self._out: dict[str, _Sent] = {}
         self._beat_s = -math.inf
+        self._resting: dict[int, tuple[float, float]] = {}
 
     def step(self) -> int:
         """Look once: what expired goes back, what ended is forgotten, what is urgent is handed on.
@@ -77,7 +80,12 @@ class Dispatcher:
         self._hand_on(here)
         for one in self._executor.poll(tuple(self._out), settings.poll_s if self._out else 0.0):
             sent = self._out.pop(one.handle, None)
+            if sent is not None and one.status == "lost":
+                _, rest_s = self._resting.get(sent.batch, (0.0, REST_S / 2))
+                rest_s = min(2 * rest_s, LONGEST_REST_S)
+                self._resting[sent.batch] = (time.monotonic() + rest_s, rest_s)
             if sent is not None and one.status == "published":
+                self._resting.pop(sent.batch, None)
                 note_noise(self._store, sent.comparison)
         if not self._out:
             time.sleep(settings.poll_s)
@@ -95,6 +103,7 @@ class Dispatcher:
         known = devices(self._store)
         usable = [one for one in known if one.service == "open" and one.device.name in here]
         out = {one.batch for one in self._out.values()}
+        out |= {batch for batch, (until_s, _) in self._resting.items() if time.monotonic() < until_s}
         waiting = [one for one in queue.waiting(self._store) if one.id not in out]
         if not waiting:
             return

@@ -70,6 +70,8 @@ for last; do :; done
 grep '^#SBATCH' "$last" >> "$FAKE_SLURM/sbatch.log"
 number=$(ls "$FAKE_SLURM" | grep -c 'state$')
 number=$((number + 1))
+cp "$last" "$FAKE_SLURM/$number.script"  # as Slurm does: the file is gone when the job begins
+last="$FAKE_SLURM/$number.script"
 echo RUNNING > "$FAKE_SLURM/$number.state"
 export SLURM_JOB_ID=$number SLURM_JOBID=$number SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0
 export SLURM_JOB_NODELIST=node SLURM_NNODES=1 SLURM_JOB_NUM_NODES=1
