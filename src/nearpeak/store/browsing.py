@@ -16,6 +16,15 @@ from nearpeak.store.schema import TABLES
 _T = TABLES
 
 
+def in_parts(ids: Sequence[int], most: int = 5000) -> list[list[int]]:
+    """Return `ids` in parts that a question may name: engines bound their number.
+
+    >>> in_parts([1, 2, 3], most=2)
+    [[1, 2], [3]]
+    """
+    return [list(ids[start : start + most]) for start in range(0, len(ids), most)]
+
+
 class Browsing:
     """Lists of a store, a page at a time."""
 
@@ -92,9 +101,12 @@ class Browsing:
     def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
         """Return some alerts, in the order of `ids`; those that are not there are left out."""
         c = _T["alert"].c
-        asked = select(*(c[name] for name in AlertRow.__slots__)).where(c.id.in_(list(ids)))
+        asked = select(*(c[name] for name in AlertRow.__slots__))
         with reading(self._engine, self._name) as connection:
-            found = {row["id"]: AlertRow(**row) for row in connection.execute(asked).mappings()}
+            found = {
+                row["id"]: AlertRow(**row)
+                for part in in_parts(ids) for row in connection.execute(asked.where(c.id.in_(part))).mappings()
+            }  # fmt: skip
         return tuple(found[one] for one in ids if one in found)
 
     def members(self, alerts: Sequence[int] | None = None) -> tuple[MemberRow, ...]:
@@ -178,9 +190,13 @@ class Browsing:
         s, m = _T["series"].c, _T["measurement"].c
         at = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
         asked = select(s.id, m.run_id, m.median).join_from(_T["series"], _T["measurement"], at)
-        asked = asked.where(s.id.in_(list(series)), m.median.is_not(None))
+        asked = asked.where(m.median.is_not(None))
         with reading(self._engine, self._name) as connection:
-            return {one: (run, value) for one, run, value in connection.execute(asked).tuples()}
+            return {
+                one: (run, value)
+                for part in in_parts(series)
+                for one, run, value in connection.execute(asked.where(s.id.in_(part))).tuples()
+            }  # fmt: skip
 
     def mark(self) -> tuple[int, ...]:
         """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from nearpeak.core.history import Latest, Series
+from nearpeak.store.browsing import in_parts
 from nearpeak.web._asked import Asked
 from nearpeak.web._histories import changes_by_series, small_charts
 from nearpeak.web._site import Site
@@ -36,7 +37,7 @@ def build(site: Site, asked: Asked) -> View:
 
 def _table(site: Site, series: Sequence[Series]) -> Table:
     ids = [one.id for one in series]
-    latest = {one.series: one for one in site.store.latest_against_previous(ids)}
+    latest = {one.series: one for part in in_parts(ids) for one in site.store.latest_against_previous(part)}
     single = site.store.browsing.newest([one for one in ids if one not in latest])
     changes = changes_by_series(site, ids) if len(ids) <= 1000 else {}
     return Table(
