@@ -116,12 +116,15 @@ class Browsing:
 
     def changes(self, *, ids: Sequence[int] | None = None, series: Sequence[int] | None = None
                 ) -> tuple[ChangePoint, ...]:  # fmt: skip
-        """Return change points that still hold: some by id, or those of some series."""
+        """Return change points that still hold, some by id or those of some series, by series and place."""
         table = _T["change_point"].c
-        where = [column.in_(list(value)) for column, value in ((table.id, ids), (table.series_id, series))
-                 if value is not None]  # fmt: skip
+        column, wanted = (table.id, ids) if ids is not None else (table.series_id, series or ())
         with reading(self._engine, self._name) as connection:
-            return changes_where(connection, and_(True, *where), retracted=False)
+            return tuple(
+                one
+                for part in in_parts(wanted)
+                for one in changes_where(connection, column.in_(part), retracted=False)
+            )  # fmt: skip
 
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
