@@ -110,7 +110,11 @@ def test_links_stay_on_the_site_and_lead_somewhere(read):
     outside = [link for link in found if not link.startswith(("/", "#", "data:,", "?"))]
     assert outside == []
     inside = sorted(link for link in found if link.startswith("/") and "RUN" not in link)
-    broken = {link: answer.status_code for link in inside[::3] if (answer := client.get(link)).status_code >= 400}
+    broken = {
+        link: answer.status_code
+        for link in inside[:: max(1, len(inside) // 40)]
+        if (answer := client.get(link)).status_code >= 400
+    }
     assert broken == {}
 
 
@@ -129,7 +133,7 @@ def test_no_text_of_the_store_becomes_a_script(read):
 def test_every_table_exports_the_same_rows_as_csv_and_json(read):
     client, seen = read
     links = {link for one in seen.values() for link in Page(one.text).links if "format=csv" in link}
-    for link in sorted(links)[:40]:
+    for link in sorted(links)[::3][:16]:
         lines, text = client.get(link), client.get(link.replace("format=csv", "format=json"))
         assert lines.status_code == text.status_code == 200, link
         assert lines.headers["content-disposition"].startswith("attachment")

@@ -19,6 +19,7 @@ from nearpeak.history.triage import ACTIONS, act
 from nearpeak.store import open_store
 from nearpeak.web._chart import kept_points
 from nearpeak.web._commands import commands_of, measure_command
+from nearpeak.web._site import Setting, Site
 
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -127,3 +128,15 @@ def test_tokens_on_the_command_line(copied):
         for name, scope, days in (("", "read", 1), ("x", "root", 1), ("x", "read", 0), ("a\nb", "read", 1)):
             with pytest.raises(SpecError):
                 store.access.add_token(name, scope, days=days)
+
+
+def test_what_is_remembered_is_made_again_when_something_new_came_in_and_lazily_without_waiting():
+    site, made = Site(None, Setting()), []
+
+    def make():
+        made.append(len(made))
+        return made[-1]
+
+    assert [site.remembered("a", make, mark) for mark in (1, 1, 2)] == [0, 0, 1]
+    assert [site.remembered("b", make, mark, is_lazy=True) for mark in (1, 2)] == [2, 2]
+    assert [site.shared("/", (), make), site.shared("/", (), make), site.shared("/x", (), make)] == [3, 3, 4]

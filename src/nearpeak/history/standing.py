@@ -11,6 +11,7 @@ from nearpeak.core.prediction import Prediction
 from nearpeak.errors import NearpeakError
 from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.store import Store
+from nearpeak.store.browsing import in_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +60,8 @@ def standings(store: Store, series: Sequence[Series], *, predicted: bool = True)
         predicted: also what good software reaches.
     """
     ids = [one.id for one in series]
-    latest = {one.series: one for part in _chunks(ids) for one in store.latest_against_previous(part)}
-    alone = [one for one in ids if one not in latest]
-    newest = {one: value for part in _chunks(alone) for one, value in store.browsing.newest(part).items()}
+    latest = {one.series: one for part in in_parts(ids) for one in store.latest_against_previous(part)}
+    newest = store.browsing.newest([one for one in ids if one not in latest])
     found = []
     for one in series:
         pair, single = latest.get(one.id), newest.get(one.id)
@@ -136,7 +136,3 @@ def _prediction(case: Case, device: str) -> Prediction | None:
         return None if target is None else predict_case(case, target)
     except NearpeakError:
         return None
-
-
-def _chunks(ids: Sequence[int], size: int = 5000) -> list[Sequence[int]]:
-    return [ids[start : start + size] for start in range(0, len(ids), size)]

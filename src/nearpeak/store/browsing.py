@@ -17,6 +17,15 @@ from nearpeak.store.schema import TABLES
 _T = TABLES
 
 
+def in_parts(ids: Sequence[int], most: int = 5000) -> list[list[int]]:
+    """Return `ids` in parts that a question may name: engines bound their number.
+
+    >>> in_parts([1, 2, 3], most=2)
+    [[1, 2], [3]]
+    """
+    return [list(ids[start : start + most]) for start in range(0, len(ids), most)]
+
+
 class Browsing:
     """Lists of a store, a page at a time."""
 
@@ -93,9 +102,12 @@ class Browsing:
     def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
         """Return some alerts, in the order of `ids`; those that are not there are left out."""
         c = _T["alert"].c
-        asked = select(*(c[name] for name in AlertRow.__slots__)).where(c.id.in_(list(ids)))
+        asked = select(*(c[name] for name in AlertRow.__slots__))
         with reading(self._engine, self._name) as connection:
-            found = {row["id"]: AlertRow(**row) for row in connection.execute(asked).mappings()}
+            found = {
+                row["id"]: AlertRow(**row)
+                for part in in_parts(ids) for row in connection.execute(asked.where(c.id.in_(part))).mappings()
+            }  # fmt: skip
         return tuple(found[one] for one in ids if one in found)
 
     def members(self, alerts: Sequence[int] | None = None) -> tuple[MemberRow, ...]:
@@ -105,12 +117,15 @@ class Browsing:
 
     def changes(self, *, ids: Sequence[int] | None = None, series: Sequence[int] | None = None
                 ) -> tuple[StoredChange, ...]:  # fmt: skip
-        """Return change points that still hold: some by id, or those of some series."""
+        """Return change points that still hold, some by id or those of some series, by series and place."""
         table = _T["change_point"].c
-        where = [column.in_(list(value)) for column, value in ((table.id, ids), (table.series_id, series))
-                 if value is not None]  # fmt: skip
+        column, wanted = (table.id, ids) if ids is not None else (table.series_id, series or ())
         with reading(self._engine, self._name) as connection:
-            return changes_where(connection, and_(True, *where), retracted=False)
+            return tuple(
+                one
+                for part in in_parts(wanted)
+                for one in changes_where(connection, column.in_(part), retracted=False)
+            )  # fmt: skip
 
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
@@ -179,9 +194,13 @@ class Browsing:
         s, m = _T["series"].c, _T["measurement"].c
         at = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
         asked = select(s.id, m.run_id, m.median).join_from(_T["series"], _T["measurement"], at)
-        asked = asked.where(s.id.in_(list(series)), m.median.is_not(None))
+        asked = asked.where(m.median.is_not(None))
         with reading(self._engine, self._name) as connection:
-            return {one: (run, value) for one, run, value in connection.execute(asked).tuples()}
+            return {
+                one: (run, value)
+                for part in in_parts(series)
+                for one, run, value in connection.execute(asked.where(s.id.in_(part))).tuples()
+            }  # fmt: skip
 
     def mark(self) -> tuple[int, ...]:
         """Return numbers that change whenever runs, changes or alerts come in: what is remembered holds until then."""

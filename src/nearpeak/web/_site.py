@@ -37,14 +37,24 @@ class Setting:
     """Path of each page, with its fields in braces."""
 
 
-class _Shared:
-    """A page that several may ask for at once."""
+class _Held:
+    """Something that is remembered; several may ask for it at once, and one makes it."""
 
-    __slots__ = ("found", "lock", "until_s")
+    __slots__ = ("found", "is_made", "is_making", "lock", "mark", "until_s")
 
     def __init__(self) -> None:
-        self.lock, self.until_s = threading.Lock(), 0.0
+        self.lock, self.until_s, self.is_made, self.is_making = threading.RLock(), 0.0, False, False
         self.found: Any = None
+        self.mark: Any = None
+
+    def make(self, make: Callable[[], Any], mark: Any, held_s: float) -> Any:
+        """Make it, and return it."""
+        try:
+            self.found, self.mark, self.is_made = make(), mark, True
+            self.until_s = time.monotonic() + held_s
+        finally:
+            self.is_making = False
+        return self.found
 
 
 class Site:
@@ -53,10 +63,9 @@ class Site:
     def __init__(self, store: Store, setting: Setting) -> None:
         """Keep the store and how it is shown."""
         self.store, self.setting = store, setting
-        self._memory: dict[str, tuple[Any, float, Any]] = {}
-        self._making: set[str] = set()
-        self._shared: dict[tuple[str, tuple[tuple[str, str], ...]], _Shared] = {}
-        self._lock = threading.RLock()
+        self._memory: dict[object, _Held] = {}
+        self._pages: dict[object, _Held] = {}
+        self._lock = threading.Lock()
 
     @property
     def now_ns(self) -> int | None:
@@ -70,41 +79,33 @@ class Site:
             is_lazy: nobody waits for what is out of date: the old one, at most REMEMBERED_S old when it was asked for
                 last, is returned while a new one is made.
         """
-        known = self._memory.get(name)
-        if known and (is_lazy or known[0] == mark) and time.monotonic() < known[1]:
-            return known[2]
-        if is_lazy and known:
-            if name not in self._making:
-                self._making.add(name)
-                threading.Thread(target=self._made, args=(name, make, mark), daemon=True).start()
-            return known[2]
-        with self._lock:  # one makes it, the others wait for it
-            known = self._memory.get(name)
-            if known and known[0] == mark and time.monotonic() < known[1]:
-                return known[2]
-            return self._made(name, make, mark)
+        held = self._entry(self._memory, name, MOST_REMEMBERED)
+        if held.is_made and (is_lazy or held.mark == mark) and time.monotonic() < held.until_s:
+            return held.found
+        if is_lazy and held.is_made:
+            if not held.is_making:
+                held.is_making = True
+                threading.Thread(target=held.make, args=(make, mark, REMEMBERED_S), daemon=True).start()
+            return held.found
+        with held.lock:  # one makes it, the others wait for it
+            if held.is_made and held.mark == mark and time.monotonic() < held.until_s:
+                return held.found
+            return held.make(make, mark, REMEMBERED_S)
 
-    def _made(self, name: str, make: Callable[[], Any], mark: Any) -> Any:
-        try:
-            found = make()
-            if len(self._memory) > MOST_REMEMBERED:
-                self._memory.clear()
-            self._memory[name] = (mark, time.monotonic() + REMEMBERED_S, found)
-        finally:
-            self._making.discard(name)
-        return found
+    def _entry(self, memory: dict[object, _Held], key: object, most: int) -> _Held:
+        """Return what is remembered under a key; where there is too much, what came first is forgotten."""
+        with self._lock:
+            while len(memory) >= most and key not in memory:
+                del memory[next(iter(memory))]
+            return memory.setdefault(key, _Held())
 
     def shared(self, path: str, query: tuple[tuple[str, str], ...], make: Callable[[], Any]) -> Any:
         """Return what `make` returns for an address, or what it returned less than SHARED_S ago."""
-        with self._lock:
-            while len(self._shared) > MOST_SHARED:
-                self._shared.pop(next(iter(self._shared)))
-            entry = self._shared.setdefault((path, query), _Shared())
-        with entry.lock:
-            if time.monotonic() >= entry.until_s:
-                entry.found = make()
-                entry.until_s = time.monotonic() + SHARED_S
-            return entry.found
+        held = self._entry(self._pages, (path, query), MOST_SHARED)
+        with held.lock:
+            if time.monotonic() < held.until_s:
+                return held.found
+            return held.make(make, None, SHARED_S)
 
     def href(self, link: Link, base: str = "") -> str:
         """Return the address of a link; empty where files cannot answer what it asks.

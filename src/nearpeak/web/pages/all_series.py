@@ -1,8 +1,10 @@
 """All series: found by words and choices, as a list or as a grid of charts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nearpeak.core.history import Latest, Series
+from nearpeak.store.browsing import in_parts
+from nearpeak.store.found import StoredChange
 from nearpeak.web._asked import Asked
 from nearpeak.web._histories import changes_by_series, small_charts
 from nearpeak.web._site import Site
@@ -10,7 +12,7 @@ from nearpeak.web._view import Cell, Table, View, columns
 from nearpeak.web._words import change, quantity, series_cell, workload_link
 from nearpeak.web.pages import Page
 
-ROWS, CHARTS = 100, 24
+ROWS, CHARTS, MOST_SEARCHED = 100, 24, 20_000
 CHOICES = ("device", "testbed", "branch", "metric", "owner", "workload")
 
 
@@ -20,25 +22,26 @@ def build(site: Site, asked: Asked) -> View:
     where = {name: value for name in CHOICES if (value := asked.text(name))}
     limit, start = asked.rows(CHARTS if shown == "charts" else ROWS)
     part = site.store.browsing.series(words, where, limit=limit, offset=start)
-    table = _table(site, part.rows)
+    ids = [one.id for one in part.rows]
+    changes = changes_by_series(site, ids) if len(ids) <= MOST_SEARCHED else {}
+    table = _table(site, part.rows, changes)
     choices = site.remembered("choices", site.store.browsing.choices)
     return View(
         title="Series", template="all_series", tables=(table,),
         context={
             "table": table, "total": part.total_count, "start": start, "limit": limit, "query": asked.text("q"),
             "where": where, "as_charts": shown == "charts",
-            "charts": small_charts(site, part.rows) if shown == "charts" and not asked.is_whole else (),
+            "charts": small_charts(site, part.rows, changes) if shown == "charts" and not asked.is_whole else (),
             "choices": {name: choices[name] for name in CHOICES if len(choices[name]) > 1 or name in where},
             "page": start // max(limit, 1), "titles": {"testbed": "runner", "workload": "kernel"},
         },
     )  # fmt: skip
 
 
-def _table(site: Site, series: Sequence[Series]) -> Table:
+def _table(site: Site, series: Sequence[Series], changes: Mapping[int, Sequence[StoredChange]]) -> Table:
     ids = [one.id for one in series]
-    latest = {one.series: one for one in site.store.latest_against_previous(ids)}
+    latest = {one.series: one for part in in_parts(ids) for one in site.store.latest_against_previous(part)}
     single = site.store.browsing.newest([one for one in ids if one not in latest])
-    changes = changes_by_series(site, ids) if len(ids) <= 1000 else {}
     return Table(
         name="series", caption="Series", has_filter=site.setting.is_static,
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "workload|Kernel",

@@ -1,0 +1,87 @@
+"""Lists of people who look around, tokens, and runs given on: the same on every engine."""
+
+import pytest
+from tests.unit.store.records import contents, random_run, run, samples
+
+from nearpeak.core.history import Source
+from nearpeak.errors import NotFoundError
+from nearpeak.store import ChangePoint, Detector, open_store
+from nearpeak.store.listed import AlertRow, MemberRow
+from nearpeak.store.replaying import records_of
+
+
+@pytest.fixture
+def filled(store):
+    store.ingest_all([random_run(number) for number in range(5)])
+    (change,) = store.findings.record_changes(
+        1, Detector(name="d"), [ChangePoint(series=1, order_key=2 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)]
+    )
+    store.findings.open_alert("100 % worse_", {change.id: "primary"}, rev_hi="b")
+    return store
+
+
+def test_series_are_found_by_words_taken_literally(filled):
+    look = filled.browsing
+    assert [one.label for one in look.series(("C1",)).rows] == ["case c1"]
+    assert look.series(("c1", "h200")).total_count == 1
+    assert look.series(("%",)).total_count == look.series(("c_",)).total_count == 0
+    assert look.series((), {"metric": "time"}, limit=2, offset=1).total_count == 4
+    assert [one.id for one in look.series_by_id([3, 99, 1])] == [3, 1]
+    assert look.choices()["device"] == ("H200",)
+    assert [one[0] for one in look.cases()] == ["c0", "c1", "c2", "c3"]
+
+
+def test_runs_devices_and_commits_are_listed_newest_first(filled):
+    look = filled.browsing
+    runs, total = look.runs(limit=2)
+    assert ([one.revision.position for one in runs], total) == ([4, 3], 5)
+    assert look.runs((f"{3:040x}",))[1] == 1
+    assert [one.position for one in look.revisions(3)] == [4, 3, 2]
+    assert [(one.name, one.run_count, one.last_ns) for one in look.devices()] == [("H200", 5, 4)]
+    assert look.measurements(runs[0].id, limit=3).total_count == 4
+    assert [one.id for one in look.runs_at([runs[0].order_key])] == [runs[0].id]
+
+
+def test_alerts_come_with_what_it_takes_to_weigh_them(filled):
+    look = filled.browsing
+    (key,) = look.alert_keys(words=("100 %",))
+    assert look.alert_keys(shown="closed") == look.alert_keys(words=("1_0",)) == ()
+    (row,) = look.alerts([key.id, 77])
+    assert isinstance(row, AlertRow)
+    (member,) = look.members([key.id])
+    newest = look.newest([1])[1][1]
+    assert member == MemberRow(alert_id=key.id, series=1, role="primary", effect_ratio=0.1, value=newest, unit="s",
+                               direction="lower", owner="")  # fmt: skip
+    assert look.alerts_of_changes([one for one, _ in look.member_roles(key.id)]) == {1: key.id}
+    assert filled.findings.status_of(key.id) == "new"
+    before = look.mark()
+    filled.findings.move_alert(key.id, "active", actor="a")
+    assert look.mark() != before
+
+
+def test_histories_of_several_series_are_those_of_each(filled):
+    series = filled.series()
+    for one, found in zip(series, filled.browsing.histories(series), strict=True):
+        alone = filled.history(one.id)
+        assert found.run_ids.tolist() == alone.run_ids.tolist()
+        assert found.median.tolist() == alone.median.tolist()
+        assert found.shas == alone.shas
+
+
+def test_tokens_hold_until_they_are_taken_back(store):
+    text = store.access.add_token("ci", "submit", days=1)
+    assert store.access.token(text).allows("submit")
+    assert store.access.token(text + "x") is None
+    store.access.revoke(1)
+    assert store.access.token(text) is None
+    with pytest.raises(NotFoundError):
+        store.access.revoke(1)
+    assert [one.action for one in store.access.audit()] == ["token revoke", "token add"]
+
+
+def test_runs_given_on_keep_samples_and_identity(filled, make_place):
+    filled.ingest(run(9, [samples("x", (), outcome="crash", note="it died")], source=Source(digest="z", selector="2")))
+    with open_store(make_place(), create=True) as other:
+        assert all(one.new for one in other.ingest_all(records_of(filled)))
+        assert not any(one.new for one in other.ingest_all(records_of(filled)))
+        assert contents(other) == contents(filled)
