@@ -43,6 +43,7 @@ def _set_record(one: SampleSet) -> dict[str, Any]:
         "metric": _fields(one.metric), "testbed": {"name": one.testbed.name, "policy": dict(one.testbed.policy)},
         "values": np.asarray(one.values).tolist(), "parameters": dict(one.parameters),
         "channels": {name: np.asarray(values).tolist() for name, values in one.channels.items()},
+        "records": dict(one.records),
     }  # fmt: skip
 
 
@@ -130,15 +131,16 @@ def _samples(items: Sequence["_Reader"]) -> tuple[SampleSet, ...]:
 
 def _sample(one: "_Reader") -> SampleSet:
     metric, bed = one.inner("metric"), one.inner("testbed")
-    beside = one.inner("channels", optional=True)
+    beside, kept = (one.inner(name, optional=True) for name in ("channels", "records"))
     found = SampleSet(
         case=one.text("case"), label=one.text("label"), metric=_metric(metric),
         testbed=Testbed(name=bed.text("name"), policy=bed.scalars("policy")), values=one.reals("values"),
         parameters=one.scalars("parameters"), workload=one.text("workload", ""), launch=one.integer("launch", 0) or 0,
         outcome=one.text("outcome", "budget"), note=one.text("note", ""), clock_hz=one.real("clock_hz"),
         channels={} if beside is None else {name: beside.reals(name) for name in beside.names()},
+        records={} if kept is None else {name: kept.json_text(name) for name in kept.names()},
     )  # fmt: skip
-    for part in (metric, bed, one, *([beside] if beside else [])):
+    for part in (metric, bed, one, *(part for part in (beside, kept) if part)):
         part.done()
     return found
 
@@ -187,6 +189,16 @@ class _Reader:
 
     def text(self, name: str, usual: object = ...) -> str:
         return _text(self._take(name, usual), f"{self.where}.{name}")
+
+    def json_text(self, name: str) -> str:
+        found = self._take(name)
+        if not isinstance(found, str) or "\x00" in found:
+            raise SpecError(f"{self.where}.{name[:60]}: is no text that holds JSON")
+        try:
+            parse_json(found.encode())
+        except (SpecError, UnicodeEncodeError) as error:
+            raise SpecError(f"{self.where}.{name[:60]}: {error}") from None
+        return found
 
     def texts(self, name: str) -> list[str]:
         return [_text(one, f"{self.where}.{name}") for one in self._list(name, 1000, [])]

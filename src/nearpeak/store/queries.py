@@ -213,6 +213,11 @@ def records_of(connection: Connection, run: int, series: int, launch: int = 0) -
     Raises:
         StoreError: their bytes are not those that were written.
     """
+    return {kind: json.loads(text) for kind, text in record_texts(connection, run, series, launch).items()}
+
+
+def record_texts(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, str]:
+    """Return the same as it was given, as JSON."""
     c = _T["record_blob"].c
     asked = select(c.kind, c.crc32, c.data).where(c.run_id == run, c.series_id == series, c.launch == launch)
     found = {}
@@ -221,7 +226,7 @@ def records_of(connection: Connection, run: int, series: int, launch: int = 0) -
             raise StoreError(
                 f"run {run}, series {series}, launch {launch}, {kind}: is damaged on disk; import its file again"
             )
-        found[kind] = json.loads(zlib.decompress(data))
+        found[kind] = zlib.decompress(data).decode()
     return found
 
 

@@ -70,6 +70,7 @@ def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterat
             case=one.case, label=one.label, metric=one.metric, testbed=one.testbed, workload=one.workload,
             values=tuple(unpacked(what, *blob).tolist()) if count else (), parameters=one.parameters, launch=launch,
             outcome=outcome, note=note or "", clock_hz=clock_hz, channels=channels.get((number, launch), {}),
+            records=queries.record_texts(connection, run, number, launch),
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from tests.unit.store.records import contents, random_run, run, samples
 
 from nearpeak.core.history import Source
 from nearpeak.errors import NotFoundError
-from nearpeak.store import ChangePoint, Detector, open_store
+from nearpeak.store import Detector, StoredChange, open_store
 from nearpeak.store.listed import AlertRow, MemberRow
 from nearpeak.store.replaying import records_of
 
@@ -14,7 +14,7 @@ from nearpeak.store.replaying import records_of
 def filled(store):
     store.ingest_all([random_run(number) for number in range(5)])
     (change,) = store.findings.record_changes(
-        1, Detector(name="d"), [ChangePoint(series=1, order_key=2 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)]
+        1, Detector(name="d"), [StoredChange(series=1, order_key=2 << 20, rev_lo="a", rev_hi="b", effect_ratio=0.1)]
     )
     store.findings.open_alert("100 % worse_", {change.id: "primary"}, rev_hi="b")
     return store
