@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.analyze._compiled import compiled
+from nearpeak.compiled import compiled_sums
 
 FINE = 4
 """Units of a bin."""
@@ -48,7 +48,7 @@ class Motion(NamedTuple):
     """Chance that the level jumps."""
 
 
-@compiled
+@compiled_sums
 def likelihoods(tables: Tables, gap: int, now: int, before: int, near: Floats, wide: Floats) -> None:
     """Fill, for every bin, the densities of value `now` after value `before`.
 
@@ -68,7 +68,7 @@ def likelihoods(tables: Tables, gap: int, now: int, before: int, near: Floats, w
         near[2, k] = tables.near[now - k * FINE - on + half]
 
 
-@compiled
+@compiled_sums
 def forward(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats) -> float:
     """Return the log likelihood of the values; fill the chance of every level and state given the values so far.
 
@@ -112,7 +112,7 @@ def forward(units: Units, bins: int, tables: Tables, motion: Motion, filtered: F
     return log_likelihood
 
 
-@compiled
+@compiled_sums
 def _drifted(now: Floats, spread: Floats, motion: Motion, states: int) -> None:
     """Fill where the levels are after staying or drifting; the ends of the grid keep what would leave it."""
     bins = now.shape[1]
@@ -124,7 +124,7 @@ def _drifted(now: Floats, spread: Floats, motion: Motion, states: int) -> None:
         spread[s, bins - 1] = (stay + side) * now[s, bins - 1] + side * now[s, bins - 2]
 
 
-@compiled
+@compiled_sums
 def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats, found: Floats) -> None:
     """Fill, for every value, the chance that the level jumped to it, and the jump's mean and variance in bins.
 
@@ -166,7 +166,7 @@ def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Flo
         later[:states] = spread[:states] * (1 / spread[:states].max())
 
 
-@compiled
+@compiled_sums
 def _add(moments: Floats, weight: float, k: int) -> None:
     moments[0] += weight
     moments[1] += weight * k

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearpeak.analyze._compiled import compiled
 from nearpeak.analyze._level_filter import FINE, Floats, Motion, Tables, Units, forward, jumps
+from nearpeak.compiled import compiled_sums
 
 HAZARD_RATIO = 1 / 200
 """Chance of a change at one value, before the values are seen."""
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
     """Steady change from value to value that was taken out."""
 
 
-@compiled
+@compiled_sums
 def grid_of(x: Floats, slope: float) -> Grid:
     """Return the series on a grid of half its rough spread; spikes do not widen it."""
     z = x - slope * np.arange(x.size)
@@ -65,7 +65,7 @@ def grid_of(x: Floats, slope: float) -> Grid:
     return Grid(units, bins, width, math.hypot(rough, width / 4) / width * FINE, slope)
 
 
-@compiled
+@compiled_sums
 def _density(scale: float, skew: float, far: float, half: int) -> Floats:
     """Return Student's density with 5 degrees of freedom, wider on its right by `skew`, and a few far values."""
     left, right = scale / math.sqrt(skew), scale * math.sqrt(skew)
@@ -79,7 +79,7 @@ def _density(scale: float, skew: float, far: float, half: int) -> Floats:
     return table
 
 
-@compiled
+@compiled_sums
 def tables_of(choice: Units, grid: Grid) -> Tables:
     """Return the tables of one choice of noise; what is carried fades for far values, as spikes leave no trace."""
     half = 2 * FINE * (grid.bins + 2 * MARGIN_BINS) + 64
@@ -94,20 +94,20 @@ def tables_of(choice: Units, grid: Grid) -> Tables:
     return Tables(_density(scale, skew, far, half), _density(wide, skew, far, half), carried, half)
 
 
-@compiled
+@compiled_sums
 def motion_of(choice: Units) -> Motion:
     """Return how level and state move under one choice."""
     up, down = RATES[choice[RATE]]
     return Motion(choice[GAP], up, down, DRIFTS[choice[DRIFT]], HAZARD_RATIO)
 
 
-@compiled
+@compiled_sums
 def evidence(choice: Units, grid: Grid) -> float:
     """Return the log likelihood of the values under one choice."""
     return forward(grid.units, grid.bins, tables_of(choice, grid), motion_of(choice), np.empty((0, 2, 1)))
 
 
-@compiled
+@compiled_sums
 def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:
     """Set each of `parts` in turn to what explains the values best; return the log likelihood."""
     for part in parts:
@@ -124,7 +124,7 @@ def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -
     return best
 
 
-@compiled
+@compiled_sums
 def _best_gap(choice: Units, grid: Grid) -> float:
     """Set the gap between two states that explains the values best; return the log likelihood."""
     best, kept, gap = -np.inf, 0, 3
@@ -143,7 +143,7 @@ def _best_gap(choice: Units, grid: Grid) -> float:
     return best
 
 
-@compiled
+@compiled_sums
 def _grid_with_slope(x: Floats) -> Grid:
     """Return the grid without a steady slope, or with the usual one where that explains much more."""
     lag = min(10, x.size // 2)
@@ -156,13 +156,13 @@ def _grid_with_slope(x: Floats) -> Grid:
     return sloped if gain > SLOPE_COST else plain
 
 
-@compiled
+@compiled_sums
 def grid_spread(grid: Grid) -> float:
     """Return the rough spread times the units of a bin, in the values' own scale."""
     return grid.spread * grid.width
 
 
-@compiled
+@compiled_sums
 def searched(x: Floats, found: Floats) -> tuple[Units, Grid]:
     """Return the noise that explains the values best, and their grid; fill the chance, mean and variance of jumps.
 

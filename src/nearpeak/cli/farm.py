@@ -274,10 +274,7 @@ def budget(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(
-        help="Many devices, one queue: each measured on alone, each result accepted once.", no_args_is_help=True,
-        rich_markup_mode=None,
-    )  # fmt: skip
+    group = shared.group_of("Many devices, one queue: each measured on alone, each result accepted once.")
     for command in (up, join, submit, status, drain, cancel, tls, budget):
         group.command()(command)
     app.add_typer(group, name="farm")

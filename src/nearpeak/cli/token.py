@@ -64,9 +64,7 @@ def revoke(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(
-        help="Tokens: who may write through the dashboard.", no_args_is_help=True, rich_markup_mode=None
-    )
+    group = shared.group_of("Tokens: who may write through the dashboard.")
     group.command()(add)
     group.command("list")(list_)
     group.command()(revoke)

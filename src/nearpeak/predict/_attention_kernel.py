@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.predict._compiled import compiled
+from nearpeak.compiled import compiled
 
 _BLOCK = 64.0
 """Keys that a tile of queries meets at a time."""

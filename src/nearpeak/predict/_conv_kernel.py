@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.predict._compiled import compiled
+from nearpeak.compiled import compiled
 
 _TILES = ((256, 128), (128, 128), (128, 64), (64, 128), (256, 32), (64, 64), (64, 32), (32, 64), (32, 32))
 _TILE_M = np.array([float(m) for m, _ in _TILES])

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearpeak.predict._compiled import compiled
+from nearpeak.compiled import compiled
 from nearpeak.predict._interpolation import correction_at
 
 _TILES = (

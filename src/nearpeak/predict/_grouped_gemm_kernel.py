@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.predict._compiled import compiled
+from nearpeak.compiled import compiled
 
 TILE_ROWS = np.array([16.0, 32.0, 64.0, 128.0, 256.0])
 """Rows of a tile that libraries build kernels for."""

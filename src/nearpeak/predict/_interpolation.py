@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from nearpeak.predict._compiled import compiled
+from nearpeak.compiled import compiled
 from nearpeak.predict._correction import COUNTS, STARTS, STEP
 
 _START_M, _START_N, _START_K = STARTS

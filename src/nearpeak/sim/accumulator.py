@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.compiled import compiled
 from nearpeak.errors import SpecError
 from nearpeak.ops._formats import ROUNDINGS
-from nearpeak.predict._compiled import compiled
 
 _FP32_BITS = 24
 _EXACT_BITS = 52

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.compiled import compiled
 from nearpeak.errors import SpecError
-from nearpeak.predict._compiled import compiled
 
 
 def makespan_ps(durations_ps: Any, slot_count: int) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.compiled import compiled_exactly
 from nearpeak.trace import _scan
-from nearpeak.trace._compiled import compiled
 from nearpeak.trace._json import Batch
 from nearpeak.trace.columns import MISSING
 
@@ -46,7 +46,7 @@ def fields_of(batch: Batch) -> Fields:
     }
 
 
-@compiled
+@compiled_exactly
 def _grouped(key: Any, nested: Any, count: Any) -> Any:
     """Return tokens in order of (key, whether nested) as they came, where each group ends, and its key."""
     sizes = np.zeros(2 * count, np.int64)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.compiled import compiled_exactly
 from nearpeak.core.trace import DEVICE_KINDS, HOST_KINDS, EventKind, Loss
-from nearpeak.trace._compiled import compiled
 from nearpeak.trace.columns import MISSING, NO_ROW
 
 Array = npt.NDArray[Any]
@@ -72,7 +72,7 @@ def _lanes(process: Array, thread: Array) -> Array:
     return found
 
 
-@compiled
+@compiled_exactly
 def _nest(rows: Any, lane: Any, start: Any, end: Any, found: Any) -> Any:
     """Fill `found` with a stack of open events per lane; rows of one lane follow each other in order of start."""
     stack = np.empty(len(rows), np.int64)

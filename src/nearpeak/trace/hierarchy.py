@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.compiled import compiled_exactly
 from nearpeak.core.trace import EventKind
-from nearpeak.trace._compiled import compiled
 from nearpeak.trace.columns import MISSING, NO_ROW, Trace
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,7 @@ def nearest(trace: Trace, mask: Array) -> Array:
     return _nearest(trace.parent, mask)  # type: ignore[no-any-return]
 
 
-@compiled
+@compiled_exactly
 def _nearest(parent: Any, mask: Any) -> Any:
     """Go down the rows: a parent always stands before its children."""
     found = np.full(len(parent), -1, np.int32)
