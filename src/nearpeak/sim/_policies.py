@@ -54,9 +54,15 @@ class Place:
     """Name of the part whose copy engines are its own."""
 
     def fitted(self, kernel: Node) -> Node:
-        """Return a kernel whose blocks stay and work through their tiles with one block per multiprocessor it has."""
-        if isinstance(kernel, Copy) or kernel.cta_count <= self.slot_count or len(kernel.phases) < 3:
-            return kernel if isinstance(kernel, Copy) else replace(kernel, sms=self.sms)  # blocks come and go
+        """Return a kernel whose blocks stay and work through their tiles with one block per multiprocessor it has.
+
+        Blocks of a kernel that has more of them than the device multiprocessors come and go.
+        """
+        if isinstance(kernel, Copy):
+            return kernel
+        stays = self.slot_count < kernel.cta_count <= self.target.sm_count
+        if not stays or len(kernel.phases) < 3:
+            return replace(kernel, sms=self.sms)
         more = kernel.cta_count / self.slot_count
         first, *rest = kernel.phases
         longer = tuple(

@@ -135,7 +135,7 @@ def key_of(name: str) -> str:
     """Return a name as it stands in addresses: letters that are safe everywhere, and a digest.
 
     >>> key_of("gemm")
-    'gemm-93af1ae0'
+    'gemm-16188283'
     """
     plain = re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:40] or "name"
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"

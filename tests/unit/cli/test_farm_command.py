@@ -71,7 +71,7 @@ def test_devices_are_drained_and_taken_into_service_again(call):
     states = {one["name"]: one["service"] for one in json.loads(call("status")[1])["devices"]}
     assert states == {"a": "draining", "b": "open"}
     assert json.loads(call("drain", "--undo")[1])["devices"] == ["a", "b"]
-    assert call("drain", "--device", "c")[0] == 1
+    assert call("drain", "--device", "c")[0] == 2
 
 
 def test_a_comparison_says_its_name_and_how_far_it_is(call):

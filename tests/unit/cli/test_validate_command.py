@@ -58,7 +58,7 @@ def test_the_share_of_mutants_is_said(monkeypatch, capsys):
         (("--implementation", "nowhere:f"), "No module named 'nowhere'"),
         (("--implementation", "json"), "is not module:function"),
         (("--implementation", "json:nothing"), "no attribute 'nothing'"),
-        (("--implementation", "json:loads", "--runner", "torch_cpu"), "not both"),
+        (("--implementation", "json:loads", "--runner", "torch_cpu"), "give one of"),
         (("--runner", "torch_cpv"), "did you mean torch_cpu"),
     ],
 )

@@ -90,7 +90,6 @@ def test_a_trace_of_nothing_but_time_is_valid():
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (("gemm", "m=0", "n=8", "k=8", "dtype=bf16"), "no block runs"),
     (("s.toml", "--sensitivity"), "no meaning for streams"),
     (("resnet-50", "--sweep", "sm_count=1", "--sensitivity"), "exclude each other"),
     (("resnet-50", "--sweep", "sm_count=1", "--set", "sm_count=3"), "leave --set out"),
