@@ -71,7 +71,10 @@ def _line(title: str, analysis: nearpeak.Analysis) -> str:
 def _measure(console: Console) -> None:
     """Measure some cases on this CPU, and keep the samples in a store."""
     from nearpeak.history.keeping import kept
+    from nearpeak.store.keeping import upgrade
 
+    if STORE.exists():  # of an earlier version, perhaps
+        upgrade(str(STORE))
     found = list(measure(MEASURED, "torch_cpu"))
     runs = kept(str(STORE), found, *_revision())
     samples = sum(len(one.samples_s) for one in found)
