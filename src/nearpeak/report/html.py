@@ -28,7 +28,7 @@ _FOLDER = Path(__file__).parent / "_html"
 
 def render(analysis: Analysis) -> str:
     """Return the page."""
-    style, script = palette() + (_FOLDER / "style.css").read_text("utf-8"), (_FOLDER / "script.js").read_text("utf-8")
+    style, script = stylesheet(), (_FOLDER / "script.js").read_text("utf-8")
     plot = roofline.plot_of(analysis)
     return (
         _environment()
@@ -49,6 +49,11 @@ def render(analysis: Analysis) -> str:
             shown_count=SHOWN_COUNT,
         )
     )
+
+
+def stylesheet() -> str:
+    """Return what the pages of reports share, colours included, as CSS."""
+    return palette() + (_FOLDER / "style.css").read_text("utf-8")
 
 
 def palette() -> str:

@@ -53,6 +53,11 @@ def test_markdown_and_html_say_the_same_and_the_page_asks_nothing_of_a_network(r
     assert not re.search(r"""(src|href)=["']https?:""", page)
 
 
+def test_every_colour_that_the_page_uses_is_defined(report):
+    page = formats.to_html(report)
+    assert set(re.findall(r"var\((--[a-z0-9-]+)", page)) <= set(re.findall(r"(--[a-z0-9-]+)\s*:", page))
+
+
 def test_every_operator_of_a_planted_trace_stands_beside_its_bound(report):
     known = {one.name: one for one in report.executed.operators if one.bound_s}
     assert {"aten::mm", "aten::gelu", "aten::add", "aten::native_layer_norm"} <= set(known)

@@ -12,11 +12,10 @@ from markupsafe import Markup
 from nearpeak.core.finding_report import TraceReport
 from nearpeak.report import _words as words
 from nearpeak.report.executed import _words as said
-from nearpeak.report.html import embedded
+from nearpeak.report.html import embedded, stylesheet
 from nearpeak.units import show
 
 _FOLDER = Path(__file__).parent / "_html"
-_STYLE = Path(__file__).parents[1] / "_html" / "style.css"
 COLOURS = {
     "gemm": "product", "conv": "convolution", "attention": "attention", "norm": "norm", "elementwise": "pointwise",
     "reduction": "reduction", "cast": "movement", "layout": "movement", "comm": "link", "optimizer": "optimizer",
@@ -31,7 +30,7 @@ SHOWN_COUNT = 40
 def to_html(report: TraceReport) -> str:
     """Return the page."""
     script = (_FOLDER / "timeline.js").read_text("utf-8")
-    style = _STYLE.read_text("utf-8") + (_FOLDER / "timeline.css").read_text("utf-8")
+    style = stylesheet() + (_FOLDER / "timeline.css").read_text("utf-8")
     return (
         _environment()
         .get_template("page.html.j2")
