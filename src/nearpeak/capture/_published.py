@@ -89,9 +89,10 @@ def published(name_or_config: str | Path) -> Published:
 def _unknown(name: str) -> UnknownNameError:
     known = MODELS.names()
     near = difflib.get_close_matches(name.lower().rsplit("/", 1)[-1], known, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else f"known are {', '.join(known)}."
-    listed = "nothing is downloaded ('nearpeak show models' lists all)"
-    return UnknownNameError(f"model {name!r}: not known; {hint} Or give the path of a config.json; {listed}")
+    what = "not known, nor a file that is there" if "/" in name or Path(name).suffix else "not known"
+    hint = f"did you mean {', '.join(near)}? Or give" if near else "give its name or"
+    listed = f"nothing is downloaded ('nearpeak show models' lists all {len(known)})"
+    return UnknownNameError(f"model {name!r}: {what}; {hint} the path of a config.json; {listed}")
 
 
 def _from_file(path: Path) -> Published:

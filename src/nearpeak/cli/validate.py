@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,8 @@ def _emulated(case: "Case", words: str, formats: Path | None, edits: list[str], 
 
     accumulator, how = emulation_of_words(words)
     found: Implementation = emulation(case, accumulator, table_of(formats, edits), seed=seed, **how)
-    return found
+    files = () if formats is None else ("--formats", str(formats))
+    return replace(found, words=("--emulate", words, *files, *(word for edit in edits for word in ("--set", edit))))
 
 
 def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:

@@ -117,7 +117,8 @@ def _command(case: Case, implementation: Implementation, seed: int) -> str:
     """Return the command that repeats the validation."""
     words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in _words(case)]
     option = "--runner" if implementation.is_runner or ":" not in implementation.name else "--implementation"
-    return shlex.join(["nearpeak", "validate", case.op, *words, option, implementation.name, "--seed", str(seed)])
+    named = implementation.words or (option, implementation.name)
+    return shlex.join(["nearpeak", "validate", case.op, *words, *named, "--seed", str(seed)])
 
 
 def _words(case: Case) -> list[tuple[str, Any]]:

@@ -43,6 +43,8 @@ class Implementation:
     """The same call while other work of the same device is under way, on a stream of its own."""
     ledger: tuple[Mapping[str, Any], ...] | None = None
     """Rows of what fell back to another backend, where the implementation was converted to one."""
+    words: tuple[str, ...] = ()
+    """Options of `nearpeak validate` that name it, where its name does not."""
 
     @property
     def takes_out(self) -> bool:
