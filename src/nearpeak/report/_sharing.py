@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nearpeak.core.simulation import Sharing
 from nearpeak.report._drawing import table
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
 _WIDTH = 16
@@ -12,7 +13,7 @@ _WIDTH = 16
 def to_terminal(title: str, found: Sequence[Sharing]) -> str:
     """Return one block per policy, and all policies side by side below where there are several."""
     lines = [f"{title}, simulated", *(line for one in found for line in _block(one))]
-    return "\n".join([*lines, *(_comparison(found) if len(found) > 1 else ())])
+    return "\n".join(hung([*lines, *(_comparison(found) if len(found) > 1 else ())]))
 
 
 def _block(one: Sharing) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from nearpeak.core.simulation import HOLDS, Overlap, Run, Span
 from nearpeak.sim.machine import PS_PER_S
+from nearpeak.units import show
 
 _TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine", "turn", "evicted")
 """Reasons behind which other streams stand."""
@@ -18,7 +19,7 @@ def reasons(name: str, run: Run) -> tuple[str, ...]:
                 text = _text(why, span, run)
                 waited[text] = waited.get(text, 0) + lost
     order = sorted(waited, key=lambda text: -waited[text])
-    return tuple(f"{text} ({waited[text] / PS_PER_S * 1e6:.1f} us)" for text in order)
+    return tuple(f"{text} ({show(waited[text] / PS_PER_S, 's')})" for text in order)
 
 
 def _text(why: str, span: Span, run: Run) -> str:
