@@ -39,7 +39,7 @@ def fields_of(batch: Batch) -> Fields:
     kinds = batch.kind & (_scan.NESTED - 1)
     order, ends, keys = _grouped(batch.key, batch.kind >= _scan.NESTED, int(batch.key.max(initial=0)) + 1)
     rows, kinds, values = batch.event[order], kinds[order], batch.value[order]
-    begins = np.concatenate([[0], ends[:-1]])
+    begins = np.concatenate([[0], ends])[: len(ends)]  # none where no event has a field
     return {
         (int(key) // 2, bool(key & 1)): Field(rows=rows[a:b], kinds=kinds[a:b], values=values[a:b])
         for key, a, b in zip(keys, begins, ends, strict=True)

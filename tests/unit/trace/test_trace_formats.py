@@ -237,3 +237,11 @@ def test_blocks_of_onnxruntime_and_power_logs_say_their_resolution(tmp_path):
     rows = np.flatnonzero(power.where("power".__eq__))
     assert power.values("value", rows)[0] == 3.0
     assert power.at("unit", int(rows[0])) == "W"
+
+
+def test_events_without_fields_are_read_and_counted(tmp_path):
+    path = tmp_path / "profile.json"
+    path.write_text('[{"cat" : "Session"}, {}]')
+    assert len(read_trace(path, "onnxruntime_profile")) == 0
+    path.write_text('[{}, {}] "cat" : "Session"')
+    assert len(read_trace(path, "onnxruntime_profile")) == 0
