@@ -1,11 +1,12 @@
 """The dispatcher: reads the queue, hands the most urgent batches to an engine, and never holds a state of its own."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.farm import queue, schedule
 from nearpeak.farm.comparisons import note_noise
 from nearpeak.farm.devices import DeviceState, devices, heartbeat
@@ -92,11 +93,23 @@ class Dispatcher:
         return len(self._out)
 
     def run(self, is_done: Callable[[], bool]) -> None:
-        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again."""
+        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again.
+
+        Each error is told once, on standard error.
+
+        Raises:
+            SpecError: something is wrong that does not go by.
+        """
+        told = set[str]()
         while not is_done():
             try:
                 self.step()
-            except (NearpeakError, OSError):
+            except SpecError:
+                raise
+            except (NearpeakError, OSError) as error:
+                if (said := f"{type(error).__name__}: {error}") not in told:
+                    told.add(said)
+                    sys.stderr.write(f"farm: {said}; it is tried again\n")
                 time.sleep(self._settings.poll_s)
 
     def _hand_on(self, here: Collection[str]) -> None:
@@ -110,6 +123,7 @@ class Dispatcher:
         used = queue.used_s(self._store)
         for one in schedule.ordered(waiting, used):
             fit = [state for state in usable if _serves(state, one, self._settings.noise_ratio)]
+            fit = [state for state in fit if state.device.name not in one.dead] or fit
             if fit and self._room(fit):
                 self._submit(one, fit)
 

@@ -17,7 +17,7 @@ from nearpeak.store.schema import TABLES
 _T = TABLES
 
 
-def in_parts(ids: Sequence[int], most: int = 5000) -> list[list[int]]:
+def in_parts[Id: (int, str)](ids: Sequence[Id], most: int = 5000) -> list[list[Id]]:
     """Return `ids` in parts that a question may name: engines bound their number.
 
     >>> in_parts([1, 2, 3], most=2)

@@ -119,6 +119,31 @@ def test_a_budget_refuses_what_is_over_it_and_says_the_number(farm, names):
     assert overview(farm)["budgets"] == {"pr": 1000.0}
 
 
+def test_a_refused_batch_that_is_asked_for_again_is_looked_at_again(farm):
+    queue.set_budget(farm, "pr", 15.0)
+    requests = [program(str(number), trigger="pr") for number in range(2)]
+    assert len(queue.submit(farm, requests).refused) == 1
+    again = queue.submit(farm, requests)
+    assert (len(again.refused), again.known_count) == (1, 1)
+    queue.set_budget(farm, "pr", 1000.0)
+    found = queue.submit(farm, requests)
+    assert (found.new_count, found.known_count, found.refused) == (1, 1, ())
+    assert states(farm) == ["queued", "queued"]
+
+
+def test_a_job_in_the_wrong_pool_and_an_unknown_trigger_are_refused(farm):
+    with pytest.raises(SpecError, match="kind command runs in pool device, not in slot"):
+        queue.submit(farm, [BatchRequest(jobs=program("1").jobs, pool="slot")])
+    with pytest.raises(SpecError, match="trigger 'because' is not known; there are manual"):
+        program("1", trigger="because")
+
+
+def test_an_optional_entry_may_be_null_and_a_number_is_no_truth_value():
+    KINDS["capture"].check({"source": "hf:bert", "step": None})
+    with pytest.raises(SpecError, match="'limit_s' is True, of the wrong type"):
+        KINDS["command"].check({"words": ["a"], "limit_s": True})
+
+
 def test_costs_are_what_the_same_took_before(farm, names):
     (number,) = queued(farm, program("1"))
     leases.publish(farm, leases.take(farm, names, number), [Outcome(text=json.dumps({"time_s": 1.0}), time_s=123.0)])
