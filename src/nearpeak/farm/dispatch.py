@@ -35,7 +35,7 @@ class Settings:
     poll_s: float = 0.5
     """Longest time between two looks at the queue."""
     noise_ratio: float = math.inf
-    """Half-width of an A/A comparison above which a device serves nothing that asks for small differences."""
+    """Scatter (see `DeviceState.noise_ratio`) above which a device serves nothing that asks for small differences."""
     limits: Limits = field(default_factory=Limits)
     """What a device must be like to be measured on."""
     grace_s: float = 5.0
@@ -122,7 +122,7 @@ class Dispatcher:
             return
         used = queue.used_s(self._store)
         for one in schedule.ordered(waiting, used):
-            fit = [state for state in usable if _serves(state, one, self._settings.noise_ratio)]
+            fit = [state for state in usable if serves(state, one, self._settings.noise_ratio)]
             fit = [state for state in fit if state.device.name not in one.dead] or fit
             if fit and self._room(fit):
                 self._submit(one, fit)
@@ -144,7 +144,7 @@ class Dispatcher:
         )
 
 
-def _serves(state: DeviceState, batch: WaitingBatch, noise_ratio: float) -> bool:
+def serves(state: DeviceState, batch: WaitingBatch, noise_ratio: float) -> bool:
     """Say whether a device will do for a batch."""
     device = state.device
     if device.pool != batch.pool or batch.device not in ("", device.name) or batch.model not in ("", device.model):

@@ -14,11 +14,12 @@ from tests.unit.farm.test_leases import DONE, states
 from nearpeak.errors import NotFoundError, SpecError, StoreError
 from nearpeak.farm import leases, queue, schedule
 from nearpeak.farm.comparisons import check_effect, note_noise, rounds, rounds_needed
-from nearpeak.farm.devices import devices, set_noise
+from nearpeak.farm.devices import DeviceState, devices, set_noise
+from nearpeak.farm.dispatch import serves
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
 from nearpeak.farm.status import job, overview
-from nearpeak.farm.values import BatchRequest, WaitingBatch
+from nearpeak.farm.values import BatchRequest, Device, WaitingBatch
 from nearpeak.ops import case
 from nearpeak.store.dialect import writing
 
@@ -67,8 +68,13 @@ def test_owners_share_a_device_by_what_they_have_used():
 
 
 def test_a_noisy_device_serves_only_what_asks_for_no_small_difference():
-    found = schedule.ordered([batch(number, number) for number in range(1, 8)], {}, is_noisy=True)
-    assert [one.id for one in found] == [1, 6, 7]
+    noisy = DeviceState(
+        device=Device(name="a"), service="open", note="", noise_ratio=0.03, batch=None, holder="", fencing_token=0,
+        left_s=0.0,
+    )  # fmt: skip
+    every = [batch(number, number) for number in range(1, 8)]
+    assert [one.id for one in every if serves(noisy, one, 0.02)] == [1, 6, 7]
+    assert all(serves(noisy, one, 0.04) for one in every)
 
 
 def test_no_sweep_starves_while_gates_keep_coming():
