@@ -75,6 +75,8 @@ def _taken(
     if expired is None:
         return BUSY
     wanted = _freed_batch(connection, batch, expired, at_ns)
+    if wanted == BUSY:
+        return BUSY
     if wanted is None or wanted.state in FINAL:
         return OVER
     if not _fits(connection, wanted, row):
@@ -133,10 +135,16 @@ def _expired(connection: Connection, batch: int, row: Any, at_ns: int) -> list[A
 
 
 def _freed_batch(connection: Connection, batch: int, expired: Sequence[Any], at_ns: int) -> Any:
-    """Return the row of a batch once expired leases are freed, which may have ended it; none where there is none."""
+    """Return the row of a batch once expired leases are freed, which may have ended it; none where there is none.
+
+    `BUSY` where it was leased before this transaction held it; nothing is freed then.
+    """
     ids = sorted({batch, *(one.job_batch_id for one in expired)})
     wanted = select(BATCH).where(BATCH.c.id.in_(ids)).order_by(BATCH.c.id)
     connection.execute(wanted.with_for_update()).all()
+    mine = select(LEASE.c.name).where(LEASE.c.job_batch_id == batch)
+    if not {one.name for one in expired}.issuperset(connection.execute(mine).scalars()):
+        return BUSY
     for one in expired:
         freed(connection, one.name, one.job_batch_id, one.fencing_token, at_ns)
     return connection.execute(select(BATCH).where(BATCH.c.id == batch)).one_or_none()
