@@ -41,6 +41,10 @@ class ImplausibleError(NearpeakError):
     """A measurement below its bound: a rule, a target figure or a timer is wrong."""
 
 
+class UnfitError(MeasureError):
+    """The device or its host cannot be measured on now, whatever is measured; later or elsewhere it can."""
+
+
 class IncorrectError(MeasureError):
     """An implementation whose results the contract refuses."""
 

@@ -44,7 +44,11 @@ class Engine:
 
             self.executor: Executor = Local(place, own)
         elif name == "dask":
-            self.executor = self._dask(place, own, *dask)
+            try:
+                self.executor = self._dask(place, own, *dask)
+            except BaseException:
+                self._end()
+                raise
         else:
             self.executor = _slurm(place, own, *slurm)
 
@@ -55,6 +59,10 @@ class Engine:
     def __exit__(self, *error: object) -> None:
         """Let what runs end, then close."""
         self.executor.close()
+        self._end()
+
+    def _end(self) -> None:
+        """End the workers, then the scheduler."""
         for one in reversed(self._closing):
             one.close()
 

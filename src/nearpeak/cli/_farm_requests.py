@@ -58,9 +58,10 @@ def options_of(kind: str, where: tuple[str, str], reason: str, owner: str, trigg
         where: device and model that they must run on; empty for any.
         reason: what they are for; by default `manual` where they need a device, `sweep` where a slot will do.
     """
+    from nearpeak.farm.kinds import KINDS
     from nearpeak.farm.schedule import priority_of
 
-    alone = kind in ("measure", "command", "jobs")
+    alone = kind == "jobs" or KINDS[kind].pool == "device"
     return {
         "device": where[0], "model": where[1], "trigger": trigger, "owner": owner or _user(),
         "priority": priority_of(reason or ("manual" if alone else "sweep")),
@@ -84,8 +85,7 @@ def requests_of(asked: Asked) -> "list[BatchRequest]":
 
     if asked.kind == "jobs":
         return _of_file(asked)
-    KINDS[asked.kind]
-    if asked.kind in ("measure", "command"):
+    if KINDS[asked.kind].pool == "device":
         return _alone(asked)
     return _chunked(asked, _small(asked), "slot")
 
@@ -138,6 +138,8 @@ def _payloads(asked: Asked) -> list[tuple[dict[str, Any], ...]]:
         texts = [list(asked.words), *([shlex.split(asked.against)] if asked.against else [])]
         more = {} if asked.limit_s is None else {"limit_s": asked.limit_s}
         return [tuple({"words": one, **more} for one in texts)]
+    if asked.kind != "measure":
+        raise SpecError(f"farm submit {asked.kind}: takes no words; write its payloads to a file for farm submit jobs")
     timing = dataclasses.asdict(asked.timing) if asked.timing else {}
     runners = [asked.runner, *([asked.against] if asked.against else [])]
     common = {"timing": timing, "branch": asked.branch}

@@ -1,17 +1,23 @@
 """A bisection whose rounds are jobs of the farm, all on one device."""
 
+import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from nearpeak.core.launches import Launch
-from nearpeak.errors import MeasureError
+from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.farm import queue, status
+from nearpeak.farm.devices import hosts
 from nearpeak.farm.schedule import priority_of
 from nearpeak.farm.values import FINAL, BatchRequest, JobRequest
 from nearpeak.store import Store
 from nearpeak.store.identity import new_uid
 
+SILENT_S = 60.0
+"""Time without a sign of life of any host after which no farm is believed to run."""
 _POLL_S = 0.2
 
 
@@ -34,7 +40,7 @@ class FarmWorkshop:
         """Return one round A B B A in its order; none where one of the two cannot be built or run.
 
         Raises:
-            MeasureError: the farm could not run it.
+            MeasureError: the farm could not run it, or none runs.
         """
         payload = {**self._common, "baseline": dict(baseline), "candidate": dict(candidate)}
         job = JobRequest(kind="launches", payload=payload, key=f"{self._name} {self._count}")
@@ -46,10 +52,27 @@ class FarmWorkshop:
         refused = queue.submit(self._store, [request]).refused
         if refused:
             raise MeasureError(f"bisect: {refused[0][1]}")
-        while (found := status.job(self._store, job.uid))["state"] not in FINAL:
-            time.sleep(_POLL_S)
+        found = self._waited(job.uid)
         if found["state"] != "done":
             why = (found["result"] or {}).get("message") or found["batch"]["note"]
             raise MeasureError(f"bisect: a round of the farm ended as {found['state']}: {why}")
         launches = found["result"]["launches"]
         return None if launches is None else tuple(Launch(**one) for one in launches)
+
+    def _waited(self, uid: str) -> dict[str, Any]:
+        """Return a job that is over; one that is waited for no longer, for whatever reason, is cancelled."""
+        begun_s = time.monotonic()
+        try:
+            while (found := status.job(self._store, uid))["state"] not in FINAL:
+                self._check_heard(time.monotonic() - begun_s)
+                time.sleep(_POLL_S)
+        except BaseException:
+            with suppress(NearpeakError):
+                queue.cancel(self._store, [uid])
+            raise
+        return found
+
+    def _check_heard(self, waited_s: float) -> None:
+        """Refuse to wait where no host was heard of for long."""
+        if waited_s > SILENT_S and min((one[2] for one in hosts(self._store)), default=math.inf) > SILENT_S:
+            raise MeasureError("bisect: no farm runs on this store; start one by 'nearpeak farm up'")

@@ -106,7 +106,7 @@ def _begun(x509: Any, issuer: Any, subject: Any, public_key: Any, days: int) -> 
         .subject_name(subject)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=max(1, -days + 1)))
+        .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=days))
     )
 

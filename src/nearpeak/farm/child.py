@@ -6,7 +6,7 @@ import resource
 import sys
 from pathlib import Path
 
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, UnfitError
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.result_file import write_result
 from nearpeak.isolation.server import limit
@@ -32,15 +32,15 @@ def main() -> None:
 
 
 def answer(kind: str, payload: dict[str, object]) -> dict[str, object]:
-    """Return the result of a job, or the error that it ended with."""
+    """Return the result of a job, or the error that it ended with: an unfit device is no fault of the job."""
     try:
         return {"result": dict(KINDS[kind].run(payload))}
     except NearpeakError as error:
-        return {"error": type(error).__name__, "message": str(error), "exit_code": error.exit_code}
+        return {"error": type(error).__name__, "message": str(error), "is_unfit": isinstance(error, UnfitError)}
     except MemoryError as error:
-        return {"error": "MemoryError", "message": str(error) or "out of memory", "exit_code": 0}
+        return {"error": "MemoryError", "message": str(error) or "out of memory"}
     except Exception as error:
-        return {"error": type(error).__name__, "message": " ".join(str(error).split())[:300], "exit_code": 0}
+        return {"error": type(error).__name__, "message": " ".join(str(error).split())[:300]}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nearpeak.core.measurement import Environment
-from nearpeak.errors import MeasureError
+from nearpeak.errors import UnfitError
 from nearpeak.farm.values import Device
 from nearpeak.measure.lock import lock_path
 
@@ -37,7 +37,7 @@ def held(
     A slot of a host's cores has no lock.
 
     Raises:
-        MeasureError: another measurement holds it for longer than `wait_s`, or `is_stopped` says so meanwhile.
+        UnfitError: another measurement holds it for longer than `wait_s`, or `is_stopped` says so meanwhile.
     """
     wanted = [] if device.pool == "slot" else [(lock_file(device.name), fcntl.LOCK_EX)]
     if device.parent and wanted:
@@ -59,7 +59,7 @@ def _wait(file: int, mode: int, what: tuple[Path, float], is_stopped: Callable[[
             fcntl.flock(file, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline_s or is_stopped():
-                raise MeasureError(f"{path}: the device is held by another measurement on this host") from None
+                raise UnfitError(f"{path}: the device is held by another measurement on this host") from None
             time.sleep(_POLL_S)
         else:
             return

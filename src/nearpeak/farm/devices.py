@@ -30,7 +30,8 @@ class DeviceState:
     note: str
     """Why it is not open."""
     noise_ratio: float | None
-    """Half-width of its last A/A comparison over the time; none where there was none."""
+    """Standard deviation of the logarithms of candidate over baseline in the rounds of its last A/A comparison, which
+    is about the relative one; none where there was none."""
     batch: int | None
     """Batch that holds it; none where it is free."""
     holder: str
@@ -154,7 +155,7 @@ def set_service(store: Store, service: str, *, device: str = "", host: str = "",
 
 
 def set_noise(store: Store, device: str, noise_ratio: float) -> None:
-    """Keep how far an A/A comparison of a device was from 1, which says what may be asked of it."""
+    """Keep how much the rounds of an A/A comparison scatter on a device (`DeviceState.noise_ratio`)."""
     with writing(store.engine, store.name) as connection:
         changed = update(LEASE).where(LEASE.c.name == device).values(noise=noise_ratio)
         if not connection.execute(changed).rowcount:

@@ -1,11 +1,12 @@
 """The dispatcher: reads the queue, hands the most urgent batches to an engine, and never holds a state of its own."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.farm import queue, schedule
 from nearpeak.farm.comparisons import note_noise
 from nearpeak.farm.devices import DeviceState, devices, heartbeat
@@ -34,7 +35,7 @@ class Settings:
     poll_s: float = 0.5
     """Longest time between two looks at the queue."""
     noise_ratio: float = math.inf
-    """Half-width of an A/A comparison above which a device serves nothing that asks for small differences."""
+    """Scatter (see `DeviceState.noise_ratio`) above which a device serves nothing that asks for small differences."""
     limits: Limits = field(default_factory=Limits)
     """What a device must be like to be measured on."""
     grace_s: float = 5.0
@@ -92,11 +93,23 @@ class Dispatcher:
         return len(self._out)
 
     def run(self, is_done: Callable[[], bool]) -> None:
-        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again."""
+        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again.
+
+        Each error is told once, on standard error.
+
+        Raises:
+            SpecError: something is wrong that does not go by.
+        """
+        told = set[str]()
         while not is_done():
             try:
                 self.step()
-            except (NearpeakError, OSError):
+            except SpecError:
+                raise
+            except (NearpeakError, OSError) as error:
+                if (said := f"{type(error).__name__}: {error}") not in told:
+                    told.add(said)
+                    sys.stderr.write(f"farm: {said}; it is tried again\n")
                 time.sleep(self._settings.poll_s)
 
     def _hand_on(self, here: Collection[str]) -> None:
@@ -109,7 +122,8 @@ class Dispatcher:
             return
         used = queue.used_s(self._store)
         for one in schedule.ordered(waiting, used):
-            fit = [state for state in usable if _serves(state, one, self._settings.noise_ratio)]
+            fit = [state for state in usable if serves(state, one, self._settings.noise_ratio)]
+            fit = [state for state in fit if state.device.name not in one.dead] or fit
             if fit and self._room(fit):
                 self._submit(one, fit)
 
@@ -130,7 +144,7 @@ class Dispatcher:
         )
 
 
-def _serves(state: DeviceState, batch: WaitingBatch, noise_ratio: float) -> bool:
+def serves(state: DeviceState, batch: WaitingBatch, noise_ratio: float) -> bool:
     """Say whether a device will do for a batch."""
     device = state.device
     if device.pool != batch.pool or batch.device not in ("", device.name) or batch.model not in ("", device.model):

@@ -1,6 +1,5 @@
 """The state of a device and its host before and after a batch: what forbids measuring, and what changed meanwhile."""
 
-import json
 import math
 import os
 import platform
@@ -8,16 +7,21 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from nearpeak.errors import MeasureError
+from nearpeak.errors import UnfitError
 from nearpeak.farm.values import Device
 from nearpeak.farm.watchdog import environment_for, watched
 
-PROBE_S = 30.0
+PROBE_S = 60.0
 """Time that a healthy device needs at most to answer."""
+GPUS = ("GPU-", "MIG-")
+"""How names of GPUs and of their slices begin."""
 _MIB = 1 << 20
+
+
+class DeadDeviceError(UnfitError):
+    """The device does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +64,11 @@ def look(device: Device, database_ns: int) -> Health:
     """Return the state of a device of this host.
 
     Raises:
-        MeasureError: the device does not answer.
+        DeadDeviceError: the device does not answer.
     """
     offset_s = (time.time_ns() - database_ns) / 1e9
     load_ratio = os.getloadavg()[0] / (os.cpu_count() or 1)
-    if device.name.startswith(("GPU-", "MIG-")):
+    if device.name.startswith(GPUS):
         return _gpu(device.name, offset_s, load_ratio)
     facts = {"kernel": platform.release(), "governor": _governor()}
     return Health(offset_s=offset_s, load_ratio=load_ratio, facts=facts)
@@ -109,10 +113,27 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[tupl
 
 
 def probe(device: Device) -> bool:
-    """Say whether a device still answers a process of its own, after one on it had to be killed."""
+    """Say whether a device still answers a process of its own, after a job on it failed.
+
+    A GPU is asked through NVML; where PyTorch is there, the process also computes on it. Nothing of other devices is
+    asked but that a process still starts.
+    """
     words = [sys.executable, "-P", "-m", "nearpeak.farm.health", device.name]
-    found = watched(words, environment=environment_for(""), limit_s=PROBE_S)
+    found = watched(words, environment=environment_for(device.name), limit_s=PROBE_S)
     return found.verdict == "ended" and found.code == 0
+
+
+def answer(device: Device) -> None:
+    """Ask a device, and compute on it where it is a GPU and PyTorch is there; raises where either fails."""
+    look(device, time.time_ns())
+    if not device.name.startswith(GPUS):
+        return
+    try:
+        import torch
+    except ImportError:
+        return
+    if torch.version.cuda and int(torch.ones(8, device="cuda").sum().item()) != 8:
+        raise DeadDeviceError(f"{device.name}: computes wrongly")
 
 
 def gpu_list() -> list[tuple[str, str, str]]:
@@ -155,13 +176,13 @@ def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
     try:
         nvml = library()
     except Unavailable as error:
-        raise MeasureError(f"{uuid}: {error}") from None
+        raise DeadDeviceError(f"{uuid}: {error}") from None
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         pids = tuple(sorted({one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}))
     except nvml.NVMLError as error:
-        raise MeasureError(f"{uuid}: does not answer: {error}") from None
+        raise DeadDeviceError(f"{uuid}: does not answer: {error}") from None
     heat = _said(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
     return Health(
         offset_s=offset_s, load_ratio=load_ratio, foreign_pids=pids, free_bytes=int(memory.free),
@@ -199,5 +220,4 @@ def _governor() -> str:
 
 
 if __name__ == "__main__":
-    state = look(Device(name=sys.argv[1]), time.time_ns())
-    Path(os.devnull).write_text(json.dumps(state.record()), encoding="utf-8")
+    answer(Device(name=sys.argv[1]))

@@ -9,20 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from nearpeak.farm.publishing import into_history
 from nearpeak.farm.queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
 from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, text_of
 from nearpeak.store import Store
-from nearpeak.store.dialect import add_rows, claim, now_ns, reading, writing
+from nearpeak.store.dialect import add_rows, claim, now_ns, writing
 
 TTL_S = 60.0
 """How long a lease lives unless it is renewed."""
 INFRA_COUNT = 3
 """Times that a batch may meet an unfit host or device before it fails."""
 BACK_OFF_S = 10.0
-"""Wait after the first unfit host or device; it doubles with each."""
+"""Wait after the first unfit host or device; it doubles with each, five times at most."""
+_DOUBLINGS = 5
 _EVIDENCE_BYTES = 1 << 20
 DRAINING, OVER, BUSY, ELSEWHERE = "draining", "over", "busy", "elsewhere"
 """Why a lease was not given: the device takes nothing new; the batch is finished; either is held; it belongs on the
@@ -64,21 +65,22 @@ def take(store: Store, devices: Sequence[str], batch: int, ttl_s: float = TTL_S,
 def _taken(
     connection: Connection, devices: Sequence[str], batch: int, ttl_s: float, who: tuple[str, float]
 ) -> Lease | str:
-    row, at_ns = _free_device(connection, devices), now_ns(connection)
+    row, at_ns = _free_device(connection, devices, batch), now_ns(connection)
     if isinstance(row, str):
         return row
     pin = connection.execute(select(BATCH.c.comparison).where(BATCH.c.id == batch)).scalar()
     if pin:
         claim(connection, f"comparison {pin}")
-    wanted = connection.execute(select(BATCH).where(BATCH.c.id == batch).with_for_update()).one_or_none()
+    expired = _expired(connection, batch, row, at_ns)
+    if expired is None:
+        return BUSY
+    wanted = _freed_batch(connection, batch, expired, at_ns)
+    if wanted == BUSY:
+        return BUSY
     if wanted is None or wanted.state in FINAL:
         return OVER
-    if _held(connection, batch, row.name, at_ns):
-        return BUSY
     if not _fits(connection, wanted, row):
         return ELSEWHERE
-    if row.job_batch_id is not None:
-        freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
     token = row.fencing_token + 1
     connection.execute(
         update(LEASE)
@@ -96,29 +98,56 @@ def _taken(
     )  # fmt: skip
 
 
-def _free_device(connection: Connection, devices: Sequence[str]) -> Any:
-    """Return the row of a device that is to be had, held by this transaction; or why there is none."""
+def _free_device(connection: Connection, devices: Sequence[str], batch: int) -> Any:
+    """Return the row of a device that is to be had, held by this transaction; or why there is none.
+
+    One on which the batch failed less often goes before others.
+    """
     at_ns = now_ns(connection)
     free = (LEASE.c.job_batch_id.is_(None)) | (LEASE.c.expires_ns <= at_ns)
     asked = select(LEASE).where(LEASE.c.name.in_(list(devices)))
-    row = connection.execute(
-        asked.where(free, LEASE.c.service == "open").order_by(LEASE.c.name).limit(1).with_for_update(skip_locked=True)
-    ).one_or_none()
+    failed = select(func.count()).where(
+        ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.device == LEASE.c.name, ATTEMPT.c.outcome == "infra"
+    )
+    open_ = asked.where(free, LEASE.c.service == "open").order_by(failed.scalar_subquery(), LEASE.c.name)
+    row = connection.execute(open_.limit(1).with_for_update(skip_locked=True)).one_or_none()
     if row is not None:
         return row
     is_open = connection.execute(asked.where(LEASE.c.service == "open").limit(1)).first()
     return BUSY if is_open else DRAINING
 
 
-def _held(connection: Connection, batch: int, device: str, at_ns: int) -> bool:
-    """Say whether the batch is held on some device by a lease that lives."""
-    held = select(LEASE.c.id).where(LEASE.c.job_batch_id == batch, LEASE.c.expires_ns > at_ns)
-    if connection.execute(held).first() is not None:
-        return True
-    stale = select(LEASE).where(LEASE.c.job_batch_id == batch, LEASE.c.name != device)
-    for row in connection.execute(stale.with_for_update()).all():
-        freed(connection, row.name, batch, row.fencing_token, at_ns)
-    return False
+def _expired(connection: Connection, batch: int, row: Any, at_ns: int) -> list[Any] | None:
+    """Return the expired leases that go with taking a device, held by this transaction: its own, and the batch's.
+
+    None where the batch is held by a lease that lives, or by one that somebody else is just freeing. Leases are locked
+    before batches, as everywhere, and never waited for while another one is held.
+    """
+    mine = select(LEASE).where(LEASE.c.job_batch_id == batch)
+    seen = {one.name: one for one in connection.execute(mine).all()}
+    if any(one.expires_ns > at_ns for one in seen.values()):
+        return None
+    held = {one.name: one for one in connection.execute(mine.with_for_update(skip_locked=True)).all()}
+    if set(held) != set(seen) or any(one.expires_ns > at_ns for one in held.values()):
+        return None
+    own = {row.name: row} if row.job_batch_id is not None else {}
+    return list((held | own).values())
+
+
+def _freed_batch(connection: Connection, batch: int, expired: Sequence[Any], at_ns: int) -> Any:
+    """Return the row of a batch once expired leases are freed, which may have ended it; none where there is none.
+
+    `BUSY` where it was leased before this transaction held it; nothing is freed then.
+    """
+    ids = sorted({batch, *(one.job_batch_id for one in expired)})
+    wanted = select(BATCH).where(BATCH.c.id.in_(ids)).order_by(BATCH.c.id)
+    connection.execute(wanted.with_for_update()).all()
+    mine = select(LEASE.c.name).where(LEASE.c.job_batch_id == batch)
+    if not {one.name for one in expired}.issuperset(connection.execute(mine).scalars()):
+        return BUSY
+    for one in expired:
+        freed(connection, one.name, one.job_batch_id, one.fencing_token, at_ns)
+    return connection.execute(select(BATCH).where(BATCH.c.id == batch)).one_or_none()
 
 
 def _fits(connection: Connection, wanted: Any, row: Any) -> bool:
@@ -200,16 +229,19 @@ def publish(
         state = "failed" if len(failed) == len(outcomes) else "done"
         set_state(connection, lease.batch, state, at_ns, cost_s=cost_s, note=note)
         _release(connection, lease)
-        into_history(connection, lease, outcomes, at_ns)
+        into_history(connection, lease, outcomes)
         return True
 
 
-def give_back(store: Store, lease: Lease, note: str, *, outcome: str = "infra", is_unfit: bool = False) -> bool:
+def give_back(
+    store: Store, lease: Lease, note: str, *, outcome: str = "infra", is_unfit: bool = False, is_passing: bool = False
+) -> bool:
     """Free the device and return the batch to the queue, later with each time; return whether the lease still lived.
 
     Args:
         outcome: `infra` counts towards the attempts that a batch has; `lost` does not.
-        is_unfit: the device failed its probe; the second time in a row takes it out of service.
+        is_unfit: the device does not answer; the second time in a row takes it out of service.
+        is_passing: it will do later (hot, locked, others on it), which counts against neither batch nor device.
     """
     with writing(store.engine, store.name) as connection:
         live, at_ns = _live(connection, lease), now_ns(connection)
@@ -218,19 +250,27 @@ def give_back(store: Store, lease: Lease, note: str, *, outcome: str = "infra", 
         if not live:
             return False
         row = connection.execute(select(BATCH.c.infra_count).where(BATCH.c.id == lease.batch)).one()
-        count = row.infra_count + (outcome == "infra")
-        wait_ns = int(BACK_OFF_S * 2 ** max(0, count - 1) * NS) if outcome == "infra" else 0
+        is_infra = outcome == "infra"
+        count = row.infra_count + (is_infra and not is_passing)
+        wait_ns = _wait_ns(connection, lease.batch) if is_infra else 0
         state = "failed" if count >= INFRA_COUNT else "queued"
         set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
         _release(connection, lease, failures=1 if is_unfit else None)
         return True
 
 
+def _wait_ns(connection: Connection, batch: int) -> int:
+    """Return how long a batch waits after it met an unfit host or device, which doubles with each."""
+    asked = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome == "infra")
+    count = int(connection.execute(asked).scalar_one())
+    return int(BACK_OFF_S * 2 ** min(max(0, count - 1), _DOUBLINGS) * NS)
+
+
 def _release(connection: Connection, lease: Lease, failures: int | None = 0) -> None:
     """Free the device; its token stays, so that the next one is greater.
 
     Args:
-        failures: 0 clears the count of failed probes, 1 adds one and takes the device out of service at two.
+        failures: 0 clears how often it did not answer, 1 adds one and takes the device out of service at two.
     """
     values: dict[str, Any] = {"job_batch_id": None, "holder": ""}
     if failures == 0:
@@ -239,7 +279,7 @@ def _release(connection: Connection, lease: Lease, failures: int | None = 0) -> 
         row = connection.execute(select(LEASE.c.failure_count).where(LEASE.c.name == lease.device.name)).one()
         values["failure_count"] = row.failure_count + 1
         if row.failure_count + 1 >= 2:
-            values |= {"service": "quarantined", "note": "it failed its probe twice"}
+            values |= {"service": "quarantined", "note": "it did not answer twice in a row"}
     connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(values))
 
 
@@ -255,10 +295,3 @@ def _live(connection: Connection, lease: Lease) -> bool:
         connection.execute(update(LEASE).where(LEASE.c.name == lease.device.name).values(job_batch_id=None, holder=""))
         return False
     return bool(row.expires_ns > now_ns(connection))
-
-
-def is_over(store: Store, batch: int) -> bool:
-    """Say whether a batch is finished."""
-    with reading(store.engine, store.name) as connection:
-        state = connection.execute(select(BATCH.c.state).where(BATCH.c.id == batch)).scalar()
-    return state is None or state in FINAL

@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
+from nearpeak.core.history import TRIGGERS
+from nearpeak.farm.queue import ATTEMPT, BATCH
 from nearpeak.farm.values import Lease
 from nearpeak.store.dialect import claim
 from nearpeak.store.ingest import add_run, prepared, stored_run
@@ -14,14 +16,19 @@ if TYPE_CHECKING:
     from nearpeak.farm.leases import Outcome
 
 
-def into_history(connection: Connection, lease: Lease, outcomes: "Sequence[Outcome]", at_ns: int) -> None:
+def into_history(connection: Connection, lease: Lease, outcomes: "Sequence[Outcome]") -> None:
     """Write each measurement as a run whose identity follows from its job, so that it can stand there only once."""
+    asked = select(BATCH.c.run_trigger, ATTEMPT.c.begun_ns).join_from(ATTEMPT, BATCH)
+    trigger, begun_ns = connection.execute(asked.where(ATTEMPT.c.id == lease.attempt)).one().tuple()
+    why = trigger if trigger in TRIGGERS else "manual"  # older queues took any word
     for job, one in zip(lease.jobs, outcomes, strict=True):
         if job.kind == "measure" and (result := json.loads(one.text)).get("measurement") is not None:
-            _write(connection, lease, job.uid, (job.payload, result), at_ns)
+            _write(connection, lease, job.uid, (job.payload, result), (why, begun_ns))
 
 
-def _write(connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[str, Any], Any], at_ns: int) -> None:
+def _write(
+    connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[str, Any], Any], begun: tuple[str, int]
+) -> None:
     from nearpeak.core.history import Device as Place
     from nearpeak.exchange.measurement_lines import environment_of, measurement_of
     from nearpeak.farm.kinds.measure import revision_in
@@ -34,7 +41,7 @@ def _write(connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[s
     found = measurement_of(result["measurement"], known, f"job {uid}")
     given = Given(
         name=f"farm job {uid}", digest=file_digest(uid.encode()), revision=revision_in(payload),
-        branch=payload.get("branch") or "main", host=lease.device.host, started_ns=at_ns, trigger="manual",
+        branch=payload.get("branch") or "main", host=lease.device.host, started_ns=begun[1], trigger=begun[0],
         device=Place(name=found.target or lease.device.model or lease.device.name, host=lease.device.host),
     )  # fmt: skip
     for record in runs_of_measurements([found], given):

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.schedule import STEP_S
 from nearpeak.farm.values import FINAL, BatchRequest, WaitingBatch, text_of
 from nearpeak.store import Store
+from nearpeak.store.browsing import in_parts
 from nearpeak.store.dialect import claim, now_ns, reading, writing
 from nearpeak.store.schema import TABLES
 
@@ -23,7 +24,6 @@ LOST_COUNT = 20
 """Holders that a batch may lose before it counts as what ends them."""
 MOST_WAITING = 5000
 """Batches that are looked at together; the less urgent ones have to wait in any case."""
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,8 @@ class Submitted:
 def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
     """Put batches into the queue, all in one transaction; what is there already is left as it is.
 
-    A batch that would spend more than its trigger has for the day is kept as `rejected`, with the number.
+    A batch that would spend more than its trigger has for the day is kept as `rejected`, with the number; asked for
+    again it is looked at again.
 
     Raises:
         SpecError: a payload cannot run, or the same job stands twice.
@@ -56,7 +57,7 @@ def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
 
 
 def check(requests: Sequence[BatchRequest]) -> None:
-    """Refuse what cannot run, and a job that stands twice.
+    """Refuse what cannot run or would run in the wrong pool, and a job that stands twice.
 
     Raises:
         SpecError: says which and why.
@@ -64,13 +65,17 @@ def check(requests: Sequence[BatchRequest]) -> None:
     seen: set[str] = set()
     for one in requests:
         for job in one.jobs:
-            KINDS[job.kind].check(job.payload)
+            kind = KINDS[job.kind]
+            if one.pool != kind.pool:
+                raise SpecError(f"submit: a job of kind {job.kind} runs in pool {kind.pool}, not in {one.pool}")
+            kind.check(job.payload)
             if job.uid in seen:
                 raise SpecError(f"submit: the same job stands twice ({job.uid}); give one of them another key")
             seen.add(job.uid)
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
+    _forget_rejected(connection, [one.uid for one in requests])
     known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
     costs = _past_s(connection, [job.what for one in requests for job in one.jobs])
     at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
@@ -98,6 +103,14 @@ def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: l
     return Submitted(new_count=len(rows), known_count=len(known), refused=tuple(refused), uids=tuple(uids))
 
 
+def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
+    """Take batches that a budget refused out, as though they had not been asked for; nothing of them ever ran."""
+    refused = select(BATCH.c.id).where(BATCH.c.state == "rejected")
+    for part in in_parts(list(_looked_up(connection, refused, BATCH.c.uid, uids))):
+        connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
+        connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
+
+
 def _row(one: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, Any]:
     return {
         "uid": one.uid, "comparison": one.comparison, "round": one.round, "pool": one.pool, "device": one.device,
@@ -108,8 +121,8 @@ def _row(one: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, A
 
 
 def _looked_up(connection: Connection, asked: Any, column: Any, values: Sequence[str]) -> Iterable[Any]:
-    for first in range(0, len(values), _CHUNK):
-        yield from connection.execute(asked.where(column.in_(values[first : first + _CHUNK]))).scalars()
+    for part in in_parts(values):
+        yield from connection.execute(asked.where(column.in_(part))).scalars()
 
 
 def _past_s(connection: Connection, subjects: Sequence[str]) -> dict[str, float]:
@@ -119,8 +132,8 @@ def _past_s(connection: Connection, subjects: Sequence[str]) -> dict[str, float]
     found: dict[str, list[float]] = {}
     wanted = list(dict.fromkeys(subjects))
     asked = select(JOB.c.subject, RESULT.c.time_s).join_from(JOB, RESULT, JOB.c.id == RESULT.c.job_id)
-    for first in range(0, len(wanted), _CHUNK):
-        for row in connection.execute(asked.where(JOB.c.subject.in_(wanted[first : first + _CHUNK]))):
+    for part in in_parts(wanted):
+        for row in connection.execute(asked.where(JOB.c.subject.in_(part))):
             found.setdefault(row.subject, []).append(row.time_s)
     return {subject: statistics.median(times) for subject, times in found.items()}
 
@@ -172,15 +185,18 @@ def waiting(store: Store) -> list[WaitingBatch]:
         asked = select(BATCH, begun.exists().label("started")).where(
             BATCH.c.state == "queued", BATCH.c.not_before_ns <= at_ns, (BATCH.c.comparison == "") | ~unfinished
         )
-        urgent = BATCH.c.priority * int(STEP_S * NS) + BATCH.c.created_ns  # the order of `schedule.rank`
+        urgent = (
+            BATCH.c.priority * int(STEP_S * NS) + BATCH.c.created_ns
+        )  # as `schedule.rank`, but for rounds that have begun
         rows = connection.execute(asked.order_by(urgent, BATCH.c.id).limit(MOST_WAITING)).all()
         pins = _pins(connection, [row.comparison for row in rows if row.comparison])
+        dead = _dead(connection, [row.id for row in rows if row.infra_count])
     names = ("id", "uid", "pool", "model", "comparison", "round", "priority", "owner", "cost_s", "attempt_count")
     return [
         WaitingBatch(
             **{name: getattr(row, name) for name in names}, device=row.device or pins.get(row.comparison, ""),
             waited_s=max(0.0, (at_ns - row.created_ns) / NS), begun=row.attempt_count > 0,
-            started=bool(row.comparison and row.started),
+            started=bool(row.comparison and row.started), dead=dead.get(row.id, frozenset()),
         )
         for row in rows
     ]  # fmt: skip
@@ -191,9 +207,23 @@ def _pins(connection: Connection, comparisons: Sequence[str]) -> dict[str, str]:
     asked = select(BATCH.c.comparison, BATCH.c.held_by).where(BATCH.c.held_by != "", BATCH.c.state != "queued")
     wanted = list(dict.fromkeys(comparisons))
     found: dict[str, str] = {}
-    for first in range(0, len(wanted), _CHUNK):
-        part = asked.where(BATCH.c.comparison.in_(wanted[first : first + _CHUNK])).order_by(BATCH.c.round.desc())
-        found |= {row.comparison: row.held_by for row in connection.execute(part)}
+    for part in in_parts(wanted):
+        rows = connection.execute(asked.where(BATCH.c.comparison.in_(part)).order_by(BATCH.c.round.desc()))
+        found |= {row.comparison: row.held_by for row in rows}
+    return found
+
+
+def _dead(connection: Connection, batches: Sequence[int]) -> dict[int, frozenset[str]]:
+    """Return the devices that did not answer when they last had to, and on which each batch was tried."""
+    asked = (
+        select(ATTEMPT.c.job_batch_id, ATTEMPT.c.device)
+        .join(LEASE, LEASE.c.name == ATTEMPT.c.device)
+        .where(LEASE.c.failure_count > 0, ATTEMPT.c.outcome == "infra")
+    )
+    found: dict[int, frozenset[str]] = {}
+    for part in in_parts(batches):
+        for batch, device in connection.execute(asked.where(ATTEMPT.c.job_batch_id.in_(part))):
+            found[batch] = found.get(batch, frozenset()) | {device}
     return found
 
 
@@ -218,7 +248,7 @@ def reclaim(store: Store) -> int:
     with writing(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
         rows = connection.execute(expired.where(LEASE.c.expires_ns <= at_ns).with_for_update(skip_locked=True)).all()
-        for row in rows:
+        for row in sorted(rows, key=lambda one: one.job_batch_id):
             freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
     return len(rows)
 
@@ -231,11 +261,13 @@ def freed(connection: Connection, device: str, batch: int, fencing_token: int, a
     )
     connection.execute(attempts.values(outcome="lost", ended_ns=at_ns, note="its lease expired"))
     mine = (BATCH.c.id == batch, BATCH.c.held_by == device, BATCH.c.fencing_token == fencing_token)
-    row = connection.execute(select(BATCH.c.state, BATCH.c.attempt_count).where(*mine).with_for_update()).first()
+    row = connection.execute(select(BATCH.c.state).where(*mine).with_for_update()).first()
     if row is None or row.state in FINAL:
         return
-    lost = row.attempt_count >= LOST_COUNT
-    note = f"failed: {row.attempt_count} holders were lost while they ran it" if lost else "a holder was lost"
+    asked = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome.in_(("lost", "rejected")))
+    count = connection.execute(asked).scalar_one()
+    lost = count >= LOST_COUNT
+    note = f"failed: {count} holders were lost while they ran it" if lost else "a holder was lost"
     set_state(connection, batch, "failed" if lost else "queued", at_ns, note=note)
 
 
@@ -256,17 +288,22 @@ def cancel(store: Store, uids: Sequence[str]) -> int:
     Raises:
         NotFoundError: there is no such job.
     """
-    count = 0
     with writing(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        for uid in uids:
-            owner = select(JOB.c.job_batch_id).where(JOB.c.uid == uid)
-            row = connection.execute(
-                select(BATCH.c.id, BATCH.c.state).where((BATCH.c.uid == uid) | BATCH.c.id.in_(owner)).with_for_update()
-            ).first()
-            if row is None:
-                raise NotFoundError(f"job {uid}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
-            if row.state not in FINAL:
-                set_state(connection, row.id, "cancelled", at_ns, note="cancelled")
-                count += 1
-    return count
+        ids = sorted({_batch_of(connection, uid) for uid in uids})  # in this order, as whoever frees several does
+        states = {
+            one: connection.execute(select(BATCH.c.state).where(BATCH.c.id == one).with_for_update()).scalar_one()
+            for one in ids
+        }
+        live = [one for one, state in states.items() if state not in FINAL]
+        for one in live:
+            set_state(connection, one, "cancelled", at_ns, note="cancelled")
+    return len(live)
+
+
+def _batch_of(connection: Connection, uid: str) -> int:
+    owner = select(JOB.c.job_batch_id).where(JOB.c.uid == uid)
+    found = connection.execute(select(BATCH.c.id).where((BATCH.c.uid == uid) | BATCH.c.id.in_(owner))).scalar()
+    if found is None:
+        raise NotFoundError(f"job {uid}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
+    return int(found)

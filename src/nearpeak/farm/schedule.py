@@ -36,23 +36,19 @@ def rank(batch: WaitingBatch) -> float:
     return min(first, batch.priority) - batch.waited_s / STEP_S
 
 
-def ordered(
-    waiting: Sequence[WaitingBatch], used_s: Mapping[str, float], *, is_noisy: bool = False
-) -> list[WaitingBatch]:
+def ordered(waiting: Sequence[WaitingBatch], used_s: Mapping[str, float]) -> list[WaitingBatch]:
     """Return waiting batches, the most urgent first; between equals goes the owner who has used least.
 
     Args:
         used_s: device time of each owner in the last day.
-        is_noisy: leave out what asks for small differences.
 
     >>> ordered([], {})
     []
     """
     taken = dict(used_s)
-    usable = [one for one in waiting if not (is_noisy and one.priority in NOISY)]
     found: list[WaitingBatch] = []
     levels: dict[int, list[WaitingBatch]] = {}
-    for one in sorted(usable, key=lambda b: (rank(b), b.round, b.id)):
+    for one in sorted(waiting, key=lambda b: (rank(b), b.round, b.id)):
         levels.setdefault(int(rank(one) // 1), []).append(one)
     for level in sorted(levels):
         found += _shared(levels[level], taken)

@@ -8,10 +8,9 @@ from nearpeak.farm.child import answer
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
 from nearpeak.farm.values import LeasedJob, text_of
+from nearpeak.farm.watchdog import environment_for
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.isolated import thread_variables
-
-_SECRETS = ("NEARPEAK_STORE", "PGPASSWORD", "PGPASSFILE")
 
 
 def answers(jobs: list[tuple[str, str]]) -> str:
@@ -45,7 +44,8 @@ def run_on_slot(slot: str, jobs: Sequence[LeasedJob]) -> list[Outcome]:
         memory_bytes=None if None in memory else max(one for one in memory if one is not None),
         preload=(*preload, __name__),
         # Each slot has a warmed process of its own: the name of the slot tells them apart.
-        variables={**thread_variables(1), "NEARPEAK_FARM_SLOT": slot, **dict.fromkeys(_SECRETS, "")},
+        variables=environment_for(slot, {**thread_variables(1), "NEARPEAK_FARM_SLOT": slot}),
+        inherits=False,
     )
     if ending.verdict == "result":
         return [Outcome(text=text, time_s=time_s, failed=failed) for text, time_s, failed in json.loads(ending.value)]

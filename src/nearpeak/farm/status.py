@@ -100,17 +100,6 @@ def whole_result(uid: str, text: str, crc32: int) -> Any:
     return json.loads(text)
 
 
-def results(store: Store, uids: list[str]) -> dict[str, Any]:
-    """Return the accepted results of jobs by identity; those without one are left out."""
-    found: dict[str, Any] = {}
-    asked = select(JOB.c.uid, RESULT.c.result, RESULT.c.crc32).join_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id)
-    with reading(store.engine, store.name) as connection:
-        for first in range(0, len(uids), 500):
-            for row in connection.execute(asked.where(JOB.c.uid.in_(uids[first : first + 500]))):
-                found[row.uid] = whole_result(row.uid, row.result, row.crc32)
-    return found
-
-
 def is_idle(store: Store) -> bool:
     """Say whether no job waits or runs."""
     with reading(store.engine, store.name) as connection:

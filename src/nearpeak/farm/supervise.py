@@ -12,14 +12,14 @@ from typing import Any
 
 from sqlalchemy import select
 
-from nearpeak.errors import MeasureError, NearpeakError
+from nearpeak.errors import MeasureError, NearpeakError, UnfitError
 from nearpeak.farm import health, leases
 from nearpeak.farm.device_lock import held
 from nearpeak.farm.devices import placed
 from nearpeak.farm.keeper import Keeper
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
-from nearpeak.farm.queue import ATTEMPT, BATCH, LEASE
+from nearpeak.farm.queue import ATTEMPT, BATCH
 from nearpeak.farm.result_file import read_result
 from nearpeak.farm.slots import run_on_slot
 from nearpeak.farm.values import Lease, LeasedJob, text_of
@@ -31,10 +31,6 @@ WAIT_S = 300.0
 """Longest wait for another measurement on the host to end."""
 _POLL_S = 0.1
 _TAIL = 300
-
-
-class UnfitError(MeasureError):
-    """The host or device cannot run the batch now; it goes back to the queue."""
 
 
 @cache
@@ -73,22 +69,25 @@ def _run(store: Store, lease: Lease, limits: health.Limits, grace_s: float) -> s
                     return "lost"
                 outcomes = _outcomes(lease, keeper, (files, names), grace_s)
                 after, flags = _after(store, lease, before, limits)
-        except UnfitError as error:
-            probed = error.args[1:] != ("kill",) or health.probe(placed(lease.device))
-            leases.give_back(store, lease, str(error.args[0]), is_unfit=not probed)
-            return "infra"
         except (NearpeakError, OSError) as error:
-            leases.give_back(store, lease, str(error), outcome="lost" if keeper.is_lost else "infra")
-            return "lost" if keeper.is_lost else "infra"
+            return _given_back(store, lease, error, is_lost=keeper.is_lost)
     note = "; ".join(flags)
     return "published" if leases.publish(store, lease, outcomes, after, note) else "rejected"
+
+
+def _given_back(store: Store, lease: Lease, error: Exception, *, is_lost: bool) -> str:
+    """Return the batch to the queue; only a device that is busy or hot now leaves its count of failures alone."""
+    is_dead, outcome = isinstance(error, health.DeadDeviceError), "lost" if is_lost else "infra"
+    passing = isinstance(error, UnfitError) and not is_dead
+    leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
+    return outcome
 
 
 def _fit(store: Store, lease: Lease, limits: health.Limits) -> health.Health:
     """Return the state of the device.
 
     Raises:
-        UnfitError: it is not to be measured on.
+        UnfitError: it is not to be measured on now, or does not answer.
     """
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
@@ -178,10 +177,11 @@ def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
     """Return what a process told, or how it ended instead: the program's own failure is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
         return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
-    if isinstance(answer, dict) and answer.get("exit_code") == 3:
-        raise UnfitError(f"{answer['error']}: {answer['message']}")
-    if ended.forced and not health.probe(placed(lease.device)):
-        raise UnfitError("the device does not answer after a process on it was killed", "kill")
+    if isinstance(answer, dict) and answer.get("is_unfit"):
+        raise UnfitError(str(answer["message"]))
+    device = placed(lease.device)
+    if (ended.forced or device.name.startswith(health.GPUS)) and not health.probe(device):
+        raise health.DeadDeviceError(f"{lease.device.name}: does not answer after a job on it failed")
     result = {"outcome": _word(ended), "message": _why(ended, answer), "output": ended.output[-_TAIL:]}
     if job.kind == "measure":
         result |= _row(job, ended, answer)
@@ -219,10 +219,3 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
     payload = job.payload
     found = told(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
     return {"measurement": measurement_record(found, ""), "environment": None}
-
-
-def device_names(store: Store, pool: str) -> tuple[str, ...]:
-    """Return the names of the devices or slots of the farm, those out of service left out."""
-    asked = select(LEASE.c.name).where(LEASE.c.pool == pool, LEASE.c.service == "open").order_by(LEASE.c.name)
-    with reading(store.engine, store.name) as connection:
-        return tuple(connection.execute(asked).scalars())

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from nearpeak.canon import canonical_json, digest
+from nearpeak.core.history import TRIGGERS
 from nearpeak.errors import SpecError
 from nearpeak.store.migrations.versions.v0005_farm import POOLS, SERVICES, STATES
 
@@ -76,13 +77,15 @@ class BatchRequest:
     """Why: `nightly`, `pr`, `manual`, …; budgets are per trigger."""
 
     def __post_init__(self) -> None:
-        """Refuse a batch without jobs, of no pool, or with a priority that does not exist."""
+        """Refuse a batch without jobs, of no pool, or with a priority or trigger that does not exist."""
         if not self.jobs:
             raise SpecError("batch: holds no jobs; give at least one")
         if self.pool not in POOLS:
             raise SpecError(f"batch: pool {self.pool!r} is not known; there are {', '.join(POOLS)}")
         if not 1 <= self.priority <= 7:
             raise SpecError(f"batch: priority {self.priority} is not one of 1 to 7")
+        if self.trigger not in TRIGGERS:
+            raise SpecError(f"batch: trigger {self.trigger!r} is not known; there are {', '.join(TRIGGERS)}")
 
     @cached_property
     def uid(self) -> str:
@@ -189,6 +192,8 @@ class WaitingBatch:
     """Whether it was begun before and lost: the rest of a round goes first."""
     started: bool = field(default=False)
     """Whether an earlier round of its comparison is on a device already."""
+    dead: frozenset[str] = frozenset()
+    """Devices on which it was tried and that did not answer."""
 
 
 def text_of(value: object) -> str:

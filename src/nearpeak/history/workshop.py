@@ -46,7 +46,6 @@ class Workshop:
         self._keep = tuple(keep)
         self._folder: Path | None = None
         self._places: dict[str, Path | None] = {}
-        self._names: dict[str, str] = {}
 
     def __enter__(self) -> "Workshop":
         """Make a folder for the work."""

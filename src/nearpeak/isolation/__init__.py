@@ -43,6 +43,7 @@ def call_isolated(
     memory_bytes: int | None,
     preload: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    inherits: bool = True,
 ) -> Ending:
     """Return how a call of `function` ended in a child process of its own.
 
@@ -56,22 +57,23 @@ def call_isolated(
         memory_bytes: address space that the child may add to what it starts with; none for no limit.
         preload: modules that the server imports before it forks; `module:function` is then called as well.
         variables: environment variables of the server, e.g. how many threads libraries start.
+        inherits: whether the server also has those of this process.
 
     >>> call_isolated("math:sqrt_", {}, timeout_s=60, memory_bytes=None).verdict
     'raised'
     """
     request = (function, dict(arguments), float(timeout_s), memory_bytes, list(sys.path))
-    server = _server(tuple(preload), tuple(sorted((variables or {}).items())))
+    server = _server(tuple(preload), tuple(sorted((variables or {}).items())), inherits)
     return server.ask(request)
 
 
 class _Server:
     """One process with the slow packages loaded, which forks a child per request."""
 
-    def __init__(self, preload: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], inherits: bool) -> None:
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, *preload], env={**os.environ, **dict(variables)},
+            [sys.executable, "-P", "-c", _START, *preload], env={**(os.environ if inherits else {}), **dict(variables)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         send(self._process.stdin, pickle.dumps(list(sys.path)))
@@ -106,17 +108,17 @@ class _Server:
 
 
 @cache
-def _started(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> _Server:
-    return _Server(preload, variables)
+def _started(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], inherits: bool) -> _Server:
+    return _Server(preload, variables, inherits)
 
 
-def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> _Server:
+def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], inherits: bool) -> _Server:
     """Return the running server, started again if it has ended."""
-    found = _started(preload, variables)
+    found = _started(preload, variables, inherits)
     if found.alive():
         return found
     _started.cache_clear()
-    return _started(preload, variables)
+    return _started(preload, variables, inherits)
 
 
 def send(pipe: Any, data: bytes) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nearpeak.core.measurement import Environment
-from nearpeak.errors import MeasureError
+from nearpeak.errors import UnfitError
 
 WAIT_S = 300.0
 """Longest wait for a device that another measurement holds."""
@@ -35,7 +35,7 @@ def device_lock(environment: Environment, wait_s: float = WAIT_S) -> Iterator[No
     """Hold the device while the block runs.
 
     Raises:
-        MeasureError: another measurement holds it for longer than `wait_s`.
+        UnfitError: another measurement holds it for longer than `wait_s`.
     """
     path = lock_path(environment)
     # Everybody may lock it; a link that somebody else placed there is not followed.
@@ -53,7 +53,7 @@ def _wait(file: int, path: Path, deadline_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline_s:
-                raise MeasureError(f"{path}: the device is held by another measurement; wait for it to end") from None
+                raise UnfitError(f"{path}: the device is held by another measurement; wait for it to end") from None
             time.sleep(_POLL_S)
         else:
             return

@@ -1,7 +1,7 @@
 """Questions of people who look around: pages of series, runs and alerts, a few rows each, out of any size of store."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
 
@@ -15,9 +15,10 @@ from nearpeak.store.listed import AlertKey, AlertRow, DeviceRow, MeasuredRow, Me
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
+_Id = TypeVar("_Id", int, str)
 
 
-def in_parts(ids: Sequence[int], most: int = 5000) -> list[list[int]]:
+def in_parts(ids: Sequence[_Id], most: int = 5000) -> list[list[_Id]]:
     """Return `ids` in parts that a question may name: engines bound their number.
 
     >>> in_parts([1, 2, 3], most=2)

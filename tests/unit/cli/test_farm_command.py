@@ -4,12 +4,13 @@ import json
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import MeasureError, NearpeakError
 
 GEMM = ("gemm", "m=32", "n=32", "k=32", "dtype=fp32")
 
@@ -56,6 +57,25 @@ def test_the_farm_ends_when_it_is_asked_to(call, tmp_path):
         assert json.loads(up.stdout.readline())["devices"] == ["fake-end"]
         up.send_signal(signal.SIGTERM)
         assert up.wait(timeout=30) == 0
+
+
+def test_a_scheduler_ends_where_the_engine_cannot_start(tmp_path, monkeypatch):
+    hosts = pytest.importorskip("nearpeak.farm.executors._dask_hosts")
+    from nearpeak.cli._farm_engine import Engine
+    from nearpeak.farm.executors import dask
+
+    ended = []
+
+    def refuses(*_):
+        raise MeasureError("no scheduler answers")
+
+    monkeypatch.setattr(hosts, "security_of", lambda *_: None)
+    found = SimpleNamespace(address="tcp://127.0.0.1:1", close=lambda: ended.append("scheduler"))
+    monkeypatch.setattr(hosts, "scheduler", lambda *_: found)
+    monkeypatch.setattr(dask, "Dask", refuses)
+    with pytest.raises(MeasureError):
+        Engine("dask", str(tmp_path / "s.db"), (), ("127.0.0.1:0", None), ([], None, {}))
+    assert ended == ["scheduler"]
 
 
 def test_devices_are_drained_and_taken_into_service_again(call):
@@ -107,6 +127,7 @@ def test_a_budget_refuses_with_the_number_and_exit_code_1(call):
         (("join", "nowhere", "--slots", "1"), "is no HOST:PORT"),
         (("submit", "meassure", *GEMM), "did you mean measure"),
         (("submit", "predict", *GEMM), "--target is missing"),
+        (("submit", "launches", *GEMM), "takes no words"),
         (("submit", "measure"), "no case"),
         (("submit", "measure", *GEMM, "--reason", "fun"), "there are round, gate"),
         (("submit", "command"), "names no program"),

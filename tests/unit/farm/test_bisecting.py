@@ -5,10 +5,11 @@ import threading
 
 import pytest
 from tests.unit.farm.test_executions import _attempt_rows
+from tests.unit.farm.test_leases import states
 
 from nearpeak.core.bisection import BisectAxis
 from nearpeak.errors import MeasureError
-from nearpeak.farm import queue
+from nearpeak.farm import bisecting, queue
 from nearpeak.farm.bisecting import FarmWorkshop
 from nearpeak.farm.dispatch import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
@@ -42,6 +43,20 @@ def test_the_version_that_made_a_command_slower_is_found(running, tmp_path):
     assert found.ends.judgement.verdict == "regression"
     assert [(one.axis, one.before, one.after) for one in found.found.culprits] == [("part", "2", "3")]
     assert len({one.device for one in _attempt_rows(running)}) == 1
+
+
+@pytest.mark.parametrize("ends_by", [MeasureError, KeyboardInterrupt])
+def test_a_round_that_nobody_runs_or_waits_for_is_cancelled(farm, tmp_path, monkeypatch, ends_by):
+    monkeypatch.setattr(bisecting, "SILENT_S", 0.1)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    if ends_by is KeyboardInterrupt:
+        monkeypatch.setattr(bisecting.time, "sleep", interrupted)
+    with pytest.raises(ends_by):
+        FarmWorkshop(farm, tmp_path, "true").round({"part": "1"}, {"part": "2"})
+    assert states(farm) == ["cancelled"]
 
 
 def test_what_cannot_be_run_is_passed_by_and_a_budget_is_an_error(running, tmp_path):

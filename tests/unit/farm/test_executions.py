@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from sqlalchemy import select, update
@@ -13,9 +15,10 @@ from tests.unit.farm.conftest import errand, program, queued
 from tests.unit.farm.test_leases import attempts, results, states
 from tests.unit.farm.test_watchdog import alive
 
-from nearpeak.farm import health, queue, supervise
+from nearpeak.errors import UnfitError
+from nearpeak.farm import child, health, leases, queue, supervise
 from nearpeak.farm.device_lock import held, lock_file
-from nearpeak.farm.devices import register, slots_of
+from nearpeak.farm.devices import devices, register, slots_of
 from nearpeak.farm.status import job
 from nearpeak.farm.values import BatchRequest, Device, JobRequest
 from nearpeak.ops import case
@@ -59,10 +62,12 @@ def test_a_failure_of_the_program_is_a_result(farm, names, code, limit_s, outcom
 
 def test_a_measurement_enters_the_history_once(farm, names):
     payload = {"case": GEMM.record(), "runner": "numpy", "timing": {"budget_s": 0.01, "validate": False}}
-    request = BatchRequest(jobs=(JobRequest(kind="measure", payload=payload),), pool="device")
+    request = BatchRequest(jobs=(JobRequest(kind="measure", payload=payload),), pool="device", trigger="nightly")
     (batch,) = queued(farm, request)
     assert run(farm, names, batch, ttl_s=30.0) == "published"
     assert len(farm.runs()) == 1
+    run_ = farm.runs()[0]
+    assert (run_.trigger, run_.started_ns) == ("nightly", _attempt_rows(farm)[0].begun_ns)
     (series,) = [one for one in farm.series() if one.metric.name == "time"]
     assert farm.samples(farm.runs()[0].id, series.id).size >= 5
 
@@ -110,6 +115,51 @@ def test_foreign_processes_send_a_batch_back_and_leave_the_device_open(farm, nam
     assert run(farm, names, batch) == "infra"
     assert (states(farm), attempts(farm)) == (["queued"], ["infra"])
     assert "4711" in _attempt_rows(farm)[0].note
+
+
+def test_a_device_that_does_not_answer_is_taken_out_of_service_and_the_queue_goes_on(farm, names, monkeypatch):
+    monkeypatch.setattr(leases, "BACK_OFF_S", 0.0)
+    fine, dead = health.Health(offset_s=0.0, load_ratio=0.0), min(names)
+
+    def look(device, database_ns):
+        if device.name == dead:
+            raise health.DeadDeviceError(f"{device.name}: does not answer")
+        return fine
+
+    monkeypatch.setattr(health, "look", look)
+    batches = queued(farm, *(program(f"print('{number} ms')") for number in (1, 2, 3)))
+    found = [[run(farm, names, batch) for _ in range(2)] for batch in batches]
+    assert found == [["infra", "published"], ["infra", "published"], ["published", "over"]]
+    assert {one.device.name: one.service for one in devices(farm)} == {dead: "quarantined", max(names): "open"}
+
+
+def test_a_command_of_a_bisection_that_prints_no_time_is_a_result_once(farm, names, tmp_path):
+    payload = {"repository": str(tmp_path), "run": "echo nothing", "build": "", "baseline": {"part": "1"},
+               "candidate": {"part": "2"}, "limit_s": 20.0}  # fmt: skip
+    (batch,) = queued(farm, BatchRequest(jobs=(JobRequest(kind="launches", payload=payload),), pool="device"))
+    assert run(farm, names, batch) == "published"
+    assert (states(farm), attempts(farm)) == (["failed"], ["accepted"])
+    assert "is no time" in json.loads(results(farm)[0].result)["message"]
+
+
+def test_a_job_whose_device_was_locked_says_that_it_was_not_its_fault(monkeypatch):
+    def locked(_):
+        raise UnfitError("held by another")
+
+    monkeypatch.setattr(child, "KINDS", {"command": SimpleNamespace(run=locked)})
+    assert child.answer("command", {}) == {"error": "UnfitError", "message": "held by another", "is_unfit": True}
+
+
+@pytest.mark.parametrize("value", [8, 7])
+def test_a_probe_computes_on_a_gpu(monkeypatch, value):
+    torch = ModuleType("torch")
+    torch.version = SimpleNamespace(cuda="12")
+    torch.ones = lambda *_, **__: SimpleNamespace(sum=lambda: SimpleNamespace(item=lambda: value))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(health, "look", lambda device, database_ns: None)
+    expected = nullcontext() if value == 8 else pytest.raises(UnfitError, match="computes wrongly")
+    with expected:
+        health.answer(Device(name="GPU-1"))
 
 
 def test_a_device_that_changed_between_rounds_is_refused(farm, names, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.farm.conftest import program, queued
 from tests.unit.farm.test_leases import results, states
 
-from nearpeak.errors import MeasureError
+from nearpeak.errors import MeasureError, SpecError
 from nearpeak.farm import queue
 from nearpeak.farm.devices import devices, register
 from nearpeak.farm.dispatch import Dispatcher, Settings
@@ -183,3 +183,26 @@ def test_a_noisy_device_serves_no_gate_and_a_batch_waits_for_its_model(farm, nam
     made.close()
     assert sent == [[names[1]], [names[0]]]
     assert [one.device for one in queue.waiting(farm)] == ["", "", ""]
+
+
+class Unreachable:
+    """An engine whose hosts cannot be reached, until it is asked with words that nobody understands."""
+
+    name = "local"
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+
+    def capabilities(self):
+        raise self.errors.pop(0)
+
+
+def test_a_dispatcher_tells_each_error_once_and_ends_at_one_that_does_not_go_by(farm, capsys):
+    away = MeasureError("scheduler is away")
+    dispatcher = Dispatcher(farm, Unreachable(away, away, OSError("no route"), SpecError("no")), Settings(poll_s=0.0))
+    with pytest.raises(SpecError):
+        dispatcher.run(lambda: False)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        f"farm: {one}; it is tried again" for one in ("MeasureError: scheduler is away", "OSError: no route")
+    ]

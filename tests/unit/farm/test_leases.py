@@ -110,6 +110,53 @@ def test_a_device_that_fails_its_probe_twice_takes_nothing_more(farm, names, mon
     assert leases.take(farm, names[:1], batch).fencing_token == 3
 
 
+def test_what_passes_by_counts_against_neither_batch_nor_device(farm, names, monkeypatch):
+    monkeypatch.setattr(leases, "BACK_OFF_S", 0.0)
+    (batch,) = queued(farm, program("1"))
+    for _ in range(4):
+        leases.give_back(farm, leases.take(farm, names[:1], batch), "hot", is_passing=True)
+    assert states(farm) == ["queued"]
+    assert leases.take(farm, names, batch).device.name == names[1]
+
+
+def test_a_batch_that_failed_on_a_dead_device_is_tried_on_another(farm, names, monkeypatch):
+    monkeypatch.setattr(leases, "BACK_OFF_S", 0.0)
+    (batch,) = queued(farm, program("1"))
+    first = leases.take(farm, names, batch)
+    leases.give_back(farm, first, "dead", is_unfit=True)
+    (waiting,) = queue.waiting(farm)
+    assert waiting.dead == {first.device.name}
+    assert leases.take(farm, names, batch).device.name != first.device.name
+
+
+def test_a_batch_that_is_given_up_while_its_lease_is_taken_over_is_not_leased(farm, names, monkeypatch):
+    monkeypatch.setattr(queue, "LOST_COUNT", 1)
+    (batch,) = queued(farm, program("1"))
+    expire(farm, leases.take(farm, names[:1], batch))
+    assert leases.take(farm, names[1:], batch) == OVER
+    assert states(farm) == ["failed"]
+    assert all(one.batch is None for one in devices(farm))
+
+
+def test_two_who_take_over_each_others_expired_leases_do_not_wait_for_each_other(farm, names, monkeypatch):
+    for _ in range(5):
+        batches = queued(farm, *(program(str(number), str(time.monotonic())) for number in range(2)))
+        for name, batch in zip(names, batches, strict=True):
+            expire(farm, leases.take(farm, [name], batch))
+        with ThreadPoolExecutor(2) as threads:
+            asked = [
+                threads.submit(leases.take, farm, [name], batch)
+                for name, batch in zip(names[::-1], batches, strict=True)
+            ]
+            found = [one.result(timeout=30) for one in asked]
+        assert all(one == BUSY or isinstance(one, leases.Lease) for one in found)
+        queue.cancel(farm, [one.uid for one in found if isinstance(one, leases.Lease)])
+        for one in found:
+            if isinstance(one, leases.Lease):
+                assert not leases.renew(farm, one)
+        queue.reclaim(farm)
+
+
 def test_a_drained_device_finishes_what_it_runs_and_takes_nothing_new(farm, names):
     first, second = queued(farm, program("1"), program("2"))
     lease = leases.take(farm, names[:1], first)

@@ -14,11 +14,12 @@ from tests.unit.farm.test_leases import DONE, states
 from nearpeak.errors import NotFoundError, SpecError, StoreError
 from nearpeak.farm import leases, queue, schedule
 from nearpeak.farm.comparisons import check_effect, note_noise, rounds, rounds_needed
-from nearpeak.farm.devices import devices, set_noise
+from nearpeak.farm.devices import DeviceState, devices, set_noise
+from nearpeak.farm.dispatch import serves
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.leases import Outcome
 from nearpeak.farm.status import job, overview
-from nearpeak.farm.values import BatchRequest, WaitingBatch
+from nearpeak.farm.values import BatchRequest, Device, WaitingBatch
 from nearpeak.ops import case
 from nearpeak.store.dialect import writing
 
@@ -67,8 +68,13 @@ def test_owners_share_a_device_by_what_they_have_used():
 
 
 def test_a_noisy_device_serves_only_what_asks_for_no_small_difference():
-    found = schedule.ordered([batch(number, number) for number in range(1, 8)], {}, is_noisy=True)
-    assert [one.id for one in found] == [1, 6, 7]
+    noisy = DeviceState(
+        device=Device(name="a"), service="open", note="", noise_ratio=0.03, batch=None, holder="", fencing_token=0,
+        left_s=0.0,
+    )  # fmt: skip
+    every = [batch(number, number) for number in range(1, 8)]
+    assert [one.id for one in every if serves(noisy, one, 0.02)] == [1, 6, 7]
+    assert all(serves(noisy, one, 0.04) for one in every)
 
 
 def test_no_sweep_starves_while_gates_keep_coming():
@@ -117,6 +123,31 @@ def test_a_budget_refuses_what_is_over_it_and_says_the_number(farm, names):
     queue.set_budget(farm, "pr", 1000.0)
     assert queue.submit(farm, [program("9", trigger="pr")]).refused == ()
     assert overview(farm)["budgets"] == {"pr": 1000.0}
+
+
+def test_a_refused_batch_that_is_asked_for_again_is_looked_at_again(farm):
+    queue.set_budget(farm, "pr", 15.0)
+    requests = [program(str(number), trigger="pr") for number in range(2)]
+    assert len(queue.submit(farm, requests).refused) == 1
+    again = queue.submit(farm, requests)
+    assert (len(again.refused), again.known_count) == (1, 1)
+    queue.set_budget(farm, "pr", 1000.0)
+    found = queue.submit(farm, requests)
+    assert (found.new_count, found.known_count, found.refused) == (1, 1, ())
+    assert states(farm) == ["queued", "queued"]
+
+
+def test_a_job_in_the_wrong_pool_and_an_unknown_trigger_are_refused(farm):
+    with pytest.raises(SpecError, match="kind command runs in pool device, not in slot"):
+        queue.submit(farm, [BatchRequest(jobs=program("1").jobs, pool="slot")])
+    with pytest.raises(SpecError, match="trigger 'because' is not known; there are manual"):
+        program("1", trigger="because")
+
+
+def test_an_optional_entry_may_be_null_and_a_number_is_no_truth_value():
+    KINDS["capture"].check({"source": "hf:bert", "step": None})
+    with pytest.raises(SpecError, match="'limit_s' is True, of the wrong type"):
+        KINDS["command"].check({"words": ["a"], "limit_s": True})
 
 
 def test_costs_are_what_the_same_took_before(farm, names):

@@ -4,7 +4,7 @@ import json
 
 from nearpeak.farm import slots
 from nearpeak.farm.values import LeasedJob
-from nearpeak.isolation import Ending
+from nearpeak.isolation import Ending, call_isolated
 from nearpeak.ops import case
 
 
@@ -21,6 +21,21 @@ def test_jobs_run_in_a_warmed_process_and_each_has_its_time():
     assert [one.failed for one in found] == [False] * 3
     assert len({one.text for one in found}) == 1
     assert all(0 < one.time_s < 5 for one in found)
+
+
+def test_a_slot_inherits_no_secret(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        slots, "call_isolated", lambda *_, **more: asked.append(more) or Ending(verdict="timeout", value=None)
+    )
+    for name in ("NEARPEAK_STORE", "NEARPEAK_TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "secret")
+    slots.run_on_slot("here/0", jobs(1))
+    assert asked[0]["inherits"] is False
+    assert "secret" not in asked[0]["variables"].values()
+    own = {"variables": asked[0]["variables"], "inherits": False, "timeout_s": 60, "memory_bytes": None}
+    assert call_isolated("os:getenv", {"key": "NEARPEAK_TOKEN"}, **own).value is None
+    assert call_isolated("os:getenv", {"key": "NEARPEAK_FARM_SLOT"}, **own).value == "here/0"
 
 
 def test_a_batch_is_halved_until_only_the_job_that_crashes_is_left(monkeypatch):

@@ -22,10 +22,13 @@ def join_as(place: str) -> None:
 
 
 def execute_here(errand: dict[str, Any]) -> dict[str, Any]:
-    """Run an execution on the worker that Dask chose."""
+    """Run an execution on a device of the worker that Dask chose: those of other hosts are not to be reached here."""
     from nearpeak.farm.supervise import execute
 
-    return execute(errand, _PLACE["here"])
+    worker = distributed().get_worker()
+    own = {one.name for one in devices_of(worker.state.total_resources)}
+    told = {**errand, "devices": [name for name in errand["devices"] if name in own]}
+    return execute(told, _PLACE["here"])
 
 
 class Dask:

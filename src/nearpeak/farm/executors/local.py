@@ -1,7 +1,6 @@
 """Executions on this host: a thread for each device and slot, no port, nothing to install."""
 
 import math
-import platform
 import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -72,8 +71,3 @@ def _change(handle: str, future: "Future[dict[str, Any]]") -> Change:
     if error is not None:
         return Change(handle=handle, status="lost", note=f"{type(error).__name__}: {error}")
     return Change(handle=handle, status=str(future.result()["status"]))
-
-
-def host() -> str:
-    """Return the name of this host, as the farm knows it."""
-    return platform.node()

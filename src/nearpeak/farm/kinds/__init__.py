@@ -43,11 +43,12 @@ def need(payload: Payload, kind: str, **types: type | tuple[type, ...]) -> None:
     >>> need({"target": "h100_sxm"}, "predict", target=str)
     """
     for name, wanted in types.items():
-        optional = isinstance(wanted, tuple) and type(None) in wanted
+        kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+        optional = type(None) in kinds
         if name not in payload and not optional:
             raise SpecError(f"{kind}: the payload has no {name!r}; it needs {', '.join(types)}")
         value = payload.get(name)
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted in (int, float)):
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise SpecError(f"{kind}: {name!r} is {value!r}, of the wrong type")
     unknown = sorted(set(payload) - set(types))
     if unknown:

@@ -14,7 +14,7 @@ def _check(payload: Payload) -> None:
 
     optional = dict.fromkeys(_OPTIONS, (int, type(None)))
     need(payload, "capture", source=str, step=(str, type(None)), dtype=(str, type(None)), **optional)
-    step = payload.get("step", "forward")
+    step = payload.get("step") or "forward"
     if step not in (*STEPS, *STEP_ALIASES):
         raise SpecError(f"capture: step {step!r} is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from nearpeak.errors import SpecError
+from nearpeak.core.launches import BASELINE
+from nearpeak.errors import MeasureError, SpecError
 from nearpeak.farm.child import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
 from nearpeak.isolation.server import limit
-from nearpeak.units import parse
 
 LIMIT_S = 600.0
 """Wall time of a program, where the payload does not say."""
@@ -55,15 +55,16 @@ def output_of(words: Sequence[str]) -> tuple[int, str]:
 
 
 def time_in(output: str) -> float | None:
-    """Return the time that the last line states; none where it states none.
+    """Return the time that the output states, as for a bisection; none where it states none.
 
     >>> time_in("warming up; then" + chr(10) + "1.25 ms"), time_in("done")
     (0.00125, None)
     """
-    lines = output.strip().splitlines()
+    from nearpeak.history.workshop import launch_of
+
     try:
-        return parse(lines[-1].strip(), "s") if lines else None
-    except SpecError:
+        return launch_of(output, BASELINE).time_s
+    except MeasureError:
         return None
 
 
