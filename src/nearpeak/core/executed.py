@@ -105,8 +105,6 @@ class ExecutedOperator:
     """Names of its kernels."""
     family: str
     """What most of its kernels compute."""
-    module: str = ""
-    """Module that calls it, where the trace says."""
     label: str = ""
     """Its case in one line; empty where it has none."""
     cases: tuple[Case, ...] = ()
@@ -196,6 +194,10 @@ class Executed:
     """Lanes of the picture."""
     slices: tuple[Slice, ...] = ()
     """The picture of the first steps."""
+    path_ns: Mapping[str, int] = field(default_factory=dict)
+    """Time of the critical path of all devices, by what decided: `kernel`, `host`, `sync`, `queue` and others."""
+    module_ns: Mapping[str, int] = field(default_factory=dict)
+    """Device time by module, longest first, that of none under ''; empty where the trace names no modules."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Settings of the framework that the trace states, such as whether TF32 is allowed."""
 

@@ -40,7 +40,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="start each all-reduce on its own stream when its gradients are ready (DDP buckets): it"
         " should hide behind"
         " the backward pass",
-        confidence_ratio=0.8 if single else 0.95,
     )
 
 

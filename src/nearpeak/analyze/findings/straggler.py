@@ -32,5 +32,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=(Counter(what="the network varies while all arrive together", state="not found"),),
         gain_s=min(gain_s, scene.step_s), gain_low_s=0.0, gain_high_s=min(gain_s, scene.step_s), scope="global",
         method="bound", falsifier="swap the hosts of two ranks: the late one stays with the host or with the data",
-        confidence_ratio=0.9,
     )  # fmt: skip

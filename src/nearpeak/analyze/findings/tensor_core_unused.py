@@ -58,6 +58,5 @@ def _product(operator: ExecutedOperator | None) -> bool:
 
 
 def _expected_s(operator: ExecutedOperator, usual_ratio: float) -> float | None:
-    if operator.dtypes[0] == "fp32":
-        return operator.tensor_s
-    return None if operator.predicted_s is None else operator.predicted_s * usual_ratio
+    expected = operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
+    return None if expected is None else expected * usual_ratio

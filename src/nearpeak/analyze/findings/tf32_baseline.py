@@ -35,7 +35,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         gain_s=0.0, gain_low_s=0.0, gain_high_s=0.0, scope="global", method="none",
         falsifier="torch.set_float32_matmul_precision('highest') and torch.backends.cudnn.allow_tf32 = False: the step"
         " should get several times slower",
-        confidence_ratio=0.95,
     )  # fmt: skip
 
 

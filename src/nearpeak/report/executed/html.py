@@ -40,7 +40,8 @@ def to_html(report: TraceReport) -> str:
             script_hash=_hash(script),
             data=embedded(_data(report)), parts=list(said.parts(report.executed)),
             slowest=said.slowest(report.executed)[:SHOWN_COUNT],
-            shortfall=list(said.shortfall(report)), kinds=sorted({one.kind for one in report.executed.slices}),
+            modules=list(said.modules(report.executed))[:SHOWN_COUNT], shortfall=list(said.shortfall(report)),
+            kinds=sorted({one.kind for one in report.executed.slices}),
         )
     )  # fmt: skip
 
