@@ -13,15 +13,15 @@ from nearpeak.core.finding_report import TraceReport
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.executed.devices import target_of_device
 from nearpeak.executed.queues import busiest_device
 from nearpeak.executed.reading import executed_of
+from nearpeak.targets.naming import target_of_gpu
 from nearpeak.trace import FORMATS, Trace, read_trace
-from nearpeak.trace._stream import head_of
 from nearpeak.trace.export_chrome import write_chrome
 from nearpeak.trace.export_parquet import write_parquet
 from nearpeak.trace.export_perfetto import write_perfetto
 from nearpeak.trace.ranks import skew_of
+from nearpeak.trace.stream import head_of
 
 WRITERS = {"perfetto": write_perfetto, "chrome": write_chrome, "parquet": write_parquet}
 """What writes a trace, by name of the format."""
@@ -76,7 +76,8 @@ def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | N
     if target is not None:
         return trace, target
     device = busiest_device(trace)
-    return trace, target_of_device(next((one for one in trace.header.devices if one.index == device), None))
+    name = next((one.name for one in trace.header.devices if one.index == device), "")
+    return trace, target_of_gpu(name) if name else None
 
 
 def _unseen(executed: Executed, model: Workload, target: Target | None) -> tuple[int, int]:

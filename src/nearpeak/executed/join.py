@@ -3,19 +3,19 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem
+from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem, Times
 from nearpeak.core.target import Target
 from nearpeak.core.trace import Family
 from nearpeak.core.workload import Call
 from nearpeak.errors import MissingExtraError, NearpeakError
-from nearpeak.predict._same import Same
+from nearpeak.predict.same import Same
 from nearpeak.trace import Trace
 from nearpeak.trace.columns import listed
 
@@ -23,18 +23,6 @@ _TILE = 64
 """Elements to which axes of products are padded: whole tiles of every kernel."""
 _PRODUCTS = ("gemm", "grouped_gemm")
 Key = tuple[str, str, str, str, str]
-
-
-class Times(NamedTuple):
-    """What theory says of one call."""
-
-    label: str = ""
-    cases: tuple[Case, ...] = ()
-    bound_s: float | None = None
-    predicted_s: float | None = None
-    padded_s: float | None = None
-    tensor_s: float | None = None
-    reason: str = ""
 
 
 def can_be_joined(name: str) -> bool:
@@ -95,9 +83,8 @@ def _operator(
     return ExecutedOperator(
         name=key[0], shapes=shapes, dtypes=dtypes, call_count=call_count, device_ns=sum(one.device_ns for one in items),
         kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
-        family=families.most_common(1)[0][0] if families else "unknown", label=times.label, cases=times.cases,
-        bound_s=times.bound_s, predicted_s=times.predicted_s, padded_s=times.padded_s, tensor_s=times.tensor_s,
-        reason=times.reason,
+        family=families.most_common(1)[0][0] if families else "unknown", 
+        **{field.name: getattr(times, field.name) for field in fields(times)},
     )  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from benchmarks.planted_traces import reported
 from typer.testing import CliRunner
 
 from nearpeak.analyze.executions import compare
+from nearpeak.analyze.findings import RULES, planted_shares
 from nearpeak.cli import application
+from nearpeak.core.workload import Call, Workload
+from nearpeak.executed.analysing import analyze_trace
 from nearpeak.report import executed as formats
 from nearpeak.report.executed import difference
 from nearpeak.trace import read_trace
@@ -164,3 +167,26 @@ def test_trust_in_a_finding_is_what_was_counted_or_said_to_be_unknown(report):
     assert f"{first.planted.right_count} of {first.planted.trace_count} traces" in formats.to_html(report)
     unknown = dataclasses.replace(report, findings=(dataclasses.replace(first, planted=None),))
     assert "not measured" in formats.to_terminal(unknown)
+
+
+def test_whole_windows_are_compared_without_a_verdict_on_steps(healthy):
+    whole = dataclasses.replace(healthy, executed=dataclasses.replace(healthy.executed, steps_found=""))
+    found = compare(whole, healthy)
+    assert found.verdict == "inconclusive"
+    assert "not marked" in found.reason
+    assert "whole window" in found.baseline
+
+
+def test_every_share_that_is_kept_is_of_a_rule_and_of_a_cause_that_is_planted():
+    kinds = {RULES[name].id for name in RULES}
+    assert set(planted_shares()) <= kinds
+    assert set(planted_shares()) == {wanted for _, wanted, _ in planted.CAUSES.values()}
+
+
+def test_calls_of_a_model_without_an_expected_time_are_counted(tmp_path):
+    file = planted.write(planted.healthy(8), tmp_path / "trace.json")
+    unknown = Call(case=None, operator="custom::op", phase="forward", call_count=5)
+    found = analyze_trace(file, model=Workload(name="mine", step="train", calls=(unknown,)))
+    assert any(note.startswith("5 calls of mine") for note in found.executed.notes)
+    for text in (formats.to_terminal(found), formats.to_markdown(found), formats.to_html(found)):
+        assert "5 calls of mine" in text

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks._timelines import broken_laws, drawn
-from benchmarks._trace_files import kineto, planned
+from benchmarks._trace_files_json import kineto
+from benchmarks._trace_work import planned
 
 from nearpeak.core.timeline import Idle
 from nearpeak.core.trace import EventKind, TraceHeader

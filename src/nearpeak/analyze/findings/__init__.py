@@ -2,12 +2,13 @@
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
 from nearpeak.analyze.replay import merged, replayed_ns
 from nearpeak.analyze.shortfall import shortfall_of
@@ -16,20 +17,19 @@ from nearpeak.core.finding_report import Abstained, Planted, TraceFinding, Trace
 from nearpeak.registry import Registry
 from nearpeak.units import show
 
-Rule = Callable[[Scene], Iterable[TraceFinding | Abstained]]
 HEALTHY_RATIO = 0.9
 """Part of the step in which the device is busy from which on a trace without findings is called healthy."""
 
 
 def _load(name: str) -> Rule:
-    found: Rule = importlib.import_module(f"nearpeak.analyze.findings.{name}").look
+    found: Rule = importlib.import_module(f"nearpeak.analyze.findings.{name}").RULE
     return found
 
 
 RULES: Registry[Rule] = Registry(
     kind="finding", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.findings"
 )
-"""All rules by name; adding one is adding a file with a `look(scene)`."""
+"""All rules by name; adding one is adding a file that ends in `RULE = Rule(...)`."""
 
 PLANTED = Path(__file__).with_name("planted.json")
 """What `benchmarks/planted_traces.py` counted, by kind of finding."""
