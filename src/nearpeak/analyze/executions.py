@@ -34,7 +34,8 @@ def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: floa
 
 
 def _title(one: Executed) -> str:
-    return f"{one.name} on {one.device or one.target or 'an unnamed device'}"
+    window = "" if one.steps_found else " (its whole window as one step)"
+    return f"{one.name} on {one.device or one.target or 'an unnamed device'}{window}"
 
 
 def _interval(old: Executed, new: Executed) -> tuple[float | None, float | None]:
@@ -49,15 +50,19 @@ def _interval(old: Executed, new: Executed) -> tuple[float | None, float | None]
     return exp(centre - quantile * spread), exp(centre + quantile * spread)
 
 
+def _too_little(old: Executed, new: Executed) -> str:
+    """Return what two traces lack for a verdict."""
+    if not (old.steps_found and new.steps_found):
+        return f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
+    few = min(old.step_count, new.step_count)
+    return f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change; record {_LEAST_STEPS} or more"
+
+
 def _verdict(old: Executed, new: Executed, low: float | None, high: float | None, tolerance: float) -> tuple[str, str]:
     if old.format != new.format:
         return "not comparable", f"{old.format} and {new.format} take their times differently"
-    if low is None or high is None:
-        few = min(old.step_count, new.step_count)
-        return (
-            "inconclusive",
-            f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change; record {_LEAST_STEPS} or more",
-        )
+    if low is None or high is None or not (old.steps_found and new.steps_found):
+        return "inconclusive", _too_little(old, new)
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
     if high < 1 / (1 + tolerance):

@@ -24,18 +24,19 @@ def is_trace(path: str) -> bool:
 def report_on(
     path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None,
     str], *,
-    json: bool, ranks: list[Path], perfetto: Path | None,
+    json: bool, ranks: list[Path], exports: dict[str, Path],
 ) -> int:  # fmt: skip
     """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
 
     Args:
         targets: of the trace, and of the one that it is compared with where that ran on another.
+        exports: where the trace itself is written, by format.
     """
     from nearpeak.executed.analysing import analyze_trace
     from nearpeak.report import executed as formats
 
     with shared.progress(f"reading {path}"):
-        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, perfetto=perfetto)
+        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, files=exports)
     if against is not None:
         return _compared(report, against, targets[-1] if targets else None, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}

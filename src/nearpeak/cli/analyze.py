@@ -32,6 +32,8 @@ AGAINST = typer.Option(
 EXPECTED = typer.Option(None, "--model", help="Of a trace: the model that was meant to run.")
 RANK = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable.")
 PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
+CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSON, for other viewers.")
+PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
 
 
 def analyze(
@@ -60,6 +62,8 @@ def analyze(
     expected: str | None = EXPECTED,
     rank: list[Path] = RANK,
     perfetto: Path | None = PERFETTO,
+    chrome: Path | None = CHROME,
+    parquet: Path | None = PARQUET,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
@@ -74,7 +78,9 @@ def analyze(
     gains, each operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10
     when slower, 11 when that cannot be told).
     """
-    _check_files(html, markdown, save, perfetto)
+    _check_files(html, markdown, save, perfetto, chrome, parquet)
+    named = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
+    exports = {name: file for name, file in named.items() if file is not None}
     take = partial(
         workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
@@ -83,8 +89,11 @@ def analyze(
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if is_trace(model):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, perfetto=perfetto)
+        code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports)
         raise typer.Exit(code)
+    if exports or rank or expected:
+        asked = [f"--{name}" for name in exports] + ["--rank"] * bool(rank) + ["--model"] * bool(expected)
+        raise SpecError(f"{', '.join(asked)}: are for a trace, and {model} is none")
     if against is not None and _is_report(Path(model)):
         _print_comparison(against, _load(Path(model)), json=as_json)
         return

@@ -86,7 +86,27 @@ class KernelUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutedOperator:
+class Times:
+    """What theory says of one call of an operator."""
+
+    label: str = ""
+    """Its case in one line; empty where it has none."""
+    cases: tuple[Case, ...] = ()
+    """What one call computes; empty where no operator of the catalogue matches."""
+    bound_s: float | None = None
+    """Least time of one call."""
+    predicted_s: float | None = None
+    """Expected time of one call."""
+    padded_s: float | None = None
+    """Expected time of one call with axes padded to whole tiles; none where they are already."""
+    tensor_s: float | None = None
+    """Expected time of an fp32 product in TF32; none for everything else."""
+    reason: str = ""
+    """Why there is no case, bound or expected time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutedOperator(Times):
     """One operator with its shapes beside its bound and its expected time; times per call."""
 
     name: str
@@ -105,22 +125,6 @@ class ExecutedOperator:
     """Names of its kernels."""
     family: str
     """What most of its kernels compute."""
-    module: str = ""
-    """Module that calls it, where the trace says."""
-    label: str = ""
-    """Its case in one line; empty where it has none."""
-    cases: tuple[Case, ...] = ()
-    """What one call computes; empty where no operator of the catalogue matches."""
-    bound_s: float | None = None
-    """Least time of one call."""
-    predicted_s: float | None = None
-    """Expected time of one call."""
-    padded_s: float | None = None
-    """Expected time of one call with axes padded to whole tiles; none where they are already."""
-    tensor_s: float | None = None
-    """Expected time of an fp32 product in TF32; none for everything else."""
-    reason: str = ""
-    """Why there is no case, bound or expected time."""
 
     @property
     def measured_s(self) -> float:
@@ -196,6 +200,10 @@ class Executed:
     """Lanes of the picture."""
     slices: tuple[Slice, ...] = ()
     """The picture of the first steps."""
+    path_ns: Mapping[str, int] = field(default_factory=dict)
+    """Time of the critical path of all devices, by what decided: `kernel`, `host`, `sync`, `queue` and others."""
+    module_ns: Mapping[str, int] = field(default_factory=dict)
+    """Device time by module, longest first, that of none under ''; empty where the trace names no modules."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Settings of the framework that the trace states, such as whether TF32 is allowed."""
 

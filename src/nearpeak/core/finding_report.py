@@ -7,9 +7,20 @@ from typing import NamedTuple
 from nearpeak.core.executed import Executed
 from nearpeak.core.shortfall import Shortfall
 
-SCOPES = ("local", "global")
-METHODS = ("replay", "bound", "none")
-STATES = ("found", "not found", "not observable")
+
+class Planted(NamedTuple):
+    """How often a kind of finding comes first in traces whose cause is known."""
+
+    date: str
+    """Day on which it was counted."""
+    trace_count: int
+    """Traces that have its cause."""
+    right_count: int
+    """Those of them in which it comes first."""
+    other_count: int
+    """Traces that have another cause, or none."""
+    wrong_count: int
+    """Those of them in which it comes first."""
 
 
 class Change(NamedTuple):
@@ -54,7 +65,7 @@ class Counter:
     what: str
     """What was looked for."""
     state: str
-    """One of STATES."""
+    """`found`, `not found` or `not observable`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +91,15 @@ class TraceFinding:
     scope: str
     """`local` for a part, `global` for the step."""
     method: str
-    """How the gain was worked out, one of METHODS."""
+    """How the gain was worked out, `replay`, `bound` or `none`."""
     falsifier: str
     """The cheapest experiment that would refute it, and what it is predicted to show."""
-    confidence_ratio: float
-    """Share of findings of this kind that are right, on planted faults."""
     changes: tuple[Change, ...] = ()
     """What removing the cause changes in the queues."""
     remedies: tuple[tuple[str, float], ...] = ()
     """What would remove it, with the gain in seconds that bounds each."""
+    planted: Planted | None = None
+    """How often this kind is right on traces with planted causes; none where that was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

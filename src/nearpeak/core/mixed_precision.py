@@ -100,16 +100,12 @@ class MixedPrecision:
         return self.cast_s / self.lowered_s if self.lowered_s else 0.0
 
 
-VERDICTS = ("pays", "pays only in a graph", "does not pay")
-"""What can be said of autocast before anybody tries it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionVerdict:
     """Whether autocast will pay."""
 
     verdict: str
-    """One of VERDICTS."""
+    """`pays`, `pays only in a graph` or `does not pay`."""
     speed_up_ratio: float
     """Expected time as PyTorch's flags stand over time lowered, on the device alone."""
     eager_ratio: float

@@ -98,21 +98,6 @@ class Timeline:
         """Return the time in which the device did nothing."""
         return self.span_ns - self.busy_ns
 
-    @property
-    def host_wait_ns(self) -> int:
-        """Return the idle time in which the call for the next work had not returned."""
-        return sum(self.idle_by_cause_ns.get(cause, 0) for cause in HOST_CAUSES)
-
-    @property
-    def queue_wait_ns(self) -> int:
-        """Return the idle time after the call for the next work had returned."""
-        return self.idle_by_cause_ns.get(Idle.QUEUE, 0)
-
-    @property
-    def overlapped_comm_ns(self) -> int:
-        """Return the time of communication that compute covers."""
-        return self.comm_ns - self.exposed_comm_ns
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:

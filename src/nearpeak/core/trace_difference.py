@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-VERDICTS = ("improvement", "invariant", "regression", "inconclusive", "not comparable")
-
 
 class OperatorPair(NamedTuple):
     """One operator with its shapes, aligned between two traces; times of a step in nanoseconds."""
@@ -34,7 +32,7 @@ class TraceDifference:
     candidate: str
     """Trace of the candidate, with its device."""
     verdict: str
-    """One of VERDICTS, about the step."""
+    """Of the step: `improvement`, `invariant`, `regression`, `inconclusive` or `not comparable`."""
     reason: str
     """Why nothing can be told, or what the verdict rests on."""
     step_ratio: float

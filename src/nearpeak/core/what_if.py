@@ -10,15 +10,17 @@ class WhatIf:
     edits: tuple[str, ...]
     """Edits as `--set` takes them."""
     time_s: float
-    """Simulated time of the step."""
+    """Simulated time of the modelled calls of the step."""
     time_ratio: float
-    """Of the time on the device as it is."""
+    """Of the time on the device as it is, over the calls that are modelled on both."""
     area_ratio: float
     """Area of the die, of that of the device as it is: a proxy by the shares that figures are taken to have of it."""
     energy_j: float | None = None
-    """Energy of the step; none where no document states what the device may draw."""
+    """Energy of these calls; none where no document states what the device may draw."""
     energy_ratio: float | None = None
     """Of the energy on the device as it is."""
+    unmodelled_count: int = 0
+    """Calls of the step that are not in time and energy, as the simulator does not model them."""
     is_best: bool = False
     """Whether no other is at least as good in time, energy and area, and better in one."""
 

@@ -1,8 +1,9 @@
 """A trace file in, a report out: read, laid beside theory, and looked through for causes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from nearpeak.analyze.findings import report_of
 from nearpeak.api import version
@@ -12,13 +13,18 @@ from nearpeak.core.finding_report import TraceReport
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.executed.devices import target_of_device
 from nearpeak.executed.queues import busiest_device
 from nearpeak.executed.reading import executed_of
+from nearpeak.targets.naming import target_of_gpu
 from nearpeak.trace import FORMATS, Trace, read_trace
-from nearpeak.trace._stream import head_of
+from nearpeak.trace.export_chrome import write_chrome
+from nearpeak.trace.export_parquet import write_parquet
 from nearpeak.trace.export_perfetto import write_perfetto
 from nearpeak.trace.ranks import skew_of
+from nearpeak.trace.stream import head_of
+
+WRITERS = {"perfetto": write_perfetto, "chrome": write_chrome, "parquet": write_parquet}
+"""What writes a trace, by name of the format."""
 
 
 def is_trace(path: Path) -> bool:
@@ -34,7 +40,7 @@ def is_trace(path: Path) -> bool:
 
 def analyze_trace(
     path: Path, target: Target | None = None, model: Workload | None = None, *, ranks: Sequence[Path] = (),
-    perfetto: Path | None = None,
+    files: Mapping[str, Path] = MappingProxyType({}),
 ) -> TraceReport:  # fmt: skip
     """Return what was found in a trace.
 
@@ -42,7 +48,7 @@ def analyze_trace(
         target: device for bounds and expected times; the one that the trace names unless given.
         model: what was meant to run; operators of it that never ran are part of what is expected.
         ranks: traces of the other ranks of the same job, for who waits for whom.
-        perfetto: file to which the trace is written for ui.perfetto.dev.
+        files: where the trace itself is written, by format: `perfetto` for ui.perfetto.dev, `chrome` JSON, `parquet`.
 
     Raises:
         SpecError: the file is no trace, or has no device events.
@@ -50,25 +56,32 @@ def analyze_trace(
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     trace = read_trace(path)
-    if perfetto is not None:
-        write_perfetto(trace, perfetto)
+    for name, file in files.items():
+        WRITERS[name](trace, file)
     executed = executed_of(*_with_target(trace, target), path.name)
     if ranks:
         executed = replace(executed, skew=skew_of([trace, *map(read_trace, ranks)]))
     if model is None:
         return report_of(executed, version())
-    return report_of(executed, version(), _unseen_ns(executed, model, target), model.name)
+    unseen_ns, uncovered_count = _unseen(executed, model, target)
+    if uncovered_count:
+        note = (
+            f"{uncovered_count:,} calls of {model.name} in a step have no expected time and are not in what is expected"
+        )
+        executed = replace(executed, notes=(*executed.notes, note))
+    return report_of(executed, version(), unseen_ns, model.name)
 
 
 def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | None]:
     if target is not None:
         return trace, target
     device = busiest_device(trace)
-    return trace, target_of_device(next((one for one in trace.header.devices if one.index == device), None))
+    name = next((one.name for one in trace.header.devices if one.index == device), "")
+    return trace, target_of_gpu(name) if name else None
 
 
-def _unseen_ns(executed: Executed, model: Workload, target: Target | None) -> int:
-    """Return the expected time of the model's calls, in all steps, that never ran."""
+def _unseen(executed: Executed, model: Workload, target: Target | None) -> tuple[int, int]:
+    """Return the expected time of the model's calls, in all steps, that never ran, and its calls without one."""
     from nearpeak.api import target as target_named
     from nearpeak.predict.prediction import predict_case
 
@@ -79,11 +92,11 @@ def _unseen_ns(executed: Executed, model: Workload, target: Target | None) -> in
     for operator in executed.operators:
         for case in operator.cases:
             ran[case] = ran.get(case, 0) + operator.call_count
-    total = 0.0
+    total, uncovered_count = 0.0, sum(call.call_count for call in model.calls if call.case is None)
     for case, count in model.case_counts().items():
         left = count * executed.step_count - ran.get(case, 0)
         try:
             total += max(0, left) * predict_case(case, device).time_s
         except NearpeakError:
-            continue
-    return round(total * 1e9)
+            uncovered_count += count
+    return round(total * 1e9), uncovered_count

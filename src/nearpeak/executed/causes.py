@@ -16,7 +16,6 @@ _CREATION = re.compile(
     r"^aten::(tensor|scalar_tensor|full|zeros|ones|arange|eye|linspace|lift_fresh|new_(full|zeros|ones))$"
 )
 _COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call CompiledFxGraph")
-CAUSES = ("loading", "creation", "between graphs")
 
 
 class Covers:

@@ -3,18 +3,19 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem
+from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem, Times
 from nearpeak.core.target import Target
 from nearpeak.core.trace import Family
 from nearpeak.core.workload import Call
 from nearpeak.errors import MissingExtraError, NearpeakError
-from nearpeak.predict._same import Same
+from nearpeak.predict.same import Same
 from nearpeak.trace import Trace
 from nearpeak.trace.columns import listed
 
@@ -22,18 +23,6 @@ _TILE = 64
 """Elements to which axes of products are padded: whole tiles of every kernel."""
 _PRODUCTS = ("gemm", "grouped_gemm")
 Key = tuple[str, str, str, str, str]
-
-
-class Times(NamedTuple):
-    """What theory says of one call."""
-
-    label: str = ""
-    cases: tuple[Case, ...] = ()
-    bound_s: float | None = None
-    predicted_s: float | None = None
-    padded_s: float | None = None
-    tensor_s: float | None = None
-    reason: str = ""
 
 
 def can_be_joined(name: str) -> bool:
@@ -94,9 +83,8 @@ def _operator(
     return ExecutedOperator(
         name=key[0], shapes=shapes, dtypes=dtypes, call_count=call_count, device_ns=sum(one.device_ns for one in items),
         kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
-        family=families.most_common(1)[0][0] if families else "unknown", label=times.label, cases=times.cases,
-        bound_s=times.bound_s, predicted_s=times.predicted_s, padded_s=times.padded_s, tensor_s=times.tensor_s,
-        reason=times.reason,
+        family=families.most_common(1)[0][0] if families else "unknown", 
+        **{field.name: getattr(times, field.name) for field in fields(times)},
     )  # fmt: skip
 
 
@@ -158,7 +146,7 @@ def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
     wider = None if same else _sum(_predicted_s(one, device) for one in padded)
     return Times(
         label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
-        tensor_s=_sum(_in_tf32_s(case, target) for case in cases) if any(_is_single(case) for case in cases) else None,
+        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if any(_is_single(case) for case in cases) else None,
     )  # fmt: skip
 
 
@@ -193,21 +181,23 @@ def _is_single(case: Case) -> bool:
     return dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution")
 
 
-def _in_tf32_s(case: Case, target: Target) -> float | None:
-    """Return the expected time of a product in TF32: its bound there, at the usual distance."""
+def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
+    """Return the expected time of an fp32 product in TF32.
+
+    It is its bound there at the distance from the bound that the predictor expects of the product in bf16: the same
+    kernels on the same matrix units.
+    """
     from nearpeak.core.bound import Policy
     from nearpeak.theory.case_bound import case_bound
 
-    if "tensor.tf32" not in target.peaks:
+    narrow = replace(case, dtypes=tuple((name, "bf16" if one == "fp32" else one) for name, one in case.dtypes))
+    expected, bound = _predicted_s(narrow, device), _bound_s(narrow, device)
+    if "tensor.tf32" not in device.held.peaks or not expected or not bound:
         return None
     try:
-        return case_bound(case, target, Policy(dtype="tf32")).time_s * _USUAL_RATIO
+        return case_bound(case, device.held, Policy(dtype="tf32")).time_s * expected / bound
     except NearpeakError:
         return None
-
-
-_USUAL_RATIO = 1.4
-"""Time over bound that matrix products usually reach: tensor cores run at seven tenths of their rate."""
 
 
 def _padded(case: Case) -> Case:

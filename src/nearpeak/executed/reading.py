@@ -19,6 +19,8 @@ from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
 from nearpeak.executed.units import unit_of_kernel
 from nearpeak.trace import NO_ROW, Trace
+from nearpeak.trace.critical import critical_path
+from nearpeak.trace.hierarchy import modules_of, time_by
 from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
@@ -61,8 +63,17 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
             loss.line() for loss in header.losses), sm_count=_sms(known, target),
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
-        flags=_flags(trace), rows=rows, slices=slices, called=_called(trace, spans[0]),
+        path_ns=critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns,
+        module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
+        called=_called(trace, spans[0]),
     )  # fmt: skip
+
+
+def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
+    """Return the device time of the items by module; nothing where no module is named."""
+    rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
+    found = time_by(trace, rows, modules_of(trace, rows))
+    return found if set(found) - {""} else {}
 
 
 def _marked(found: Steps) -> Steps:

@@ -8,9 +8,6 @@ from nearpeak.core.history import Series
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 
-_UNKNOWN = "gpu"
-"""What stands for a GPU that no device file describes."""
-
 
 def case_of_series(series: Series) -> Case:
     """Return the case of a series.
@@ -37,11 +34,12 @@ def case_of_series(series: Series) -> Case:
 def target_of_device(device: str) -> Target | None:
     """Return the device file of a device by the name that its driver gives; none where there is none."""
     from nearpeak.measure.environment import cpu_name
-    from nearpeak.measure.runners._cuda import known_target
-    from nearpeak.targets import TARGETS, target_of
+    from nearpeak.targets import CPU, TARGETS, target_of
+    from nearpeak.targets.naming import target_of_gpu
 
-    name = device if device in TARGETS else "cpu" if device == cpu_name() else known_target(device)
+    if device not in TARGETS and device != cpu_name():
+        return target_of_gpu(device)
     try:
-        return None if name == _UNKNOWN else target_of(name)
+        return target_of(device if device in TARGETS else CPU)
     except NearpeakError:
         return None

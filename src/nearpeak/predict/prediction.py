@@ -17,9 +17,9 @@ from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
-from nearpeak.predict._same import Same
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.predict.intervals import band_of, end_of, ends_by_band
+from nearpeak.predict.same import Same
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bound_table
 

@@ -14,9 +14,9 @@ from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
-from nearpeak.predict._same import Same
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import BOUND, form_of, predict_case
+from nearpeak.predict.same import Same
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rows import Part, parts_of
 

@@ -23,7 +23,20 @@ def sweep_text(title: str, found: Sequence[WhatIf]) -> str:
     if len(shown) < len(found):
         lines.append(f"  … and {len(found) - len(shown)} devices that others beat; --json has them all")
     lines.append(f"* {len(best)} of {len(found)}: no other is as good in time, energy and area, and better in one")
-    return "\n".join([*lines, f"  {ASSUMED}"])
+    return "\n".join([*lines, *(f"  {text}" for text in _left_out(found)), f"  {ASSUMED}"])
+
+
+def _left_out(found: Sequence[WhatIf]) -> list[str]:
+    """Return what says how many calls are in no figure; nothing where all are in them."""
+    counts = {one.unmodelled_count for one in found} - {0}
+    if not counts:
+        return []
+    shown = f"{min(counts):,}" if len(counts) == 1 else f"up to {max(counts):,}"
+    return [f"not in it: {shown} calls of the step that are not modelled; 'nearpeak simulate' says why"]
+
+
+def _both(found: Sequence[Sensitivity]) -> list[WhatIf]:
+    return [each for one in found for each in (one.less, one.more)]
 
 
 def _figures(one: WhatIf) -> str:
@@ -45,6 +58,7 @@ def tornado_text(title: str, found: Sequence[Sensitivity]) -> str:
     bought = max(found, key=lambda one: one.gain_ratio())
     if bought.gain_ratio() > 0:
         lines.append(f"  {bought.name} buys most: {bought.more.edits[0]} saves {100 * bought.gain_ratio():.1f} %")
+    lines += [f"  {text}" for text in _left_out(_both(found))]
     return "\n".join([*lines, f"  each figure times and divided by the same factor; {ASSUMED}"])
 
 
@@ -78,7 +92,7 @@ def sweep_html(title: str, found: Sequence[WhatIf]) -> str:
     ]  # fmt: skip
     head = ("device that no other beats", "time", "change", "area", "energy")
     return page(title, "\n".join([*body, f"<h2>Not beaten: {len(best)} of {len(found)}</h2>", table(head, rows),
-                                  f'<p class="note">{ASSUMED}.</p>']))  # fmt: skip
+                                  _note(_left_out(found))]))  # fmt: skip
 
 
 def _scatter(name: str, pairs: Sequence[tuple[float, WhatIf]], across: str) -> str:
@@ -145,5 +159,9 @@ def tornado_html(title: str, found: Sequence[Sensitivity]) -> str:
         "<h2>Which figure buys most</h2><p>Change of the step's time with more (green) and less (red) of each figure "
         f'alone; left is faster.</p><svg style="height:{height}px" role="img" aria-label="tornado plot">'
         f'<line x1="50%" x2="50%" y1="0" y2="100%"/>{"".join(bars)}</svg><h2>More of it</h2>'
-        + table(("figure", "to", "time", "area", "energy"), rows) + f'<p class="note">{ASSUMED}.</p>',
+        + table(("figure", "to", "time", "area", "energy"), rows) + _note(_left_out(_both(found))),
     )  # fmt: skip
+
+
+def _note(left_out: Sequence[str]) -> str:
+    return "".join(f'<p class="note">{escape(text)}.</p>' for text in (*left_out, ASSUMED))

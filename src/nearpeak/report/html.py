@@ -45,7 +45,7 @@ def render(analysis: Analysis) -> str:
             has_measured=_has_measured(analysis),
             style=Markup(style),
             script=Markup(script),
-            script_hash=_hash(script),
+            script_hash=hash_of(script),
             shown_count=SHOWN_COUNT,
         )
     )
@@ -157,22 +157,27 @@ def breakable(text: str) -> Markup:
     return Markup(re.sub(r"([./])", r"\1<wbr>", str(escape(words.clean(text)))))
 
 
-def _hash(script: str) -> str:
+def hash_of(script: str) -> str:
     """Return the hash by which the page's policy lets this script run and no other."""
     # Browsers hash the text as parsed; the template puts the script between the tags without a character more.
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-@cache
-def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(_FOLDER),
+def environment_of(folder: Path) -> Environment:
+    """Return what renders the templates of a folder: everything escaped and clean, nothing undefined passed over."""
+    return Environment(
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_safe,
     )
+
+
+@cache
+def _environment() -> Environment:
+    found = environment_of(_FOLDER)
     found.filters.update(
         unit=show,
         percent=words.percent,

@@ -37,6 +37,8 @@ _PEAK, _PER_CLOCK = "peak.", ".sm_clock"
 
 Cases = tuple[tuple[Case, int], ...]
 """Distinct cases of a step and how often each runs."""
+Times = tuple[tuple[float, float] | None, ...]
+"""Time in s and energy in J of each case, all its calls together; none where it is not modelled."""
 
 
 class Executor(Protocol):
@@ -92,10 +94,11 @@ def _all(
     executor: Executor | None,
 ) -> Iterator[WhatIf]:  # fmt: skip
     cases = tuple(_counts(workload).items())
-    base = _totals(cases, target_of(name), 1.0, 1.0)
-    if not base[0] > 0:
+    base = _each(cases, target_of(name), 1.0, 1.0)
+    if not any(one is not None for one in base):
         raise SpecError(f"{workload.name}: no call of it is modelled on {name}; 'nearpeak simulate' says why")
-    one = partial(_what_if, cases, name, dict(costs), base)
+    unknown_count = sum(call.call_count for call in workload.calls if call.case is None)
+    one = partial(_what_if, cases, name, dict(costs), base, unknown_count)
     yield from map(one, sets) if executor is None else executor.map(one, sets, chunksize=max(1, len(sets) // 64))
 
 
@@ -108,33 +111,39 @@ def _counts(workload: Workload) -> Counter[Case]:
 
 
 def _what_if(
-    cases: Cases, name: str, costs: Mapping[str, float], base: tuple[float, float | None], edits: tuple[str, ...]
+    cases: Cases, name: str, costs: Mapping[str, float], base: Times, unknown_count: int, edits: tuple[str, ...]
 ) -> WhatIf:
-    """Return a step on one edited device."""
+    """Return a step on one edited device; ratios are over what is modelled on both."""
     device, old = target_of(name, edits), target_of(name)
     keys = [edit.partition("=")[0] for edit in edits]
     area = _area(device, old, keys, costs)
-    time_s, energy_j = _totals(cases, device, area, device.clock_hz / old.clock_hz)
-    ratio = energy_j / base[1] if energy_j is not None and base[1] else None
+    found = _each(cases, device, area, device.clock_hz / old.clock_hz)
+    both = [(was, now) for was, now in zip(base, found, strict=True) if was is not None and now is not None]
+    if not both:
+        raise SpecError(f"{', '.join(edits)}: no call is modelled on such a device; give figures nearer to {name}")
+    old_s, new_s = sum(was[0] for was, _ in both), sum(now[0] for _, now in both)
+    old_j, new_j = sum(was[1] for was, _ in both), sum(now[1] for _, now in both)
+    stated = power_of(device) is not None
+    left = sum(count for (_, count), now in zip(cases, found, strict=True) if now is None)
     return WhatIf(
-        edits=edits, time_s=time_s, time_ratio=time_s / base[0], area_ratio=area, energy_j=energy_j, energy_ratio=ratio
-    )
+        edits=edits, time_s=sum(one[0] for one in found if one), time_ratio=new_s / old_s, area_ratio=area,
+        energy_j=sum(one[1] for one in found if one) if stated else None,
+        energy_ratio=new_j / old_j if stated and old_j else None, unmodelled_count=unknown_count + left,
+    )  # fmt: skip
 
 
-def _totals(cases: Cases, device: Target, area_ratio: float, clock_ratio: float) -> tuple[float, float | None]:
-    """Return time and energy of all modelled cases; a larger die draws more at rest and is given more power."""
+def _each(cases: Cases, device: Target, area_ratio: float, clock_ratio: float) -> Times:
+    """Return time and energy of each case; a larger die draws more at rest and is given more power."""
     machine, known, powers = machine_of(device), dict[Case, Alone | str](), dict[str, Power | None]()
-    time_s = energy_j = 0.0
+    times: list[tuple[float, float] | None] = []
     for case, count in cases:
         dtype = dict(case.dtypes).get("dtype", "bf16")
         if dtype not in powers:
             power = power_of(device, dtype)
             powers[dtype] = power and scaled(power, area_ratio, clock_ratio)
         found = alone(case, device, machine, known, powers[dtype])
-        if not isinstance(found, str):
-            time_s += found.time_s * count
-            energy_j += found.energy_j * count
-    return time_s, energy_j if power_of(device) is not None else None
+        times.append(None if isinstance(found, str) else (found.time_s * count, found.energy_j * count))
+    return tuple(times)
 
 
 def _keys(workload: Workload, target: Target) -> list[str]:

@@ -63,11 +63,6 @@ def mixed_precision_of(
     )  # fmt: skip
 
 
-def least_s(call: Call, target: Target, baseline: str = "default") -> float:
-    """Return the least time of one call with fp32 products run as `baseline` says."""
-    return _priced(call, target, 0.0).times[baseline]
-
-
 def moved_bytes(call: Call) -> int:
     """Return the bytes of all inputs and outputs of a call, as its source states them."""
     if call.form is None:

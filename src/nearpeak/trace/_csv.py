@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nearpeak.core.trace import Loss
-from nearpeak.trace._stream import blocks
+from nearpeak.trace.stream import blocks
 
 _MOST_FIELD = 1 << 24
 

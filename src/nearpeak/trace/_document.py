@@ -6,7 +6,7 @@ from typing import Any
 from nearpeak.core.trace import Loss
 from nearpeak.errors import CaptureError
 from nearpeak.exchange.partial_json import partial_json
-from nearpeak.trace._stream import blocks
+from nearpeak.trace.stream import blocks
 
 MOST_BYTES = 1 << 28
 

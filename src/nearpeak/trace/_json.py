@@ -12,8 +12,8 @@ import numpy.typing as npt
 from nearpeak.core.trace import Loss
 from nearpeak.errors import CaptureError
 from nearpeak.trace import _scan, _tokens
-from nearpeak.trace._stream import BLOCK_BYTES, blocks
 from nearpeak.trace.columns import Texts
+from nearpeak.trace.stream import BLOCK_BYTES, blocks
 
 _MOST_BYTES = 1 << 26
 """An event or a value beside the list that is longer is damage."""

@@ -17,14 +17,21 @@ MOST_PARTS = 1_000_000
 _WAITS = ("Synchronize",)
 
 
-def critical_path(trace: Trace, communication: Communication = Communication.ANY) -> CriticalPath:
-    """Return what decided when the last device work ended.
+def critical_path(
+    trace: Trace, communication: Communication = Communication.ANY, window_ns: tuple[int, int] | None = None
+) -> CriticalPath:
+    """Return what decided when the last device work ended, of all devices.
 
     Work starts when the last of these has happened: the work before it on its stream has ended, its call has returned,
     what its stream waits for has ended. The host goes on after a wait when the work that it waited for has ended. Time
     between a cause and its effect is `queue`; all parts together reach from the first start to the last end.
+
+    Args:
+        window_ns: begin and end between which work must lie whole; the whole trace unless given.
     """
     rows = trace.device_rows()
+    if window_ns is not None:
+        rows = rows[(trace.start_ns[rows] >= window_ns[0]) & (trace.end_ns[rows] <= window_ns[1])]
     if not len(rows):
         return CriticalPath(parts=(), time_by_what_ns={})
     parts = tuple(reversed(list(_back(trace, rows, communication))))

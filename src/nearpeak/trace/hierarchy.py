@@ -1,4 +1,4 @@
-"""What belongs to what: the operator, module and range behind device work, forward operators behind backward ones."""
+"""What belongs to what: the module behind device work, forward operators behind backward ones."""
 
 import re
 from typing import Any
@@ -29,31 +29,6 @@ def _nearest(parent: Any, mask: Any) -> Any:
         elif parent[row] >= 0:
             found[row] = found[parent[row]]
     return found
-
-
-def operators_of(trace: Trace, rows: Array) -> Array:
-    """Return the operator behind each device event, `NO_ROW` where none is known.
-
-    The operator with the same external id where both have one; else the innermost operator that encloses the call. Work
-    of a captured graph belongs to its launch, and to no operator.
-    """
-    call = trace.launch[rows]
-    known = call != NO_ROW
-    around = nearest(trace, trace.of_kind(EventKind.HOST_OP))
-    found = np.where(known, around[call], NO_ROW).astype(np.int32)
-    if not trace.has("external"):
-        return found
-    column = trace.sparse["external"]
-    operators = column.rows[trace.kind[column.rows] == EventKind.HOST_OP]
-    numbers = trace.values("external", operators)
-    order = np.argsort(numbers, kind="stable")
-    wanted = trace.values("external", rows)
-    wanted = np.where((wanted == MISSING) & known, trace.values("external", call), wanted)
-    if not len(order):
-        return found
-    places = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
-    same = (numbers[order][places] == wanted) & (wanted > 0)
-    return np.where(same, operators[order][places], found).astype(np.int32)
 
 
 def forward_of(trace: Trace) -> Array:

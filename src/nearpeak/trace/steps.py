@@ -132,12 +132,3 @@ def _warmed(steps: list[Step]) -> tuple[Step, ...]:
         Step(index=one.index, name=one.name, start_ns=one.start_ns, end_ns=one.end_ns, warm_up=place < count)
         for place, one in enumerate(steps)
     )
-
-
-def device_window(trace: Trace, step: Step) -> tuple[int, int] | None:
-    """Return first start and last end of the device work that was enqueued within a step; none where there is none."""
-    rows = trace.device_rows()
-    call = trace.launch[rows]
-    inside = (call != NO_ROW) & (trace.start_ns[call] >= step.start_ns) & (trace.start_ns[call] < step.end_ns)
-    mine = rows[inside]
-    return (int(trace.start_ns[mine].min()), int(trace.end_ns[mine].max())) if len(mine) else None

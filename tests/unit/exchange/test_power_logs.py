@@ -2,17 +2,15 @@
 
 import contextlib
 import random
-from pathlib import Path
 
 import pytest
+from tests.samples import SAMPLES, needs_samples
 
 from nearpeak.core.energy import energies_of, energy_of
 from nearpeak.core.telemetry import Series
 from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS, read_log
 
-SAMPLES = Path(__file__).resolve().parents[4] / "shared" / "samples"
-public = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of public logs is not here")
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 MADE = {
     "spl": "Time,02-23-2022 06:12:03.732,Watts,3.8,Volts,121.39,Amps,0.08,PF,0.37,Mark,a\n"
@@ -44,7 +42,7 @@ def decimated(series, step):
     )  # fmt: skip
 
 
-@public
+@needs_samples
 def test_the_energy_of_the_public_mlperf_log_is_reproduced():
     (found,) = energies_of(read_log(SPL))
     assert found.energy_j == pytest.approx(6522.537, abs=0.001)
@@ -55,7 +53,7 @@ def test_the_energy_of_the_public_mlperf_log_is_reproduced():
     assert found.warnings == ()
 
 
-@public
+@needs_samples
 @pytest.mark.parametrize(
     ("step", "energy_j", "covered_s"),
     [(2, 6522.953, 636.018), (5, 6513.341, 635.015), (10, 6518.155, 630.009), (60, 6121.551, 600.010)],
@@ -67,7 +65,7 @@ def test_fewer_of_its_readings_give_the_golden_energies_over_what_they_cover(ste
     assert found.covered_s == pytest.approx(covered_s, abs=0.001)
 
 
-@public
+@needs_samples
 @pytest.mark.parametrize(
     ("begin", "end", "energy_j", "covered_s"),
     [(0, 60, 489.672, 59.016), (60, 120, 619.929, 59.002), (0, 300, 3016.919, 299.009)],
@@ -80,7 +78,7 @@ def test_its_minutes_have_the_golden_energies(begin, end, energy_j, covered_s):
     assert (found.energy_j, found.covered_s) == pytest.approx((energy_j, covered_s), abs=0.001)
 
 
-@public
+@needs_samples
 def test_the_public_jetson_logs_have_their_golden_energies_and_a_dead_sensor_is_named():
     table = read_log(SAMPLES / "jetson" / "orin_nano_tegrastats.csv")
     energies = {one.domain: one for one in energies_of(table)}
@@ -94,7 +92,7 @@ def test_the_public_jetson_logs_have_their_golden_energies_and_a_dead_sensor_is_
     assert energies_of(summary)[0].energy_j == pytest.approx(35217.1396, abs=1e-3)
 
 
-@public
+@needs_samples
 @pytest.mark.parametrize(
     ("name", "limits", "ratios"),
     [("A40+resnet50+gpu0", (300, 175), (-0.218, 0.164)), ("V100+resnet50+gpu0", (250, 150), (-0.204, 0.215)),
@@ -111,7 +109,7 @@ def test_the_public_zeus_windows_give_the_golden_savings(name, limits, ratios):
     assert (energies[1] / energies[0] - 1, times[1] / times[0] - 1) == pytest.approx(ratios, abs=6e-4)
 
 
-@public
+@needs_samples
 @pytest.mark.parametrize(("name", "count"), [("a40", 453), ("v100", 476)])
 def test_the_public_power_traces_are_read_whole(name, count):
     assert len(read_log(SAMPLES / "zeus" / f"summary_power_{name}.csv").spans) == count

@@ -12,9 +12,13 @@ from benchmarks.planted_traces import reported
 from typer.testing import CliRunner
 
 from nearpeak.analyze.executions import compare
+from nearpeak.analyze.findings import RULES, planted_shares
 from nearpeak.cli import application
+from nearpeak.core.workload import Call, Workload
+from nearpeak.executed.analysing import analyze_trace
 from nearpeak.report import executed as formats
 from nearpeak.report.executed import difference
+from nearpeak.trace import read_trace
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +121,77 @@ def test_the_command_reads_a_trace_writes_files_and_gates(tmp_path):
     new = planted.write(planted.data_loading(8), tmp_path / "new.json")
     run = CliRunner()
     page, track = tmp_path / "page.html", tmp_path / "out.pftrace"
-    done = run.invoke(application(), ["analyze", str(new), "--text", "--html", str(page), "--perfetto", str(track)])
+    files = {"--html": page, "--perfetto": track, "--chrome": tmp_path / "c.json", "--parquet": tmp_path / "t.parquet"}
+    options = [word for name, file in files.items() for word in (name, str(file))]
+    done = run.invoke(application(), ["analyze", str(new), "--text", *options])
     assert done.exit_code == 0, done.output
     assert "idle.input_bound" in done.output
     assert page.stat().st_size > 10_000
     assert track.stat().st_size > 1_000
+    assert len(read_trace(files["--chrome"])) == len(read_trace(new))
+    assert files["--parquet"].read_bytes()[:4] == b"PAR1"
     gate = run.invoke(application(), ["analyze", str(new), "--against", str(old), "--json"])
     assert gate.exit_code == 10, gate.output
     assert json.loads(gate.output)["verdict"] == "regression"
+
+
+def test_files_of_the_trace_are_refused_where_there_is_no_trace(tmp_path):
+    done = CliRunner().invoke(application(), ["analyze", "mlp", "--chrome", str(tmp_path / "c.json")])
+    assert done.exit_code != 0
+    assert "--chrome" in str(done.exception)
+
+
+def test_the_critical_path_fills_the_span_of_the_work_and_every_format_shows_it(report):
+    path_ns = report.executed.path_ns
+    assert 0 < sum(path_ns.values()) <= report.executed.window_ns
+    for text in (formats.to_terminal(report), formats.to_markdown(report), formats.to_html(report)):
+        assert "ritical path, by what decided: " in text
+    assert json.loads(formats.to_json(report))["executed"]["path_ns"] == dict(path_ns)
+
+
+def test_modules_are_shown_with_their_time_and_what_is_in_none(report):
+    executed = dataclasses.replace(report.executed, module_ns={"nn.Module: Linear_0": 3_000, "": 1_000})
+    whole = dataclasses.replace(report, executed=executed)
+    for text in (formats.to_terminal(whole), formats.to_markdown(whole), formats.to_html(whole)):
+        assert "Linear" in text
+        assert "in no module" in text
+    assert max(map(len, formats.to_terminal(whole).splitlines())) <= 80
+
+
+def test_a_window_without_marked_steps_is_never_called_a_step(report):
+    executed = dataclasses.replace(report.executed, steps_found="", step_count=1)
+    whole = dataclasses.replace(report, executed=executed)
+    for text in (formats.to_terminal(whole), formats.to_markdown(whole), formats.to_html(whole)):
+        assert "no steps marked: the whole window counts as one" in " ".join(text.split())
+        assert "one step" not in text.lower()
+
+
+def test_trust_in_a_finding_is_what_was_counted_or_said_to_be_unknown(report):
+    first = report.findings[0]
+    assert first.planted is not None
+    assert f"{first.planted.right_count} of {first.planted.trace_count} traces" in formats.to_html(report)
+    unknown = dataclasses.replace(report, findings=(dataclasses.replace(first, planted=None),))
+    assert "not measured" in formats.to_terminal(unknown)
+
+
+def test_whole_windows_are_compared_without_a_verdict_on_steps(healthy):
+    whole = dataclasses.replace(healthy, executed=dataclasses.replace(healthy.executed, steps_found=""))
+    found = compare(whole, healthy)
+    assert found.verdict == "inconclusive"
+    assert "not marked" in found.reason
+    assert "whole window" in found.baseline
+
+
+def test_every_share_that_is_kept_is_of_a_rule_and_of_a_cause_that_is_planted():
+    kinds = {RULES[name].id for name in RULES}
+    assert set(planted_shares()) <= kinds
+    assert set(planted_shares()) == {wanted for _, wanted, _ in planted.CAUSES.values()}
+
+
+def test_calls_of_a_model_without_an_expected_time_are_counted(tmp_path):
+    file = planted.write(planted.healthy(8), tmp_path / "trace.json")
+    unknown = Call(case=None, operator="custom::op", phase="forward", call_count=5)
+    found = analyze_trace(file, model=Workload(name="mine", step="train", calls=(unknown,)))
+    assert any(note.startswith("5 calls of mine") for note in found.executed.notes)
+    for text in (formats.to_terminal(found), formats.to_markdown(found), formats.to_html(found)):
+        assert "5 calls of mine" in text

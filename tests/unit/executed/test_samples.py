@@ -1,16 +1,15 @@
 """Real traces: what a performance engineer would say of each must be what the report says."""
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
+from tests.samples import SAMPLES, needs_samples
+
 from nearpeak.analyze.executions import compare
 from nearpeak.executed.analysing import analyze_trace
 from nearpeak.targets import target_of
 
-SAMPLES = Path(__file__).resolve().parents[3].parent / "shared" / "samples"
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder of samples is not here")
+pytestmark = needs_samples
 
 
 def test_an_eager_decode_is_launch_bound_and_a_graph_would_take_its_device_time():

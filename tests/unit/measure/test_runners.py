@@ -12,7 +12,7 @@ from nearpeak.core.measurement import Outcome, RunnerAbilities, Timing
 from nearpeak.errors import MeasureError, MissingExtraError, SpecError
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.runners import RUNNERS, runner_of
-from nearpeak.measure.runners._cuda import known_target
+from nearpeak.targets.naming import known_target
 
 torch = pytest.importorskip("torch")
 TIMING = Timing(budget_s=0.0, flush_bytes=0, cache="hot", validate=False)

@@ -74,6 +74,19 @@ def test_plots_show_every_device_and_figure_as_text_and_as_a_page():
     assert "buys most" in text
 
 
+def test_calls_that_are_not_modelled_are_counted_and_shown():
+    unknown = Call(case=None, operator="custom::op", phase="forward", call_count=7)
+    holed = Workload(name="w", step="sweep", calls=(*STEP.calls, unknown))
+    swept, rows = sweep(holed, "h100_sxm", axes_of(["sm_count=66,132"])), sensitivity(holed, "h100_sxm")
+    assert [one.unmodelled_count for one in swept] == [7, 7]
+    assert [one.time_s for one in swept] == [
+        one.time_s for one in sweep(STEP, "h100_sxm", axes_of(["sm_count=66,132"]))
+    ]
+    for text in (sweep_text("t", swept), sweep_html("t", swept), tornado_text("t", rows), tornado_html("t", rows)):
+        assert "not in it: 7 calls" in text
+    assert "not in it" not in sweep_text("t", sweep(STEP, "h100_sxm", axes_of(["sm_count=66"])))
+
+
 @pytest.mark.parametrize("text", ["sm_count=0", "dram.bandwidth=-3 TB/s", "l2.capacity=0 MiB", "sm_count=132,"])
 def test_figures_of_impossible_devices_are_refused(text):
     with pytest.raises(SpecError, match="sweep"):

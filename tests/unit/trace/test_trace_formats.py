@@ -78,7 +78,7 @@ def test_work_is_joined_to_its_call_by_process_and_correlation(tmp_path, form):
 def test_two_processes_may_use_the_same_correlations(tmp_path):
     import sqlite3
 
-    from benchmarks._trace_files import nsys_sqlite
+    from benchmarks._trace_files_nvidia import nsys_sqlite
 
     first, second = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
     nsys_sqlite(first, planned(1), process=111)

@@ -1,32 +1,50 @@
 """What a trace shows: one rule per file, each with evidence and counter-evidence, a gain, or an abstention."""
 
 import importlib
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
 from nearpeak.analyze.replay import merged, replayed_ns
 from nearpeak.analyze.shortfall import shortfall_of
 from nearpeak.core.executed import Executed
-from nearpeak.core.finding_report import Abstained, TraceFinding, TraceReport
+from nearpeak.core.finding_report import Abstained, Planted, TraceFinding, TraceReport
 from nearpeak.registry import Registry
 from nearpeak.units import show
 
-Rule = Callable[[Scene], Iterable[TraceFinding | Abstained]]
 HEALTHY_RATIO = 0.9
 """Part of the step in which the device is busy from which on a trace without findings is called healthy."""
 
 
 def _load(name: str) -> Rule:
-    found: Rule = importlib.import_module(f"nearpeak.analyze.findings.{name}").look
+    found: Rule = importlib.import_module(f"nearpeak.analyze.findings.{name}").RULE
     return found
 
 
 RULES: Registry[Rule] = Registry(
     kind="finding", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.findings"
 )
-"""All rules by name; adding one is adding a file with a `look(scene)`."""
+"""All rules by name; adding one is adding a file that ends in `RULE = Rule(...)`."""
+
+PLANTED = Path(__file__).with_name("planted.json")
+"""What `benchmarks/planted_traces.py` counted, by kind of finding."""
+
+
+@cache
+def planted_shares() -> Mapping[str, Planted]:
+    """Return how often each kind of finding was right on traces with planted causes; kinds without such traces lack.
+
+    >>> one = planted_shares()["idle.launch_bound"]
+    >>> 0 <= one.right_count <= one.trace_count and 0 <= one.wrong_count <= one.other_count
+    True
+    """
+    record = json.loads(PLANTED.read_text("utf-8"))
+    return {name: Planted(date=record["date"], **counts) for name, counts in record["findings"].items()}
 
 
 def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: str = "") -> TraceReport:
@@ -47,8 +65,10 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
             executed=executed, verdict=f"no conclusion: {refused}", findings=(), abstentions=abstained, together_s=0.0,
             exclusive=(), shortfall=shortfall, model=model, created=version,
         )  # fmt: skip
+    shares = planted_shares()
     found = sorted(
-        (one for one in said if isinstance(one, TraceFinding)), key=lambda one: (-one.gain_s, one.id, one.key)
+        (replace(one, planted=shares.get(one.id)) for one in said if isinstance(one, TraceFinding)),
+        key=lambda one: (-one.gain_s, one.id, one.key),
     )
     together_s = scene.gain_s(tuple(change for one in found for change in one.changes))
     return TraceReport(
@@ -74,17 +94,17 @@ def _name(one: TraceFinding) -> str:
 
 
 def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
-    step = show(scene.step_s, "s")
+    step, what = show(scene.step_s, "s"), "a step" if scene.executed.steps_found else "the window"
     gaining = [one for one in found if one.gain_s > 0]
     if gaining:
         first = gaining[0]
         least = show(max(0.0, scene.step_s - first.gain_s), "s")
         share = first.gain_s / scene.step_s
-        return f"{first.claim}; without that a step would take {least} instead of {step} ({share:.0%} less)"
+        return f"{first.claim}; without that {what} would take {least} instead of {step} ({share:.0%} less)"
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
     if busy >= HEALTHY_RATIO:
-        return f"healthy: the device is busy {busy:.0%} of a step of {step}, and nothing that is looked for was found"
-    return f"no cause found for {1 - busy:.0%} idle time of a step of {step}; see what could not be told"
+        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and nothing that is looked for was found"
+    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see what could not be told"
 
 
-__all__ = ["LEAST_RATIO", "RULES", "Rule", "Scene", "merged", "replayed_ns", "report_of"]
+__all__ = ["LEAST_RATIO", "PLANTED", "RULES", "Rule", "Scene", "merged", "planted_shares", "replayed_ns", "report_of"]

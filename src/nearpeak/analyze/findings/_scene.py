@@ -162,7 +162,7 @@ class Scene:
     def finding(
         self, identifier: str, claim: str, changes: Iterable[Change], *, evidence: Sequence[Evidence], falsifier: str,
         counter: Sequence[tuple[str, str]] = (), key: str = "", high_s: float | None = None, scope: str = "global",
-        gain_s: float | None = None, remedies: Sequence[tuple[str, float]] = (), confidence_ratio: float = 0.95,
+        gain_s: float | None = None, remedies: Sequence[tuple[str, float]] = (),
     ) -> list[TraceFinding]:  # fmt: skip
         """Return the finding, alone in a list, if it gains enough; else nothing.
 
@@ -180,7 +180,7 @@ class Scene:
                 id=identifier, key=key, claim=claim, evidence=tuple(evidence), counter=states, gain_s=min(gain,
                 self.step_s),
                 gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
-                confidence_ratio=confidence_ratio, changes=all_changes, remedies=tuple(remedies),
+                changes=all_changes, remedies=tuple(remedies),
             )
         ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -11,9 +12,6 @@ ID = "idle.alloc"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the calls out."""
-    if (missing := scene.abstention(ID, "host")) is not None:
-        yield missing
-        return
     places = scene.where(lambda item: item.kind == "alloc")
     if not places:
         return
@@ -35,3 +33,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or no empty_cache() in the loop: the calls"
         " should be gone",
     )
+
+
+RULE = Rule(id=ID, look=look, needs=("host",))

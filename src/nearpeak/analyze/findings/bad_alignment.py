@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import ExecutedOperator
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -13,9 +14,6 @@ _SLOWER = 1.25
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let products with odd extents take what the padded ones are expected to."""
-    if (missing := scene.abstention(ID, "operators", "shapes")) is not None:
-        yield missing
-        return
     slow: list[ExecutedOperator] = []
     changes, places = [], []
     for place, item in enumerate(scene.items):
@@ -45,3 +43,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="pad the vocabulary or the width to a multiple of 64 and time that product alone",
         scope="local",
     )  # fmt: skip
+
+
+RULE = Rule(id=ID, look=look, needs=("operators", "shapes"))

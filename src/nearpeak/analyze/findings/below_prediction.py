@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import ExecutedOperator
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -13,9 +14,6 @@ _SLOWER, _LEAST_S = 2.0, 8e-6
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each operator that is far from its expected time take it."""
-    if (missing := scene.abstention(ID, "operators", "shapes")) is not None:
-        yield missing
-        return
     known = [one for one in scene.executed.operators if one.predicted_s]
     if not known:
         yield Abstained(id=ID, reason="no operator has an expected time: name the device with --target")
@@ -58,3 +56,6 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
         f" {operator.kernels[0] if operator.kernels else '?'}",
         scope="local",
     )
+
+
+RULE = Rule(id=ID, look=look, needs=("operators", "shapes"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING, QueueItem
 from nearpeak.core.finding_report import Abstained, TraceFinding
@@ -11,9 +12,6 @@ ID = "amp.casts"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the casts out."""
-    if (missing := scene.abstention(ID, "names", "operators")) is not None:
-        yield missing
-        return
 
     def casts(item: QueueItem) -> bool:
         operator = scene.operator(item)
@@ -38,3 +36,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         " kernels should be gone",
         scope="local",
     )
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.finding_report import Abstained, TraceFinding
 
@@ -10,9 +11,6 @@ ID = "idle.input_bound"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Take the time in which the host waits for its loader away."""
-    if (missing := scene.abstention(ID, "host", "links", "ranges")) is not None:
-        yield missing
-        return
     spent_s = scene.part_s("loading")
     if not spent_s:
         return
@@ -31,3 +29,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="feed the same batch again and again: the gap at the start of each step should be gone; then more"
         " workers, prefetch_factor, pinned memory",
     )  # fmt: skip
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links", "ranges"))

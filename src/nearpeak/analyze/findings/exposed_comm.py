@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -12,11 +13,6 @@ ID = "comm.exposed"
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Run communication on a stream of its own and wait for it only where the optimizer begins, or the step ends."""
     places = scene.where(lambda item: item.kind == "comm")
-    if not places:
-        return
-    if (missing := scene.abstention(ID, "links")) is not None:
-        yield missing
-        return
     exposed_s = scene.executed.timeline.exposed_comm_ns * 1e-9 / scene.executed.step_count
     if not scene.worth(exposed_s):
         return
@@ -40,7 +36,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="start each all-reduce on its own stream when its gradients are ready (DDP buckets): it"
         " should hide behind"
         " the backward pass",
-        confidence_ratio=0.8 if single else 0.95,
     )
 
 
@@ -76,3 +71,10 @@ def _needs(scene: Scene, place: int) -> bool:
         "optimizer" in operator.name.lower() or "_fused_" in operator.name or "_foreach" in operator.name
     )
     return named or scene.family(scene.items[place]) == "optimizer"
+
+
+def _talks(scene: Scene) -> bool:
+    return any(item.kind == "comm" for item in scene.items)
+
+
+RULE = Rule(id=ID, look=look, needs=("links",), concerns=_talks)

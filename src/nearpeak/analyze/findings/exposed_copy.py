@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.analyze.findings._rule import Rule
+from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene, found_if
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
 
 ID = "copy.exposed"
@@ -12,11 +13,6 @@ _LARGE = 1 << 16
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Copy on a stream of its own, one step ahead."""
     exposed = scene.executed.timeline.exposed_memcpy_ns
-    if exposed < 0.05 * scene.executed.window_ns:
-        return
-    if (missing := scene.abstention(ID, "bytes")) is not None:
-        yield missing
-        return
     places = scene.where(
         lambda item: item.kind == "copy" and item.copy != "h2d pageable" and not item.copy.startswith("d2d")
         and item.size > _LARGE
@@ -40,3 +36,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=[("the copy engine is busy all the time, so that overlap helps little", found_if(others < 0.2))],
         falsifier="copy the next batch on a second stream while this one computes",
     )
+
+
+def _is_exposed(scene: Scene) -> bool:
+    return scene.executed.timeline.exposed_memcpy_ns >= LEAST_RATIO * scene.executed.window_ns
+
+
+RULE = Rule(id=ID, look=look, needs=("bytes",), concerns=_is_exposed)

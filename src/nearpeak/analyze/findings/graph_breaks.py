@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.finding_report import Abstained, TraceFinding
 
@@ -10,9 +11,6 @@ ID = "graph.breaks"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Take the host time between compiled regions of one step away."""
-    if (missing := scene.abstention(ID, "host", "links", "ranges")) is not None:
-        yield missing
-        return
     spent_s = scene.part_s("between graphs")
     if not spent_s:
         return
@@ -31,3 +29,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         " meanwhile", found_if(scene.idle_ratio() < 0.05))],
         falsifier="torch._dynamo.explain names each break; with fullgraph=True there should be one region per step",
     )  # fmt: skip
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links", "ranges"))

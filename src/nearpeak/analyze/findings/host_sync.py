@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING, QueueItem
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -12,9 +13,6 @@ _SCALAR_BYTES = 64
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let the host go on where it waits for a stream, an event, the device, or a result that it reads."""
-    if (missing := scene.abstention(ID, "host", "links")) is not None:
-        yield missing
-        return
     places = [place for place in scene.where(_waits) if not scene.ends_step(place)]
     if not places:
         return
@@ -50,3 +48,6 @@ def _waits(item: QueueItem) -> bool:
     """Say whether the host waits: in a synchronisation, or for what it copies to itself."""
     reads = item.kind == "copy" and item.copy.startswith("d2h")
     return item.waits != NOTHING and (item.kind == "sync" or reads)
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links"))

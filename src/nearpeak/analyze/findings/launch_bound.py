@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.analyze.replay import merged
 from nearpeak.core.executed import NOTHING
@@ -17,9 +18,6 @@ _IDLE, _HOST, _FEW = 0.15, 0.6, 0.6
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Replace the calls of each step by the launch of one graph, after what blocks the host is gone."""
-    if (missing := scene.abstention(ID, "host", "links")) is not None:
-        yield missing
-        return
     if scene.idle_ratio() < _IDLE or scene.host_wait_ratio() < _HOST:
         return
     if _few_stretches(scene):
@@ -117,3 +115,6 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
     if creation:
         found.append(("cache tensors made anew in each step", scene.gain_s(creation)))
     return tuple(found)
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links"))

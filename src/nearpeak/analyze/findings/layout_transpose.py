@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, TraceFinding
@@ -16,9 +17,6 @@ _COPIES = ("aten::clone", "aten::contiguous")
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the kernels out."""
-    if (missing := scene.abstention(ID, "names")) is not None:
-        yield missing
-        return
     places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
     if not places:
         return
@@ -45,3 +43,6 @@ def _moves(scene: Scene, place: int) -> bool:
     if _LAYOUT.search(scene.executed.kernels[item.kernel].name):
         return True
     return operator is not None and operator.name in _COPIES and scene.family(item) in ("elementwise", "layout", "copy")
+
+
+RULE = Rule(id=ID, look=look, needs=("names",))

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -14,16 +15,8 @@ _LOAD = 0.1
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Drop the waits between streams that compute and let each go on when it can."""
-    lanes: dict[int, list[int]] = defaultdict(list)
-    for place, item in enumerate(scene.items):
-        if item.kind == "kernel":
-            lanes[item.lane].append(place)
-    loads = sorted((sum(scene.items[p].device_ns for p in places), lane) for lane, places in lanes.items())
-    if len(loads) < 2 or loads[-2][0] < _LOAD * scene.executed.window_ns:
-        return
-    if (missing := scene.abstention(ID, "host", "links", "grid")) is not None:
-        yield missing
-        return
+    lanes = _lanes(scene)
+    loads = _loads(scene)
     busy = scene.executed.timeline.compute_ns
     overlap = 1 - (busy - loads[-1][0]) / max(1, loads[-2][0])
     if overlap > 0.5 or _fills(scene, [place for places in lanes.values() for place in places]):
@@ -78,3 +71,24 @@ def _freed(scene: Scene, lanes: dict[int, list[int]]) -> tuple[tuple[Change, ...
     if blocking:
         return tuple(blocking), "the host waits for one before it launches the other"
     return (), "the host launches one after the other has ended"
+
+
+def _lanes(scene: Scene) -> dict[int, list[int]]:
+    lanes: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(scene.items):
+        if item.kind == "kernel":
+            lanes[item.lane].append(place)
+    return lanes
+
+
+def _loads(scene: Scene) -> list[tuple[int, int]]:
+    """Return the device time of each stream that computes, with the stream, the least first."""
+    return sorted((sum(scene.items[p].device_ns for p in places), lane) for lane, places in _lanes(scene).items())
+
+
+def _several(scene: Scene) -> bool:
+    loads = _loads(scene)
+    return len(loads) > 1 and loads[-2][0] >= _LOAD * scene.executed.window_ns
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links", "grid"), concerns=_several)

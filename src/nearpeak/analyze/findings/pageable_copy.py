@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -15,9 +16,6 @@ _LARGE = 1 << 16
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Copy at the rate of pinned memory, on a stream of its own, without waiting."""
-    if (missing := scene.abstention(ID, "copies", "bytes")) is not None:
-        yield missing
-        return
     places = scene.where(lambda item: item.copy == "h2d pageable" and item.size > _LARGE)
     if not places:
         return
@@ -62,3 +60,6 @@ def _pinned_rate(scene: Scene) -> float:
 def _overlapped(scene: Scene, places: list[int]) -> bool:
     exposed = scene.executed.timeline.exposed_memcpy_ns
     return exposed < 0.5 * sum(scene.items[place].device_ns for place in places)
+
+
+RULE = Rule(id=ID, look=look, needs=("copies", "bytes"))

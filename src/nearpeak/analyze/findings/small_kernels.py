@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.finding_report import Abstained, TraceFinding
 
@@ -10,9 +11,6 @@ ID = "elementwise.unfused"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Keep the longest kernel of each chain, as a fused one reads and writes no less than it."""
-    if (missing := scene.abstention(ID, "names", "operators", "shapes")) is not None:
-        yield missing
-        return
     chains = list(_chains(scene))
     spare = [
         place for chain in chains for place in chain if place != max(chain, key=lambda p: scene.items[p].device_ns)
@@ -69,3 +67,6 @@ def _elements(scene: Scene, place: int) -> int | None:
     for extent in max(operator.shapes, key=len):
         found *= extent
     return found
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import LEAST_RATIO, Scene
 from nearpeak.core.finding_report import Abstained, Counter, Evidence, TraceFinding
 
@@ -32,5 +33,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=(Counter(what="the network varies while all arrive together", state="not found"),),
         gain_s=min(gain_s, scene.step_s), gain_low_s=0.0, gain_high_s=min(gain_s, scene.step_s), scope="global",
         method="bound", falsifier="swap the hosts of two ranks: the late one stays with the host or with the data",
-        confidence_ratio=0.9,
     )  # fmt: skip
+
+
+RULE = Rule(id=ID, look=look)

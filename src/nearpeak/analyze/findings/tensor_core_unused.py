@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import ExecutedOperator
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -12,9 +13,6 @@ _NARROW = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let products of 16-bit numbers, and those of fp32 in TF32, take their expected time on matrix units."""
-    if (missing := scene.abstention(ID, "names", "operators", "shapes")) is not None:
-        yield missing
-        return
     places = scene.where(lambda item: scene.unit(item) == "vector" and _product(scene.operator(item)))
     if not places:
         return
@@ -58,6 +56,8 @@ def _product(operator: ExecutedOperator | None) -> bool:
 
 
 def _expected_s(operator: ExecutedOperator, usual_ratio: float) -> float | None:
-    if operator.dtypes[0] == "fp32":
-        return operator.tensor_s
-    return None if operator.predicted_s is None else operator.predicted_s * usual_ratio
+    expected = operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
+    return None if expected is None else expected * usual_ratio
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

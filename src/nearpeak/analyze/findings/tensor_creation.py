@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, TraceFinding
@@ -15,9 +16,6 @@ _MADE = re.compile(
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Take the host time of making tensors away, with the calls that this makes."""
-    if (missing := scene.abstention(ID, "host", "links", "operators")) is not None:
-        yield missing
-        return
     spent_s = scene.part_s("creation")
     if not spent_s:
         return
@@ -39,3 +37,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 
 def _made(scene: Scene, operator: int) -> bool:
     return operator != NOTHING and bool(_MADE.search(scene.executed.operators[operator].name))
+
+
+RULE = Rule(id=ID, look=look, needs=("host", "links", "operators"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene
 from nearpeak.core.finding_report import Abstained, Counter, TraceFinding
 
@@ -11,9 +12,6 @@ _SHARE = 0.2
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Compare the format of products with the units that the names of their kernels state."""
-    if (missing := scene.abstention(ID, "names", "operators", "shapes")) is not None:
-        yield missing
-        return
     places = scene.where(lambda item: scene.unit(item) == "tf32" and _single(scene, item.operator))
     share = scene.device_s(places) / scene.step_s if scene.step_s else 0.0
     if share < _SHARE:
@@ -35,9 +33,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         gain_s=0.0, gain_low_s=0.0, gain_high_s=0.0, scope="global", method="none",
         falsifier="torch.set_float32_matmul_precision('highest') and torch.backends.cudnn.allow_tf32 = False: the step"
         " should get several times slower",
-        confidence_ratio=0.95,
     )  # fmt: skip
 
 
 def _single(scene: Scene, operator: int) -> bool:
     return operator >= 0 and scene.executed.operators[operator].dtypes[:1] == ("fp32",)
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene
 from nearpeak.core.executed import NOTHING
 from nearpeak.core.finding_report import Abstained, Change, TraceFinding
@@ -14,9 +15,6 @@ _FALLEN = 0.95
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let kernels take the time that they would at the highest clock seen."""
-    if (missing := scene.abstention(ID, "clocks")) is not None:
-        yield missing
-        return
     samples = [one for one in scene.executed.clocks if one.clock_hz]
     if len(samples) < 3:
         yield Abstained(id=ID, reason="fewer than three clock samples within the steps")
@@ -55,3 +53,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="lock the clock at the low value: the slow steps should stay as they are and the fast ones"
         " become slow",
     )
+
+
+RULE = Rule(id=ID, look=look, needs=("clocks",))

@@ -1,6 +1,5 @@
 """What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
 
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -26,9 +25,6 @@ PROBE_COUNT = 5
 """Readings of the clock of which the shortest counts."""
 SPIN_CYCLES = 200_000
 """Clock cycles for which the device spins before a batch, so that its launches queue up behind: about 0.1 ms."""
-
-
-_FORMS = {"sxm", "pcie", "nvl", "16gb", "32gb", "40gb", "80gb", "144gb"}
 
 
 def cuda_or_refusal(name: str) -> Any:
@@ -214,6 +210,8 @@ def refusal(torch: Any, case: Case) -> str:
 
 def target_name() -> str:
     """Return the device file of the first GPU, or `gpu` where none is known by its name."""
+    from nearpeak.targets.naming import known_target
+
     try:
         import torch
 
@@ -221,22 +219,6 @@ def target_name() -> str:
     except (ImportError, RuntimeError):
         name = ""
     return known_target(name)
-
-
-def known_target(name: str) -> str:
-    """Return the device file of a GPU by the name that its driver gives; `gpu` where there is none.
-
-    >>> known_target("NVIDIA H200"), known_target("NVIDIA A100-SXM4-80GB"), known_target("Tesla T4"), known_target("")
-    ('h200_sxm', 'a100_sxm_80gb', 't4', 'gpu')
-    """
-    from nearpeak.targets import TARGETS
-
-    words = set(re.sub(r"sxm\d", "sxm", re.sub(r"[^a-z0-9]+", " ", name.lower())).split())
-    parts = {one: set(one.split("_")) for one in TARGETS}
-    found = [one for one in parts if parts[one] - _FORMS <= words]
-    # Of several forms of one device, the one that the name says; the name of a module in a socket does not say it.
-    found.sort(key=lambda one: (-len(parts[one] & words), len(parts[one] - words), "sxm" not in parts[one]))
-    return found[0] if found else "gpu"
 
 
 def environment(torch: Any) -> Environment:

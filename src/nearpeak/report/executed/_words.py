@@ -17,9 +17,14 @@ def subject(report: TraceReport) -> str:
     device = words.clean(executed.device) or executed.target or "an unnamed device"
     beside = f", beside {words.clean(executed.target)}" if executed.target else ""
     counted = f"{executed.step_count} step{'s' if executed.step_count > 1 else ''}"
-    steps = counted if executed.steps_found else "the whole window, no steps found"
+    steps = counted if executed.steps_found else "no steps marked: the whole window counts as one"
     warm = f", {executed.left_out_count} left out as warm-up" if executed.left_out_count else ""
     return f"{executed.format} trace on {device}{beside}; {steps}{warm}"
+
+
+def span(executed: Executed) -> str:
+    """Return what the parts add up to: a step only where somebody marked steps."""
+    return "one step" if executed.steps_found else "whole window"
 
 
 def parts(executed: Executed) -> Iterator[tuple[str, int]]:
@@ -31,6 +36,22 @@ def parts(executed: Executed) -> Iterator[tuple[str, int]]:
     yield "fills alone", timeline.exposed_memset_ns
     for cause, time in sorted(timeline.idle_by_cause_ns.items(), key=lambda pair: -pair[1]):
         yield f"idle: {cause}", time
+
+
+def critical_path(executed: Executed) -> str:
+    """Return what decided when the last work ended, in one line; empty where nothing ran."""
+    total = sum(executed.path_ns.values())
+    if not total:
+        return ""
+    shares = sorted(executed.path_ns.items(), key=lambda pair: -pair[1])
+    shown = [f"{name} {time / total:.0%}" for name, time in shares if time > 0.005 * total]
+    return f"critical path, by what decided: {', '.join(shown)}"
+
+
+def modules(executed: Executed) -> Iterator[tuple[str, int]]:
+    """Yield the modules with their device time, longest first."""
+    for name, time in executed.module_ns.items():
+        yield words.clean(name.removeprefix("nn.Module: ")) or "in no module", time
 
 
 def per_step(executed: Executed, time_ns: float) -> str:
@@ -70,6 +91,17 @@ def gain(one: TraceFinding, report: TraceReport) -> str:
         return "corrects a claim"
     share = one.gain_s / report.step_s if report.step_s else 0.0
     return f"{show(one.gain_s, 's')} ({share:.0%}; {show(one.gain_low_s, 's')} to {show(one.gain_high_s, 's')})"
+
+
+def trust(one: TraceFinding) -> str:
+    """Return how often findings of this kind were right where the cause is known."""
+    found = one.planted
+    if found is None:
+        return "how often it is right was not measured: no traces have this cause planted"
+    return (
+        f"first in {found.right_count:,} of {found.trace_count:,} traces with this cause planted and in "
+        f"{found.wrong_count:,} of {found.other_count:,} without it ({found.date})"
+    )
 
 
 def together(report: TraceReport) -> str:

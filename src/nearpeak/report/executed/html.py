@@ -1,18 +1,16 @@
 """A trace's report as one HTML page that needs nothing else, with a timeline that can be zoomed."""
 
-import base64
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from nearpeak.core.finding_report import TraceReport
 from nearpeak.report import _words as words
 from nearpeak.report.executed import _words as said
-from nearpeak.report.html import embedded, stylesheet
+from nearpeak.report.html import embedded, environment_of, hash_of, stylesheet
 from nearpeak.units import show
 
 _FOLDER = Path(__file__).parent / "_html"
@@ -36,10 +34,11 @@ def to_html(report: TraceReport) -> str:
         .get_template("page.html.j2")
         .render(
             report=report, executed=report.executed, style=Markup(style), script=Markup(script),
-            script_hash=_hash(script),
+            script_hash=hash_of(script),
             data=embedded(_data(report)), parts=list(said.parts(report.executed)),
             slowest=said.slowest(report.executed)[:SHOWN_COUNT],
-            shortfall=list(said.shortfall(report)), kinds=sorted({one.kind for one in report.executed.slices}),
+            modules=list(said.modules(report.executed))[:SHOWN_COUNT], shortfall=list(said.shortfall(report)),
+            kinds=sorted({one.kind for one in report.executed.slices}),
         )
     )  # fmt: skip
 
@@ -61,17 +60,7 @@ def _data(report: TraceReport) -> dict[str, Any]:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    found = environment_of(_FOLDER)
     found.globals |= {"said": said, "words": words, "colours": COLOURS}
     found.filters |= {"unit": show, "clean": words.clean}
     return found
-
-
-def _hash(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

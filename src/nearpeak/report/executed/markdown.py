@@ -19,11 +19,14 @@ def _lines(report: TraceReport) -> Iterator[str]:
     executed = report.executed
     yield f"# {_safe(executed.name)}"
     yield f"\n{_safe(said.subject(report))}\n\n**{_safe(report.verdict)}**\n\n{_safe(said.matched(report))}\n"
-    yield "| where a step goes | time | share |\n|---|---|---|"
+    yield from (f"{_safe(note)}\n" for note in executed.notes)
+    yield "| where the time goes | time | share |\n|---|---|---|"
     for name, time in said.parts(executed):
         if time:
             yield f"| {name} | {said.per_step(executed, time)} | {time / max(1, executed.window_ns):.1%} |"
-    yield f"| one step | {said.per_step(executed, executed.window_ns)} | |\n"
+    yield f"| {said.span(executed)} | {said.per_step(executed, executed.window_ns)} | |\n"
+    if path := said.critical_path(executed):
+        yield f"{_safe(path)}\n"
     yield "## Findings\n" if report.findings else "No findings.\n"
     for one in report.findings:
         yield from _finding(report, one)
@@ -33,6 +36,10 @@ def _lines(report: TraceReport) -> Iterator[str]:
     yield f"| {' | '.join(said.HEADINGS)} |\n|{'---|' * len(said.HEADINGS)}"
     for row in said.slowest(executed)[:_SHOWN]:
         yield f"| {' | '.join(_safe(cell) for cell in said.cells(executed, row))} |"
+    if executed.module_ns:
+        yield "\n| module | time per step |\n|---|---|"
+        for name, time in list(said.modules(executed))[:_SHOWN]:
+            yield f"| {_safe(name)} | {said.per_step(executed, time)} |"
     if report.shortfall is not None:
         yield "\n## Beyond the expected time\n\n| part | per step |\n|---|---|"
         yield f"| expected | {said.per_step(executed, report.shortfall.expected_ns)} |"
@@ -58,7 +65,8 @@ def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:
         yield f"- against it, {_safe(against.what)}: {against.state}"
     for what, gain in one.remedies:
         yield f"- at most {show(gain, 's')}: {_safe(what)}"
-    yield f"- to refute: {_safe(one.falsifier)}\n"
+    yield f"- to refute: {_safe(one.falsifier)}"
+    yield f"- trust: {said.trust(one)}\n"
 
 
 def _safe(text: str) -> str:

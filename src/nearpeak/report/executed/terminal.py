@@ -28,8 +28,10 @@ def _print(console: Console, report: TraceReport) -> None:
     _lines(console, [said.matched(report)])
     _lines(console, [words.clean(note) for note in report.executed.notes], style="dim")
     console.print(_timeline(report))
+    _lines(console, [line for line in [said.critical_path(report.executed)] if line])
     _findings(console, report)
     _operators(console, report)
+    _modules(console, report)
     _shortfall(console, report)
     _limits(console, report)
 
@@ -50,13 +52,13 @@ def table_of(*columns: str) -> Table:
 
 def _timeline(report: TraceReport) -> Table:
     executed = report.executed
-    table = table_of("where a step goes", "time", "share", "")
+    table = table_of("where the time goes", "time", "share", "")
     table.columns[0].width, table.columns[3].justify = 38, "left"
     for name, time in said.parts(executed):
         share = time / max(1, executed.window_ns)
         if time:
             table.add_row(name, said.per_step(executed, time), f"{share:.1%}", "█" * round(share * _BAR))
-    table.add_row("one step", said.per_step(executed, executed.window_ns), "", "")
+    table.add_row(said.span(executed), said.per_step(executed, executed.window_ns), "", "")
     return table
 
 
@@ -79,6 +81,7 @@ def _finding(console: Console, report: TraceReport, number: int, one: TraceFindi
     against = [f"{words.clean(counter.what)}: {counter.state}" for counter in one.counter]
     lines += [f"against it: {'; '.join(against)}"] if against else []
     lines += [f"to refute: {words.clean(one.falsifier)}"]
+    lines += [f"trust: {said.trust(one)}"]
     lines += [f"at most {show(gain, 's')}: {words.clean(what)}" for what, gain in one.remedies if gain > 0]
     for line in words.hung([f"   {line}" for line in lines], console.width):
         console.print(Text(line))
@@ -104,6 +107,21 @@ def _operators(console: Console, report: TraceReport) -> None:
     if rest:
         left = said.per_step(report.executed, sum(one.device_ns for one in rest))
         console.print(Text(f"{len(rest)} more: {left} of a step; calls are of a step, times of a call", style="dim"))
+
+
+def _modules(console: Console, report: TraceReport) -> None:
+    found = list(said.modules(report.executed))
+    if not found:
+        return
+    total, table = sum(time for _, time in found), table_of("module", "time", "share")
+    table.columns[0].width = 50
+    for name, time in found[:TOP_COUNT]:
+        table.add_row(name, said.per_step(report.executed, time), f"{time / max(1, total):.1%}")
+    console.print()
+    console.print(table)
+    if len(found) > TOP_COUNT:
+        rest = said.per_step(report.executed, sum(time for _, time in found[TOP_COUNT:]))
+        console.print(Text(f"{len(found) - TOP_COUNT} more: {rest} of a step", style="dim"))
 
 
 def _shortfall(console: Console, report: TraceReport) -> None:

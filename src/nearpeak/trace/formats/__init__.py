@@ -5,9 +5,9 @@ from pathlib import Path
 
 from nearpeak.errors import CaptureError, SpecError
 from nearpeak.registry import Registry
-from nearpeak.trace._stream import head_of
 from nearpeak.trace.columns import Trace
 from nearpeak.trace.formats._format import TraceFormat
+from nearpeak.trace.stream import head_of
 
 __all__ = ["FORMATS", "TraceFormat", "format_of", "read_trace"]
 

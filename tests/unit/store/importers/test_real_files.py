@@ -1,11 +1,10 @@
 """Real files of other tools, where they are at hand beside the repository: their published figures come out."""
 
 import pytest
-from house_rules import ROOT
+from tests.samples import SAMPLES, needs_samples
 from tests.unit.store.importers.documents import runs_of
 
-SAMPLES = ROOT.parent / "shared" / "samples"
-pytestmark = pytest.mark.skipif(not SAMPLES.is_dir(), reason="real files of other tools are not at hand")
+pytestmark = needs_samples
 
 
 def timed(run, metric="time"):
