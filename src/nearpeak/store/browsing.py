@@ -309,12 +309,4 @@ def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[Memb
     )  # fmt: skip
     asked = asked.order_by(a.alert_id, p.id)
     parts = [asked] if alerts is None else [asked.where(a.alert_id.in_(part)) for part in in_parts(alerts)]
-    return tuple(_member(row) for one in parts for row in connection.execute(one))
-
-
-def _member(row: Any) -> MemberRow:
-    alert, series, role, effect, value, unit, direction, owner = row
-    return MemberRow(
-        alert_id=alert, series=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,
-        owner=owner,
-    )  # fmt: skip
+    return tuple(MemberRow._make(row) for one in parts for row in connection.execute(one).tuples())
