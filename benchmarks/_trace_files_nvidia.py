@@ -17,7 +17,7 @@ _NSYS = {
 
 
 def nsys_sqlite(path: Path, work: list[Work], process: int = 111) -> None:
-    """Write an export of Nsight Systems; its times are nanoseconds of the session."""
+    """Write an export of Nsight Systems; its times are nanoseconds of the recording."""
     shared, owner = "start, end, deviceId, contextId, streamId, correlationId, globalPid", process << 24
     with sqlite3.connect(path) as base:
         base.execute("create table StringIds (id integer, value text)")

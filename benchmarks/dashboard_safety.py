@@ -93,7 +93,9 @@ def fuzzed() -> int:
         store.findings.open_alert(PIECES[9], {}, rev_lo=PIECES[10])
         token = store.access.add_token("fuzz", "submit", days=1)
         read = store.access.add_token("reader", "read", days=1)
-        client = TestClient(application(store), raise_server_exceptions=False, follow_redirects=False)
+        client = TestClient(
+            application(store), base_url="http://localhost", raise_server_exceptions=False, follow_redirects=False
+        )
         for number in range(REQUESTS):
             if number % 3:
                 answer = client.get(_place(draw))

@@ -2,6 +2,7 @@
 
 import math
 import re
+from datetime import UTC, datetime
 
 from nearpeak.errors import SpecError
 
@@ -65,6 +66,18 @@ def parse_share(text: object, where: str) -> float:
     if not 0 < found < 1:
         raise SpecError(f"{where} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
     return found
+
+
+def time_text(at_ns: int) -> str:
+    """Return a time in ns since 1970 to the minute, in UTC; a dash where no calendar reaches.
+
+    >>> time_text(86_400 * 10**9), time_text(10**30)
+    ('1970-01-02 00:00', '–')
+    """
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return "–"
 
 
 def show(value: float, unit: str) -> str:

@@ -14,6 +14,8 @@ from nearpeak.history.regressions import regressed, saved
 from nearpeak.history.tracks import track_of
 from nearpeak.store import open_store
 
+HERE = "http://localhost"
+"""Where a client without a server finds the application."""
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome")
 EVIL = (
     "<script>window.stolen=1</script>", '"><img src=x onerror="window.stolen=1">', "</script><script>stolen=1//",

@@ -123,10 +123,10 @@ def test_without_a_token_keys_move_and_open_but_change_nothing(watched, address,
 
 
 def test_triage_by_keys_end_to_end(watched, copied):
-    with served(copied, session_token="np_session") as address, open_store(copied) as store:
+    with served(copied, run_token="np_run") as address, open_store(copied) as store:
         page = watched.page
         page.set_default_timeout(4000)
-        page.goto(f"{address}/sign-in#np_session")
+        page.goto(f"{address}/sign-in#np_run")
         page.click("main button")
         page.wait_for_selector(".waiting.current")
         order = [int(one.get_attribute("data-alert")) for one in page.locator(".waiting").all()]

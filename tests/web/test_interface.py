@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from tests.unit.store.records import BYTES, contents, random_run, run, samples
-from tests.web.conftest import evil_run, served
+from tests.web.conftest import HERE, evil_run, served
 
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.run_lines import MOST_BYTES, parse_json, parse_run, run_record
@@ -42,7 +42,7 @@ def other(tmp_path):
 
 @pytest.fixture
 def client(store):
-    return TestClient(application(store))
+    return TestClient(application(store), base_url=HERE)
 
 
 def held(store, scope="submit", days=1):
@@ -87,7 +87,7 @@ def test_nothing_is_written_without_a_token_that_may(store, client, path):
 
 
 def test_a_cookie_alone_writes_through_the_forms_of_this_site_only(store):
-    client = TestClient(application(store, session_token="np_session"), cookies={"nearpeak_token": "np_session"})
+    client = TestClient(application(store, run_token="np_run"), base_url=HERE, cookies={"nearpeak_token": "np_run"})
     page = client.get("/").text
     mark = page.partition('name="mark" value="')[2].partition('"')[0]
     form = {"action": "acknowledge", "mark": mark}
@@ -100,8 +100,39 @@ def test_a_cookie_alone_writes_through_the_forms_of_this_site_only(store):
     assert store.findings.status_of(1) == "acknowledged"
 
 
+def test_tokens_and_what_was_done_are_shown_to_administrators_only(store, client):
+    store.access.log("ada", "assign", "alert 1", "to bob")
+    for headers in ({}, held(store, "read"), held(store, "submit")):
+        assert "to bob" not in client.get("/settings", headers=headers).text
+        assert client.get("/settings?table=audit&format=json", headers=headers).status_code == 404
+    admin = held(store, "admin")
+    assert "to bob" in client.get("/settings", headers=admin).text
+    assert "to bob" in client.get("/settings?table=audit&format=csv", headers=admin).text
+    assert "to bob" not in client.get("/settings").text, "what one sees is not kept for others"
+
+
+def test_what_is_done_and_its_line_in_the_log_are_kept_together_or_not_at_all(store, client, monkeypatch):
+    headers = held(store)
+
+    def broken(*_):
+        raise SpecError("no line can be written")
+
+    monkeypatch.setattr("nearpeak.store.access.add_entry", broken)
+    monkeypatch.setattr("nearpeak.store.store.add_entry", broken)
+    before = store.info()
+    sent = {"runs": body(random_run(7)), "alerts/1/actions": {"action": "acknowledge"}}
+    for path, found in sent.items():
+        assert client.post(f"/api/v1/{path}", json=found, headers=headers).status_code == 400
+    assert store.info() == before
+    assert [one.to_status for one in store.findings.events(1)] == ["new"]
+    monkeypatch.undo()
+    for path, found in sent.items():
+        assert client.post(f"/api/v1/{path}", json=found, headers=headers).status_code < 300
+    assert [one.action for one in store.access.audit()][:2] == ["acknowledge", "send runs"]
+
+
 def test_a_private_dashboard_shows_nothing_without_a_token(store):
-    client = TestClient(application(store, is_private=True))
+    client = TestClient(application(store, is_private=True), base_url=HERE)
     for path in ("/", "/series/1", "/api/v1/series", "/raw/workloads/gemm-16188283", "/?table=alerts&format=csv"):
         answer = client.get(path, follow_redirects=False)
         assert answer.status_code in (303, 401), path
@@ -206,7 +237,9 @@ def test_a_push_is_tried_again_and_given_up_in_the_end(other):
     assert len(waits) == 5, "a refusal is not tried again"
 
 
-@pytest.mark.parametrize("address", ["ftp://a", "http://", "http://user@127.0.0.1", "http://far.example", "x"])
+@pytest.mark.parametrize(
+    "address", ["ftp://a", "http://", "http://user@127.0.0.1", "http://far.example", "x", "https://[x"]
+)
 def test_a_token_goes_nowhere_that_is_not_safe(address):
     with pytest.raises(SpecError):
         push([random_run(1)], address, "np_x", wait=lambda _: None)

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("starlette", reason="starlette is not installed (extra web)")
 pytest.importorskip("httpx", reason="httpx is not installed (extra dev)")
 from starlette.testclient import TestClient
+from tests.web.conftest import HERE
 
 from nearpeak.store import open_store
 from nearpeak.web._site import Setting, Site
@@ -81,7 +82,7 @@ def read(place):
     """Pages of the store by path: some of each kind."""
     seen, kinds = {}, {}
     with open_store(place) as store:
-        client = TestClient(application(store))
+        client = TestClient(application(store), base_url=HERE)
         for path in ["/search?q=e", "/series?as=charts", "/fleet?show=change", "/sign-in", *places_of(place)]:
             kind = re.sub(r"(?<=/)[^/]*$", "", path.partition("?")[0]) or path
             kinds[kind] = kinds.get(kind, 0) + 1
@@ -145,7 +146,7 @@ def test_every_table_exports_the_same_rows_as_csv_and_json(read):
 @pytest.mark.parametrize("query", ["page=-1", "page=x", "sort=drop", "q=" + "a" * 400, "table=x&format=csv", "q=%00"])
 def test_a_wrong_address_is_refused_in_one_line(made_up, query):
     with open_store(made_up) as store:
-        answer = TestClient(application(store)).get(f"/?{query}")
+        answer = TestClient(application(store), base_url=HERE).get(f"/?{query}")
     assert answer.status_code in (400, 404)
     assert "Traceback" not in answer.text
 
@@ -156,12 +157,12 @@ def test_a_wrong_address_is_refused_in_one_line(made_up, query):
 ])  # fmt: skip
 def test_what_is_not_there_is_404(made_up, path):
     with open_store(made_up) as store:
-        assert TestClient(application(store)).get(path).status_code == 404
+        assert TestClient(application(store), base_url=HERE).get(path).status_code == 404
 
 
 def test_pages_may_load_nothing_from_elsewhere_and_stand_in_no_frame(made_up):
     with open_store(made_up) as store:
-        headers = TestClient(application(store)).get("/").headers
+        headers = TestClient(application(store), base_url=HERE).get("/").headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
@@ -170,7 +171,7 @@ def test_pages_may_load_nothing_from_elsewhere_and_stand_in_no_frame(made_up):
 
 def test_a_name_that_is_not_the_servers_is_refused(made_up):
     with open_store(made_up) as store:
-        client = TestClient(application(store))
+        client = TestClient(application(store), base_url=HERE)
         assert client.get("/", headers={"host": "evil.example"}).status_code == 421
         assert client.get("/", headers={"host": "127.0.0.1:8642"}).status_code == 200
 
@@ -179,7 +180,7 @@ def test_reports_of_a_folder_are_shown_in_a_sandbox(made_up, tmp_path):
     (tmp_path / "step.html").write_text("<p>report</p>", encoding="utf-8")
     (tmp_path / ".hidden.html").write_text("no", encoding="utf-8")
     with open_store(made_up) as store:
-        client = TestClient(application(store, reports=tmp_path))
+        client = TestClient(application(store, reports=tmp_path), base_url=HERE)
         assert "step.html" in client.get("/workloads").text
         raw = client.get("/raw/reports/step.html")
         assert raw.text == "<p>report</p>"

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import time
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from nearpeak.history.triage import ACTIONS, act
 from nearpeak.store import open_store
 from nearpeak.web._chart import kept_points
 from nearpeak.web._commands import commands_of, measure_command
-from nearpeak.web._site import Setting, Site
+from nearpeak.web._site import OLDEST_S, Setting, Site
 
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -139,4 +140,13 @@ def test_what_is_remembered_is_made_again_when_something_new_came_in_and_lazily_
 
     assert [site.remembered("a", make, mark) for mark in (1, 1, 2)] == [0, 0, 1]
     assert [site.remembered("b", make, mark, is_lazy=True) for mark in (1, 2)] == [2, 2]
+    site._memory["b"].until_s -= OLDEST_S
+    assert site.remembered("b", make, 1, is_lazy=True) == 2, "nothing came in: the old one is right however old it is"
+    while site._memory["b"].is_making:
+        time.sleep(0.001)
+    site._memory["b"].until_s -= OLDEST_S
+    assert site.remembered("b", make, 2, is_lazy=True) == 4, "what is that old is waited for"
+    still = Site(None, Setting(is_static=True))
+    assert [still.remembered("c", make, is_lazy=True) for _ in range(2)] == [5, 5]
+    made[:] = range(3)
     assert [site.shared("/", (), make), site.shared("/", (), make), site.shared("/x", (), make)] == [3, 3, 4]

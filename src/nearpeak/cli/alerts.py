@@ -12,7 +12,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli.store import STORE
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.units import parse_share
+from nearpeak.units import parse_share, time_text
 
 ALERT = typer.Argument(metavar="ALERT", help="Number of the alert.")
 _FIELDS = ("operator", "device", "runner", "branch", "owner", "case")
@@ -71,7 +71,7 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
     }  # fmt: skip
     head += [f"  {name}: {value}" for name, value in told.items() if value]
     head += [f"  {one.axis}: {one.what}" for one in blamed]
-    rows = [(_time(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
+    rows = [(time_text(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
     sys.stdout.write(events_text(head, rows))
 
 
@@ -237,10 +237,6 @@ def _one_line(text: str) -> str:
     return text
 
 
-def _time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def _day_ns(text: str, option: str) -> int:
     """Return the beginning of a day, UTC, since 1970.
 
@@ -254,7 +250,7 @@ def _day_ns(text: str, option: str) -> int:
 
 
 def _day(at_ns: int | None) -> str:
-    return "" if at_ns is None else _time(at_ns)[:10]
+    return "" if at_ns is None else time_text(at_ns)[:10]
 
 
 def _due(due_ns: int | None, now_ns: int) -> str:

@@ -41,7 +41,7 @@ def serve(
     token = f"np_{secrets.token_urlsafe(24)}" if write else ""
     with open_store(place) as opened, _listening(host, port) as listening:
         hosts = LOCAL if host in ("127.0.0.1", "localhost", "::1") else None
-        app = application(opened, reports=reports, is_private=private, session_token=token, hosts=hosts, is_warm=True)
+        app = application(opened, reports=reports, is_private=private, run_token=token, hosts=hosts, is_warm=True)
         address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         sys.stdout.write(f"{opened.name}: {address}/\n")
         if write:

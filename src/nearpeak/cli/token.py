@@ -4,17 +4,19 @@ import json as jsonlib
 import sys
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 
 import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli.store import STORE
+from nearpeak.units import time_text
 
 
 def add(
     name: str = typer.Argument(metavar="NAME", help="Whose it is, or what for; shown beside everything it does."),
-    scope: str = typer.Option("submit", "--scope", help="read; submit: also results and alerts; admin."),
+    scope: str = typer.Option(
+        "submit", "--scope", help="read; submit: also results and alerts; admin: also see tokens and audit log."
+    ),
     days: float = typer.Option(90.0, "--days", min=0.001, help="After so many days it ends."),
     store: str | None = STORE,
 ) -> None:
@@ -43,7 +45,7 @@ def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
             sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
         return
     for one in found:
-        until = datetime.fromtimestamp(one.expires_ns / 1e9, tz=UTC).strftime("%Y-%m-%d")
+        until = time_text(one.expires_ns)[:10]
         state = f"until {until}" if one.holds(now_ns) else "ended"
         sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {one.name}\n")
     if not found:

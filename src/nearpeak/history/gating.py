@@ -7,10 +7,11 @@ from nearpeak.analyze.gate import Judged, decided, selects
 from nearpeak.core.gate import GatePolicy, GateResult, GateRule, GateSubject
 from nearpeak.core.history import Series
 from nearpeak.core.track import TrackPoint
-from nearpeak.errors import NearpeakError, NotFoundError, SpecError
+from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.history.baselines import Line, far_of, judged_in_history
 from nearpeak.history.bridging import linked_points
-from nearpeak.history.devices import case_of_series, target_of_device
+from nearpeak.history.devices import target_of_device
+from nearpeak.history.standing import bound_of, prediction_of
 from nearpeak.store import History, Store
 from nearpeak.store.policies import Baseline
 
@@ -115,8 +116,8 @@ def _subject(store: Store, one: Series, history: History, sha: str, name: str, w
     }  # fmt: skip
     return GateSubject(
         series=name, fields=fields, times_s=_times(store, history, rows), outcome=history.outcomes[rows[-1]],
-        bound_s=_bound_s(one) if "bound" in wanted else None,
-        predicted_s=_predicted_s(one) if "prediction" in wanted else None,
+        bound_s=bound.time_s if "bound" in wanted and (bound := bound_of(one)) else None,
+        predicted_s=found.time_s if "prediction" in wanted and (found := prediction_of(one)) else None,
     )  # fmt: skip
 
 
@@ -132,26 +133,6 @@ def _times(store: Store, history: History, rows: Sequence[int]) -> tuple[float, 
         except NotFoundError:  # archived: the median is what is left
             continue
     return tuple(found or medians)
-
-
-def _bound_s(one: Series) -> float | None:
-    from nearpeak.theory.case_bound import case_bound
-
-    target = target_of_device(one.device)
-    try:
-        return None if target is None else case_bound(case_of_series(one), target).time_s
-    except NearpeakError:
-        return None
-
-
-def _predicted_s(one: Series) -> float | None:
-    from nearpeak.predict.prediction import predict_case
-
-    target = target_of_device(one.device)
-    try:
-        return None if target is None else predict_case(case_of_series(one), target).time_s
-    except NearpeakError:
-        return None
 
 
 def _bases(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 from statistics import median
+from typing import Any
 
 from nearpeak.analyze.clocks import LEAST_STEP_RATIO, clock_share, clock_share_of_steps
 from nearpeak.core.track import TrackPoint
@@ -12,21 +13,21 @@ from nearpeak.store import History
 
 def points_of(history: History) -> tuple[TrackPoint, ...]:
     """Return a point for each commit, in order: its launches of all runs; a run of no commit is a point of its own."""
-    rows = [row for row in range(len(history)) if not math.isnan(history.median[row])]
-    keys = {row: history.shas[row] or f"run {history.run_ids[row]}" for row in rows}
-    return tuple(_point(history, list(part)) for _, part in groupby(rows, key=keys.__getitem__))
+    columns = (
+        history.shas, history.positions.tolist(), history.order_keys.tolist(), history.run_ids.tolist(),
+        history.stack_ids.tolist(), history.device_ids.tolist(), history.median.tolist(), history.clock_hz.tolist(),
+    )  # fmt: skip
+    rows = (row for row in zip(*columns, strict=True) if not math.isnan(row[6]))
+    return tuple(_point(list(part)) for _, part in groupby(rows, key=lambda row: row[0] or f"run {row[3]}"))
 
 
-def _point(history: History, rows: list[int]) -> TrackPoint:
-    last = rows[-1]
-    values = tuple(float(history.median[row]) for row in rows)
-    clocks = tuple(float(history.clock_hz[row]) for row in rows)
+def _point(rows: Sequence[tuple[Any, ...]]) -> TrackPoint:
+    _, _, _, run_ids, _, _, values, clocks = zip(*rows, strict=True)
+    sha, position, order_key, run, stack, device, value, _ = rows[-1]
     return TrackPoint(
-        sha=history.shas[last], position=int(history.positions[last]), order_key=int(history.order_keys[last]),
-        run_id=int(history.run_ids[last]), stack_id=int(history.stack_ids[last]),
-        device_id=int(history.device_ids[last]), value=median(values), values=values,
-        clocks_hz=() if any(map(math.isnan, clocks)) else clocks,
-        run_ids=tuple(int(history.run_ids[row]) for row in rows),
+        sha=sha, position=position, order_key=order_key, run_id=run, stack_id=stack, device_id=device,
+        value=value if len(rows) == 1 else median(values), values=values,
+        clocks_hz=() if any(map(math.isnan, clocks)) else clocks, run_ids=run_ids,
     )  # fmt: skip
 
 

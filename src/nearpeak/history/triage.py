@@ -27,17 +27,18 @@ class Weight:
 
     change_count: int
     """Changes that belong to it."""
-    worst_ratio: float
-    """Largest change, as the worse level over the better one."""
-    gap_s: float
-    """Seconds by which one call of each of its cases got longer, added up; 0 where none is a time."""
+    worst_ratio: float | None
+    """Largest change, as the worse level over the better one; none without changes."""
+    gap_s: float | None
+    """Seconds by which one call of each of its cases got longer, added up over those whose newest time is known; none
+    where no time is known."""
     series: int | None
     """Series of its first change."""
     owners: tuple[str, ...]
     """Who looks after its series."""
 
 
-NOTHING = Weight(change_count=0, worst_ratio=1.0, gap_s=0.0, series=None, owners=())
+NOTHING = Weight(change_count=0, worst_ratio=None, gap_s=None, series=None, owners=())
 """Weight of an alert without changes."""
 
 
@@ -58,17 +59,18 @@ def weights_of(members: Iterable[MemberRow]) -> dict[int, Weight]:
 
 def _weight(rows: Sequence[MemberRow]) -> Weight:
     first = next((one for one in rows if one.role == "primary"), rows[0])
+    gaps_s = [gap_s for one in rows if (gap_s := _gap_s(one)) is not None]
     return Weight(
         change_count=len(rows), worst_ratio=math.exp(max(abs(one.effect_ratio) for one in rows)),
-        gap_s=sum(map(_gap_s, rows)), series=first.series,
+        gap_s=sum(gaps_s) if gaps_s else None, series=first.series,
         owners=tuple(sorted({one.owner for one in rows if one.owner})),
     )  # fmt: skip
 
 
-def _gap_s(one: MemberRow) -> float:
-    """Return by how much the newest time is above that of the old level."""
+def _gap_s(one: MemberRow) -> float | None:
+    """Return by how much the newest time is above that of the old level; none where it is no time, or not known."""
     if one.unit != "s" or one.direction != "lower" or one.value is None:
-        return 0.0
+        return None
     return max(0.0, -one.value * math.expm1(-one.effect_ratio))
 
 
@@ -76,6 +78,8 @@ def act(
     store: Store, alert: int, action: str, *, actor: str, note: str = "", assignee: str = "", days: float = 7.0
 ) -> str:
     """Do one step with an alert, on the way through the states that come before it, and return where it stands.
+
+    All states on the way and the line of the audit log are one transaction.
 
     Args:
         assignee: who shall look after it, for `assign`.
@@ -89,6 +93,13 @@ def act(
         raise SpecError(f"action {action!r}: is not known; there are {', '.join(ACTIONS)}")
     _check_line("note", note)
     _check_line("assignee", assignee)
+    with store.together():
+        status = _done(store, alert, action, actor, note, assignee, days)
+        store.access.log(actor, action, f"alert {alert}", note or assignee)
+    return status
+
+
+def _done(store: Store, alert: int, action: str, actor: str, note: str, assignee: str, days: float) -> str:
     status = store.findings.status_of(alert)
     if action == "assign":
         if not assignee.strip():
@@ -138,7 +149,7 @@ def ordered(alerts: Sequence[AlertKey], weights: Mapping[int, Weight], by: str) 
 
     def gap(one: AlertKey) -> tuple[float, float, int]:
         weight = weights.get(one.id, NOTHING)
-        return (-weight.gap_s, -weight.worst_ratio, one.id)
+        return (-(weight.gap_s or 0.0), -(weight.worst_ratio or 0.0), one.id)
 
     if by == "gap":
         return sorted(alerts, key=gap)

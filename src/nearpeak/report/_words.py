@@ -53,6 +53,8 @@ def clean(text: str) -> str:
     >>> clean("\x1b[31mred\x1b[0m\n")
     'red '
     """
+    if text.isprintable():  # nearly every text: nothing in it is a control or hides what stands beside it
+        return text
     plain = re.sub(r"[\t\r\n]+", " ", _ESCAPE.sub("", text))
     return _UNSAFE.sub("", plain)
 

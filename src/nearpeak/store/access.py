@@ -38,15 +38,6 @@ class Token:
         """Say whether it is good at a time."""
         return self.revoked_ns is None and self.expires_ns > at_ns
 
-    def allows(self, scope: str) -> bool:
-        """Say whether it may do what `scope` names.
-
-        >>> one = Token(id=1, name="ci", scope="submit", created_ns=0, expires_ns=1, revoked_ns=None)
-        >>> one.allows("read"), one.allows("submit"), one.allows("admin")
-        (True, True, False)
-        """
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
@@ -133,6 +124,15 @@ class Access:
         asked = select(c.at_ns, c.actor, c.action, c.object, c.note).order_by(c.id.desc()).limit(limit)
         with reading(self._engine, self._name) as connection:
             return tuple(AuditEntry(**row) for row in connection.execute(asked).mappings())
+
+
+def allows(held: str, scope: str) -> bool:
+    """Say whether who holds a scope, or none, may do what another one names.
+
+    >>> allows("submit", "read"), allows("submit", "submit"), allows("submit", "admin"), allows("", "read")
+    (True, True, False, False)
+    """
+    return held in SCOPES and SCOPES.index(held) >= SCOPES.index(scope)
 
 
 def hash_of(text: str) -> str:

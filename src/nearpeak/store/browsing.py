@@ -46,9 +46,9 @@ class Browsing:
 
     def series_by_id(self, ids: Sequence[int]) -> tuple[Series, ...]:
         """Return some series, in the order of `ids`; those that are not there are left out."""
-        asked = queries.series_select().where(_T["series"].c.id.in_(list(ids)))
+        asked, column = queries.series_select(), _T["series"].c.id
         with reading(self._engine, self._name) as connection:
-            rows = connection.execute(asked).all()
+            rows = [row for part in in_parts(ids) for row in connection.execute(asked.where(column.in_(part)))]
             counts = queries.run_counts(connection, [row.id for row in rows]) if len(rows) <= 50 else {}
         found = {row.id: queries.series_row(row, counts.get(row.id, 0)) for row in rows}
         return tuple(found[one] for one in ids if one in found)
@@ -82,7 +82,10 @@ class Browsing:
     def histories(self, series: Sequence[Series]) -> tuple[queries.History, ...]:
         """Return the histories of some series, in their order."""
         with reading(self._engine, self._name) as connection:
-            return queries.histories_of(connection, series)
+            places = in_parts(range(len(series)))
+            return tuple(
+                one for part in places for one in queries.histories_of(connection, series[part[0] : part[-1] + 1])
+            )
 
     def alert_keys(self, *, shown: str = "open", words: Sequence[str] = ()) -> tuple[AlertKey, ...]:
         """Return what alerts are ordered and left out by.
@@ -138,10 +141,11 @@ class Browsing:
     def blamed(self, alerts: Sequence[int]) -> dict[int, tuple[tuple[str, str], ...]]:
         """Return, for each of some alerts, what may be behind it: axis and what it is."""
         t, found = _T["attribution"].c, dict[int, tuple[tuple[str, str], ...]]()
-        asked = select(t.alert_id, t.axis, t.what).where(t.alert_id.in_(list(alerts))).order_by(t.id)
+        asked = select(t.alert_id, t.axis, t.what).order_by(t.id)
         with reading(self._engine, self._name) as connection:
-            for alert, axis, what in connection.execute(asked).tuples():
-                found[alert] = (*found.get(alert, ()), (axis, what))
+            for part in in_parts(alerts):
+                for alert, axis, what in connection.execute(asked.where(t.alert_id.in_(part))).tuples():
+                    found[alert] = (*found.get(alert, ()), (axis, what))
         return found
 
     def bisects(self, alert: int) -> tuple[int, ...]:
@@ -186,9 +190,13 @@ class Browsing:
     def alerts_of_changes(self, changes: Sequence[int]) -> dict[int, int]:
         """Return the alert of each change point that has one."""
         m = _T["alert_member"].c
-        asked = select(m.change_point_id, m.alert_id).where(m.change_point_id.in_(list(changes)))
+        asked = select(m.change_point_id, m.alert_id)
         with reading(self._engine, self._name) as connection:
-            return dict(connection.execute(asked).tuples().all())
+            return {
+                one: alert
+                for part in in_parts(changes)
+                for one, alert in connection.execute(asked.where(m.change_point_id.in_(part))).tuples()
+            }
 
     def newest(self, series: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return run and value of the newest launch of each of some series that has one."""
@@ -300,13 +308,6 @@ def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[Memb
         .join(_T["metric"], _T["metric"].c.id == s.metric_id)
         .outerjoin(_T["measurement"], newest)
     )  # fmt: skip
-    asked = asked if alerts is None else asked.where(a.alert_id.in_(list(alerts)))
-    return tuple(_member(row) for row in connection.execute(asked.order_by(a.alert_id, p.id)))
-
-
-def _member(row: Any) -> MemberRow:
-    alert, series, role, effect, value, unit, direction, owner = row
-    return MemberRow(
-        alert_id=alert, series=series, role=role, effect_ratio=effect, value=value, unit=unit, direction=direction,
-        owner=owner,
-    )  # fmt: skip
+    asked = asked.order_by(a.alert_id, p.id)
+    parts = [asked] if alerts is None else [asked.where(a.alert_id.in_(part)) for part in in_parts(alerts)]
+    return tuple(MemberRow._make(row) for one in parts for row in connection.execute(one).tuples())

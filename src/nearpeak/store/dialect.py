@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,30 @@ def is_sqlite(connection: Connection | Engine) -> bool:
     return connection.dialect.name == "sqlite"
 
 
+_HELD: ContextVar[tuple[Engine, Connection] | None] = ContextVar("nearpeak_held", default=None)
+"""Transaction that everything below joins, and the engine that it is of."""
+
+
+@contextmanager
+def together(engine: Engine, name: str) -> Iterator[None]:
+    """Make everything that is read and written within the block one transaction.
+
+    Raises:
+        StoreError: the store cannot be written; says why.
+    """
+    with writing(engine, name) as connection:
+        before = _HELD.set((engine, connection))
+        try:
+            yield
+        finally:
+            _HELD.reset(before)
+
+
+def _held(engine: Engine) -> Connection | None:
+    held = _HELD.get()
+    return held[1] if held is not None and held[0] is engine else None
+
+
 @contextmanager
 def writing(engine: Engine, name: str) -> Iterator[Connection]:
     """Hold a transaction that may write, committed at the end of the block, and undone where it raises.
@@ -89,6 +114,9 @@ def writing(engine: Engine, name: str) -> Iterator[Connection]:
     Raises:
         StoreError: the store cannot be written; says why.
     """
+    if (held := _held(engine)) is not None:
+        yield held
+        return
     with explained(name), engine.connect().execution_options(nearpeak_writes=True) as connection, connection.begin():
         yield connection
 
@@ -100,6 +128,9 @@ def reading(engine: Engine, name: str) -> Iterator[Connection]:
     Raises:
         StoreError: the store cannot be read; says why.
     """
+    if (held := _held(engine)) is not None:
+        yield held
+        return
     with explained(name), engine.connect() as connection, connection.begin():
         yield connection
 

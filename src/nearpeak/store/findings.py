@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, insert, select, update
@@ -15,6 +14,7 @@ from nearpeak.store.dialect import id_of, reading, writing
 from nearpeak.store.found import Alert, AlertEvent, Detector, Json, StoredChange, StoredComparison
 from nearpeak.store.identity import new_uid
 from nearpeak.store.schema import TABLES
+from nearpeak.units import time_text
 
 _T = TABLES
 
@@ -237,9 +237,7 @@ class Findings:
 def _in_words(values: Mapping[str, Any]) -> str:
     """Return what was said of an alert, days as days."""
     words = {
-        name.removesuffix("_ns").replace("_", " "): datetime.fromtimestamp(value / 1e9, tz=UTC).date().isoformat()
-        if name.endswith("_ns")
-        else value
+        name.removesuffix("_ns").replace("_", " "): time_text(value)[:10] if name.endswith("_ns") else value
         for name, value in values.items()
     }
     return ", ".join(f"{name} {value}" for name, value in words.items())

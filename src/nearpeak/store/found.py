@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.store.listed import AlertRow
+
 Json = Mapping[str, Any]
 
 
@@ -54,33 +56,11 @@ class StoredChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alert:
+class Alert(AlertRow):
     """Something that people are told of: change points that belong together, and what became of them."""
 
-    id: int
-    """Identity within the store."""
-    title: str
-    """One line."""
-    status: str
-    """Where it stands; see `core.alert`."""
-    rev_lo: str
-    """Last good commit."""
-    rev_hi: str
-    """First bad one."""
-    assignee: str
-    """Who looks after it; empty where nobody does."""
-    priority: int
-    """Smaller is more urgent."""
-    created_ns: int
-    """When it was opened."""
-    due_ns: int | None
-    """When it should be done."""
-    snoozed_until_ns: int | None
-    """Until when nobody is reminded of it; none where it is not put off."""
     first_triaged_ns: int | None
     """When somebody, or a measurement, first took it further; none while it is new."""
-    tracker_url: str
-    """Issue that it is followed in."""
     members: tuple[tuple[int, str], ...]
     """Change points with their role: `primary`, `downstream` or `related`."""
 

@@ -55,9 +55,8 @@ class AlertKey(NamedTuple):
     """Until when nobody is to be bothered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRow:
-    """A change of an alert, with what it takes to weigh it."""
+class MemberRow(NamedTuple):
+    """A change of an alert, with what it takes to weigh it: all of a store are looked at together."""
 
     alert_id: int
     """Alert."""

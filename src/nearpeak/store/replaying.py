@@ -23,10 +23,10 @@ def records_of(store: Store, runs: Sequence[int] | None = None) -> Iterator[RunR
     Raises:
         StoreError: samples of a run are not there any more, or damaged.
     """
-    r = TABLES["run"].c
+    r, wanted = TABLES["run"].c, None if runs is None else set(runs)
     asked = select(r.id).where(r.superseded_by.is_(None)).order_by(r.order_key, r.id)
     with reading(store.engine, store.name) as connection:
-        ids = [one for one in connection.execute(asked).scalars() if runs is None or one in set(runs)]
+        ids = [one for one in connection.execute(asked).scalars() if wanted is None or one in wanted]
     for one in ids:
         with reading(store.engine, store.name) as connection:
             yield _record(connection, one)
@@ -40,7 +40,7 @@ def _record(connection: Connection, number: int) -> RunRecord:
     series = _series_of(connection, number)
     return RunRecord(
         device=run.device, samples=tuple(_sets(connection, number, series)), revision=run.revision,
-        branch=row["branch"], stack=run.stack, track=next(iter(series.values())).track,
+        branch=row["branch"], stack=run.stack, track=next((one.track for one in series.values()), ()),
         started_ns=run.started_ns, ended_ns=row["ended_ns"],
         trigger=run.trigger, dirty=row["dirty_hash"], facts=run.facts,
         source=Source(

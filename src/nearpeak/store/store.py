@@ -1,6 +1,7 @@
 """A store: runs go in, series and their histories come out."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,9 +12,9 @@ from sqlalchemy import Connection, func, select, update
 from nearpeak.core.history import Latest, Pairs, Revision, Run, RunRecord, Series, stack_difference
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.store import queries
-from nearpeak.store.access import Access
+from nearpeak.store.access import Access, add_entry
 from nearpeak.store.browsing import Browsing
-from nearpeak.store.dialect import claim, is_sqlite, reading, writing
+from nearpeak.store.dialect import claim, is_sqlite, reading, together, writing
 from nearpeak.store.dimensions import revision_id
 from nearpeak.store.findings import Findings
 from nearpeak.store.ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
@@ -79,12 +80,25 @@ class Store:
         """
         return self.ingest_all((record,), again=again)[0]
 
-    def ingest_all(self, records: Iterable[RunRecord], *, again: bool = False) -> tuple[Ingested, ...]:
-        """Write several runs, all of them or none; see `ingest`."""
+    def together(self) -> AbstractContextManager[None]:
+        """Make everything that is read and written within a `with` one transaction: all of it is kept, or nothing."""
+        return together(self.engine, self.name)
+
+    def ingest_all(
+        self, records: Iterable[RunRecord], *, again: bool = False, sender: str = ""
+    ) -> tuple[Ingested, ...]:
+        """Write several runs, all of them or none; see `ingest`.
+
+        Args:
+            sender: whose token sent them; the audit log says so where any of them is new.
+        """
         ready = [prepared(record) for record in records]
         try:
             with writing(self.engine, self.name) as connection:
                 found = tuple(self._written(connection, one, again=again) for one in ready)
+                new = sum(one.new for one in found)
+                if sender and new:
+                    add_entry(connection, sender, "send runs", f"{new} of {len(found)}", found[0].uid)
         except StoreError as error:
             if "space" in str(error):
                 raise StoreError(

@@ -1,5 +1,6 @@
 """SQLite files of profilers, read-only: tables and columns are probed, damage ends a table and is noted."""
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from nearpeak.trace._rows import EventRows
 
 MAGIC = b"SQLite format 3\x00"
 _BATCH = 50_000
+_UUID = "_[0-9A-Fa-f]{8}(?:[_-]?[0-9A-Fa-f]{4}){3}[_-]?[0-9A-Fa-f]{12}"
 _DAMAGE = (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError)
 """What a damaged file makes the library raise; messages that quote damaged names cannot even be decoded."""
 _LEAST_ROW_BYTES = 4
@@ -38,7 +40,8 @@ class Database:
         """Return the table or view called `stem`, also with a suffix of the form _<uuid>."""
         if stem in self.tables:
             return stem
-        return next((name for name in sorted(self.tables) if name.startswith(f"{stem}_") and "-" not in stem), None)
+        suffixed = re.compile(re.escape(stem) + _UUID)
+        return next((name for name in sorted(self.tables) if suffixed.fullmatch(name)), None)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of a table."""
@@ -86,7 +89,7 @@ class Database:
 
 @contextmanager
 def opened(path: Path, rows: EventRows) -> Iterator[Database]:
-    """Open a file read-only, whatever lies beside it.
+    """Open a file read-only; what a log beside it holds that was not yet written into it is noted as lost.
 
     Raises:
         CaptureError: it is no database.
@@ -96,6 +99,9 @@ def opened(path: Path, rows: EventRows) -> Iterator[Database]:
         connection = sqlite3.connect(place, uri=True)
     except _DAMAGE as error:
         raise CaptureError(f"{path.name}: cannot be opened: {_line(error)}") from None
+    log = path.with_name(f"{path.name}-wal")
+    if log.is_file() and log.stat().st_size:
+        rows.lose("dropped", "rows that are only in the write-ahead log", example=f"{log.name}: close its writer first")
     try:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for pragma in ("cell_size_check = on", "trusted_schema = off", "cache_size = -65536"):

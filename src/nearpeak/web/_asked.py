@@ -21,6 +21,8 @@ class Asked:
     """What the query names."""
     is_whole: bool = False
     """Whether lists are wanted whole: for exports and files."""
+    is_admin: bool = False
+    """Whether who asks may see who may do what, and what was done."""
 
     def text(self, name: str, usual: str = "") -> str:
         """Return a text of the query.

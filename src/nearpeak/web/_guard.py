@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.requests import Request
 
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.store.access import Token
+from nearpeak.store.access import Token, allows
 from nearpeak.web._site import Site
 
 COOKIE = "nearpeak_token"
@@ -63,7 +63,12 @@ class Visitor:
     @property
     def can_write(self) -> bool:
         """Whether it may act on alerts and send results."""
-        return self.scope in ("submit", "admin")
+        return allows(self.scope, "submit")
+
+    @property
+    def can_administer(self) -> bool:
+        """Whether it may see who else may do what, and what was done."""
+        return allows(self.scope, "admin")
 
 
 NOBODY = Visitor()
@@ -78,9 +83,9 @@ def visitor_of(site: Site, request: Request) -> Visitor:
 
 def visitor_with(site: Site, text: str) -> Visitor:
     """Return whom a token stands for; nobody where it is none that holds."""
-    session = site.setting.session_token
-    if session and hmac.compare_digest(text.encode("utf-8", "replace"), session.encode()):
-        return Visitor(name="this session", scope="submit", text=text)
+    ours = site.setting.run_token
+    if ours and hmac.compare_digest(text.encode("utf-8", "replace"), ours.encode()):
+        return Visitor(name="run token", scope="submit", text=text)
     found: Token | None = site.store.access.token(text) if text else None
     return NOBODY if found is None else Visitor(name=found.name, scope=found.scope, text=text)
 

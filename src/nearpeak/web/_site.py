@@ -5,16 +5,19 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from nearpeak.errors import NearpeakError
 from nearpeak.store import Store
 from nearpeak.web._view import Link
 
-REMEMBERED_S = 15.0
-"""How long weights and the like are remembered where nothing new came in."""
+REMEMBERED_S, OLDEST_S = 15.0, 60.0
+"""How long weights and the like are remembered where nothing new came in; the oldest that is shown while new ones are
+made."""
 SHARED_S, MOST_SHARED = 2.0, 200
 """How long a page is given to others who ask for it without having signed in; pages that are kept for that."""
 MOST_REMEMBERED = 1000
@@ -31,7 +34,7 @@ class Setting:
     """Folder of reports that are shown beside the store."""
     is_private: bool = False
     """Whether reading needs a token."""
-    session_token: str = ""
+    run_token: str = ""
     """Text of a token that holds as long as the server runs; empty for none."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Path of each page, with its fields in braces."""
@@ -49,12 +52,18 @@ class _Held:
 
     def make(self, make: Callable[[], Any], mark: Any, held_s: float) -> Any:
         """Make it, and return it."""
+        asked_s = time.monotonic()
         try:
             self.found, self.mark, self.is_made = make(), mark, True
-            self.until_s = time.monotonic() + held_s
+            self.until_s = asked_s + held_s
         finally:
             self.is_making = False
         return self.found
+
+    def make_aside(self, make: Callable[[], Any], mark: Any) -> None:
+        """Make it while nobody waits; where that fails, the next one who has to wait is told."""
+        with suppress(NearpeakError):
+            self.make(make, mark, REMEMBERED_S)
 
 
 class Site:
@@ -76,21 +85,31 @@ class Site:
         """Return what `make` returns, or what it returned a short while ago where `mark` is still the same.
 
         Args:
-            is_lazy: nobody waits for what is out of date: the old one, at most REMEMBERED_S old when it was asked for
-                last, is returned while a new one is made.
+            is_lazy: nobody waits for what is a little out of date: what is less than OLDEST_S old, or what has the same
+                mark still, is returned while a new one is made. Files wait for everything, and make it once.
         """
         held = self._entry(self._memory, name, MOST_REMEMBERED)
-        if held.is_made and (is_lazy or held.mark == mark) and time.monotonic() < held.until_s:
+        left_s = held.until_s - time.monotonic()
+        is_same = held.is_made and held.mark == mark
+        if is_same and (left_s > 0 or self.setting.is_static):
             return held.found
-        if is_lazy and held.is_made:
-            if not held.is_making:
-                held.is_making = True
-                threading.Thread(target=held.make, args=(make, mark, REMEMBERED_S), daemon=True).start()
-            return held.found
+        if is_lazy and held.is_made and not self.setting.is_static:
+            if left_s > 0:
+                return held.found
+            if left_s > REMEMBERED_S - OLDEST_S or (is_same and mark is not None):
+                old = held.found
+                self._make_aside(held, make, mark)
+                return old
         with held.lock:  # one makes it, the others wait for it
             if held.is_made and held.mark == mark and time.monotonic() < held.until_s:
                 return held.found
             return held.make(make, mark, REMEMBERED_S)
+
+    def _make_aside(self, held: _Held, make: Callable[[], Any], mark: Any) -> None:
+        with self._lock:
+            is_first, held.is_making = not held.is_making, True
+        if is_first:
+            threading.Thread(target=held.make_aside, args=(make, mark), daemon=True).start()
 
     def _entry(self, memory: dict[object, _Held], key: object, most: int) -> _Held:
         """Return what is remembered under a key; where there is too much, what came first is forgotten."""

@@ -1,16 +1,13 @@
 """Figures and names as cells of tables; formatting is that of the reports."""
 
-from datetime import UTC, datetime
-
 from nearpeak.core.history import Series
 from nearpeak.report._words import clean, shortened
 from nearpeak.report._words import percent as share
 from nearpeak.report.history.tracks import percent, sha_text, value_text
-from nearpeak.units import show
+from nearpeak.report.history.tracks import place_text as where
+from nearpeak.units import show, time_text
 from nearpeak.web._site import case_key, key_of
 from nearpeak.web._view import Cell, Link
-
-DAY_NS = 86_400 * 10**9
 
 
 def date(at_ns: int | None) -> str:
@@ -19,12 +16,7 @@ def date(at_ns: int | None) -> str:
     >>> date(0), date(None)
     ('1970-01-01 00:00', '–')
     """
-    if at_ns is None:
-        return "–"
-    try:
-        return datetime.fromtimestamp(at_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
-        return "–"
+    return "–" if at_ns is None else time_text(at_ns)
 
 
 def age(at_ns: int, now_ns: int | None) -> str:
@@ -93,12 +85,6 @@ def case_link(case: str) -> Link:
 def workload_link(name: str) -> Link:
     """Return the link to a workload."""
     return Link(page="workload", path={"workload": key_of(name)})
-
-
-def where(one: Series) -> str:
-    """Return in words where a series is measured, and by what."""
-    metric = "" if one.metric.name == "time" else f", {clean(one.metric.name)}"
-    return f"{clean(one.device)}, {clean(one.testbed.name)}, {clean(one.branch)}{metric}"
 
 
 __all__ = [

@@ -63,8 +63,12 @@ def push(
 
 
 def _endpoint(address: str) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(address)
+        is_known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that are not closed, a port that is none
+        parts, is_known = urlsplit(""), False
+    if not is_known or parts.username or parts.query or parts.fragment:
         raise SpecError(f"push {address!r}: is no address of a dashboard; e.g. http://127.0.0.1:8642")
     if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise SpecError(f"push {address}: a token would go over the network unencrypted; use https://")

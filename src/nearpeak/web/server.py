@@ -25,14 +25,14 @@ from nearpeak.web._view import View
 from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
 
-LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]", "testserver"})
+LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names of a server that this machine alone reaches."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".woff2": "font/woff2"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def application(
-    store: Store, *, reports: Path | None = None, is_private: bool = False, session_token: str = "",
+    store: Store, *, reports: Path | None = None, is_private: bool = False, run_token: str = "",
     hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
 ) -> Guarded:  # fmt: skip
     """Return the dashboard over a store as an ASGI application.
@@ -40,13 +40,13 @@ def application(
     Args:
         reports: folder of reports (.html) that are shown beside the store.
         is_private: whether reading needs a token too.
-        session_token: text of a token that may act as long as this application runs.
+        run_token: text of a token that may act as long as this application runs.
         hosts: names in the Host header that are answered to; none for all.
         is_warm: whether what takes long the first time is done at once, while nobody waits for it.
     """
     from nearpeak.web.api import api_routes
 
-    setting = Setting(reports=reports, is_private=is_private, session_token=session_token, paths=paths())
+    setting = Setting(reports=reports, is_private=is_private, run_token=run_token, paths=paths())
     site = Site(store, setting)
     routes = [
         *api_routes(site),
@@ -85,7 +85,7 @@ def _page_endpoint(site: Site, page: Page) -> Endpoint:
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
     query = dict(request.query_params)
     table, form = query.pop("table", ""), query.pop("format", "")
-    asked = Asked(path=request.path_params, query=query, is_whole=bool(table))
+    asked = Asked(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)
     if table:
         return _table_answer(page.build(site, asked), table, form)
 
@@ -133,12 +133,10 @@ def _act(site: Site, alert: int, form: dict[str, str], visitor: Visitor) -> str:
     action, days = form.get("action", ""), form.get("days", "") or "7"
     if not (days.isascii() and days.isdigit() and len(days) < 5):
         raise SpecError("days: is no whole number")
-    status = act(
+    return act(
         site.store, alert, action, actor=visitor.name, note=form.get("note", ""), assignee=form.get("assignee", ""),
         days=int(days),
     )  # fmt: skip
-    site.store.access.log(visitor.name, action, f"alert {alert}", form.get("note", "") or form.get("assignee", ""))
-    return status
 
 
 def _sign_in_page(site: Site) -> Endpoint:

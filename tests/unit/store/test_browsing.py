@@ -59,6 +59,14 @@ def test_alerts_come_with_what_it_takes_to_weigh_them(filled):
     assert look.mark() != before
 
 
+def test_more_may_be_asked_for_than_an_engine_takes_at_once(filled):
+    look, many = filled.browsing, range(1, 70_001)
+    assert [one.id for one in look.series_by_id(many)] == [one.id for one in filled.series()]
+    assert look.blamed(many) == {}
+    assert look.alerts_of_changes(many) == look.alerts_of_changes([1, 2, 3])
+    assert look.members(many) == look.members()
+
+
 def test_histories_of_several_series_are_those_of_each(filled):
     series = filled.series()
     for one, found in zip(series, filled.browsing.histories(series), strict=True):
@@ -70,7 +78,7 @@ def test_histories_of_several_series_are_those_of_each(filled):
 
 def test_tokens_hold_until_they_are_taken_back(store):
     text = store.access.add_token("ci", "submit", days=1)
-    assert store.access.token(text).allows("submit")
+    assert store.access.token(text).scope == "submit"
     assert store.access.token(text + "x") is None
     store.access.revoke(1)
     assert store.access.token(text) is None

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from nearpeak.core.bridge import Bridge
+from nearpeak.core.history import Series
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.report._words import clean, hung, shortened
 from nearpeak.report.history.spark import marks, sparkline
@@ -20,7 +21,7 @@ def list_text(tracks: Sequence[Track]) -> str:
     lines = [f"{'series':>6}  {'case':<27} {'':<{SPARK}} {'newest':>9} {'change':>8}"]
     previous = None
     for one in tracks:
-        if (group := _group(one)) != previous:
+        if (group := place_text(one.series)) != previous:
             lines.append(shortened(group, WIDTH))
             previous = group
         lines.append(_row(one))
@@ -55,8 +56,8 @@ def sha_text(sha: str) -> str:
     return clean(sha[:10]) or "–"
 
 
-def _group(track: Track) -> str:
-    series = track.series
+def place_text(series: Series) -> str:
+    """Return in words where a series is measured, and by what."""
     metric = "" if series.metric.name == "time" else f", {clean(series.metric.name)}"
     return f"{clean(series.device)}, {clean(series.testbed.name)}, {clean(series.branch)}{metric}"
 
@@ -74,7 +75,7 @@ def _row(track: Track) -> str:
 def _detail(track: Track) -> Iterator[str]:
     series, values = track.series, [one.value for one in track.points]
     yield clean(series.label)
-    yield f"series {series.id}: {_group(track)}{f', {clean(series.owner)}' if series.owner else ''}"
+    yield f"series {series.id}: {place_text(series)}{f', {clean(series.owner)}' if series.owner else ''}"
     if not values:
         yield f"no values; {track.failed_count} launches failed"
         return

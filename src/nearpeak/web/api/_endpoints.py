@@ -132,7 +132,6 @@ def _act(site: Site, question: Question) -> tuple[int, Any]:
         raise SpecError("days: is out of range")
     status = act(site.store, number, texts["action"], actor=question.visitor.name, note=texts["note"],
                  assignee=texts["assignee"], days=days)  # fmt: skip
-    site.store.access.log(question.visitor.name, texts["action"], f"alert {number}", texts["note"] or texts["assignee"])
     return 200, {"alert": number, "status": status}
 
 
@@ -142,12 +141,9 @@ def _send(site: Site, question: Question) -> tuple[int, Any]:
     items = body.get("runs") if isinstance(body, dict) else None
     if not isinstance(items, list) or not 0 < len(items) <= MOST_RUNS or len(body) != 1:
         raise SpecError(f"body: is no object with 'runs', a list of 1 to {MOST_RUNS}")
-    done = site.store.ingest_all([parse_run(one) for one in items])
-    new = sum(one.new for one in done)
-    if new:
-        site.store.access.log(question.visitor.name, "send runs", f"{new} of {len(done)}", done[0].uid)
+    done = site.store.ingest_all([parse_run(one) for one in items], sender=question.visitor.name)
     rows = [{"id": one.id, "uid": one.uid, "new": one.new} for one in done]
-    return (201 if new else 200), {"runs": rows}
+    return (201 if any(one.new for one in done) else 200), {"runs": rows}
 
 
 _CHOSEN = {name: f"only series of this {name}" for name in CHOICES}

@@ -57,10 +57,9 @@ CHANGE = fields(order_key=WHOLE, rev_lo=TEXT, rev_hi=TEXT, ratio=REAL, low_ratio
 HISTORY = fields(series=SERIES, points=listed(POINT), changes=listed(CHANGE), bound=MAYBE_REAL, predicted=MAYBE_REAL)
 ALERT = fields(
     id=WHOLE, title=TEXT, status=TEXT, rev_lo=TEXT, rev_hi=TEXT, assignee=TEXT, priority=WHOLE, created_ns=WHOLE,
-    due_ns=MAYBE_WHOLE, snoozed_until_ns=MAYBE_WHOLE, tracker_url=TEXT, change_count=WHOLE, worst_ratio=REAL,
-    gap_s=REAL,
+    due_ns=MAYBE_WHOLE, snoozed_until_ns=MAYBE_WHOLE, tracker_url=TEXT, change_count=WHOLE, worst_ratio=MAYBE_REAL,
+    gap_s=MAYBE_REAL,
 )  # fmt: skip
-EVENT = fields(at_ns=WHOLE, actor=TEXT, from_status=TEXT, to_status=TEXT, note=TEXT)
 ACTION = fields(("action",), action=TEXT, note=TEXT, assignee=TEXT, days=WHOLE)
 ERROR = fields(error=TEXT)
 

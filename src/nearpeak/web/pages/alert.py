@@ -56,7 +56,8 @@ def build(site: Site, asked: Asked) -> View:
 
 def _neighbours(site: Site, number: int) -> tuple[int | None, int | None]:
     """Return the alerts before and after in the queue."""
-    order: list[int] = site.remembered("order", lambda: alerts_in_order(site, "open", "gap")[0], is_lazy=True)
+    order: list[int] = site.remembered("order", lambda: alerts_in_order(site, "open", "gap")[0],
+                                      site.store.browsing.mark(), is_lazy=True)  # fmt: skip
     if number not in order:
         return None, None
     place = order.index(number)

@@ -15,10 +15,14 @@ NEWEST = 100
 
 def build(site: Site, asked: Asked) -> View:
     """Return the settings of the store."""
-    del asked
-    tables = tuple(_tables(site))
+    tables = tuple(_tables(site)) + (tuple(_private(site)) if asked.is_admin else ())
     info = {} if site.setting.is_static else site.store.info()
-    return View(title="Settings", template="settings", tables=tables, context={"tables": tables, "info": info})
+    return View(
+        title="Settings",
+        template="settings",
+        tables=tables,
+        context={"tables": tables, "info": info, "is_admin": asked.is_admin},
+    )
 
 
 def _tables(site: Site) -> Iterator[Table]:
@@ -51,8 +55,6 @@ def _tables(site: Site) -> Iterator[Table]:
                     Cell(value=one.exit_code), Cell(value=json.dumps(Counter(line.verdict for line in one.lines))))
                    for one in policies.gates()[::-1][:NEWEST]), empty="no gate was kept: nearpeak gate --save",
     )  # fmt: skip
-    if not site.setting.is_static:
-        yield from _private(site)
 
 
 def _private(site: Site) -> Iterator[Table]:

@@ -39,7 +39,7 @@ class Waiting:
     @property
     def worst(self) -> str:
         """Its largest change, in words."""
-        return percent(self.weight.worst_ratio)
+        return "" if self.weight.worst_ratio is None else percent(self.weight.worst_ratio)
 
     @property
     def gap(self) -> str:
@@ -80,16 +80,31 @@ def weights(site: Site, alerts: Sequence[int]) -> Mapping[int, Weight]:
     Weighing all takes a look at every change, which is remembered; alerts that came since are weighed at once.
     """
     found: dict[int, Weight] = site.remembered(
-        "weights", lambda: weights_of(site.store.browsing.members()), is_lazy=True
+        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark(), is_lazy=True
     )
     missing = [one for one in alerts if one not in found]
-    return found | weights_of(site.store.browsing.members(missing[:500])) if missing else found
+    return found | weights_of(site.store.browsing.members(missing)) if missing else found
 
 
 def alerts_in_order(
     site: Site, shown: str, sort: str, words: Sequence[str] = (), owner: str = "", *, with_snoozed: bool = True
 ) -> tuple[list[int], Mapping[int, Weight]]:
-    """Return the alerts of the queue in order, and their weights."""
+    """Return the alerts of the queue in order, and their weights.
+
+    The order without words is remembered until something happens to an alert: thousands of them are ordered for it.
+    """
+    if words or owner:
+        return _in_order(site, shown, sort, words, owner, with_snoozed)
+    found: tuple[list[int], Mapping[int, Weight]] = site.remembered(
+        f"queue {shown} {sort} {with_snoozed}", lambda: _in_order(site, shown, sort, (), "", with_snoozed),
+        site.store.browsing.mark()[2:],
+    )  # fmt: skip
+    return found
+
+
+def _in_order(
+    site: Site, shown: str, sort: str, words: Sequence[str], owner: str, with_snoozed: bool
+) -> tuple[list[int], Mapping[int, Weight]]:
     found: Sequence[AlertKey] = site.store.browsing.alert_keys(shown=shown, words=words)
     known = weights(site, [one.id for one in found])
     if owner:
@@ -132,7 +147,7 @@ def _row(one: AlertRow, weight: Weight) -> tuple[Cell, ...]:
     link = Link(page="alert", path={"alert": str(one.id)})
     return (
         Cell(value=one.id, link=link), Cell(value=one.title), Cell(value=one.status), Cell(value=one.assignee),
-        Cell(value=weight.worst_ratio, text=percent(weight.worst_ratio)),
+        Cell(value=weight.worst_ratio, text="–" if weight.worst_ratio is None else percent(weight.worst_ratio)),
         Cell(value=weight.gap_s, text=show(weight.gap_s, "s") if weight.gap_s else "–"),
         Cell(value=weight.change_count), Cell(value=one.rev_lo, text=sha_text(one.rev_lo)),
         Cell(value=one.rev_hi, text=sha_text(one.rev_hi)), time_cell(one.created_ns),
