@@ -35,10 +35,14 @@ def report_on(
     from nearpeak.executed.analysing import analyze_trace
     from nearpeak.report import executed as formats
 
+    if against is not None and any(file is not None for file in files):
+        raise SpecError("--html, --markdown, --save: write the report of one trace; leave them out with --against")
+    if len(targets) > (1 if against is None else 2):
+        raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
     with shared.progress(f"reading {path}"):
         report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, files=exports)
     if against is not None:
-        return _compared(report, against, targets[-1] if targets else None, json=json)
+        return _compared(report, against, targets, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}
     for file, name in files.items():
         if file is not None:
@@ -51,14 +55,18 @@ def report_on(
     return 0
 
 
-def _compared(report: "TraceReport", against: Path, target: "Target | None", *, json: bool) -> int:
+def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, json: bool) -> int:
+    """Compare with another trace, on the second target; without one on the device that it names, or else the first."""
     from nearpeak.analyze.executions import compare
     from nearpeak.executed.analysing import analyze_trace
     from nearpeak.report.executed import difference
 
     if not is_trace(str(against)):
         raise SpecError(f"--against {against}: is no trace; a trace is compared with a trace")
-    found = compare(analyze_trace(against, target), report)
+    other = analyze_trace(against, targets[1] if len(targets) > 1 else None)
+    if targets and not other.executed.target:
+        other = analyze_trace(against, targets[0])
+    found = compare(other, report)
     if json:
         sys.stdout.write(difference.to_json(found))
     else:

@@ -88,6 +88,8 @@ def analyze(
     )  # fmt: skip
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if is_trace(model):
+        if measure:
+            raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports)
         raise typer.Exit(code)

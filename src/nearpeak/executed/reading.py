@@ -39,11 +39,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         raise SpecError(
             f"{trace.header.source or 'trace'}: has no device events; record with CUDA or HIP activities on"
         )
-    found = _marked(steps_of(trace))
-    spans = _spans(trace, found)
-    queues = queues_of(
-        trace, device, spans, operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1]), whole=not found.steps
-    )
+    found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     items = tuple(item._replace(operator=place) for item, place in zip(queues.items, places, strict=True))
     timeline = next(
@@ -74,6 +70,17 @@ def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
     rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
     found = time_by(trace, rows, modules_of(trace, rows))
     return found if set(found) - {""} else {}
+
+
+def _looked_at(trace: Trace, device: int, found: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:
+    """Return the steps that are looked at, where they lie, and the work in them; the whole trace if there is none."""
+    spans = _spans(trace, found)
+    rows = operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1])
+    queues = queues_of(trace, device, spans, rows, whole=not found.steps)
+    if queues.items or not found.steps:
+        return found, spans, queues
+    note = f"the device does nothing between the marks of {len(found.steps)} steps: the whole trace is looked at"
+    return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
 
 
 def _marked(found: Steps) -> Steps:

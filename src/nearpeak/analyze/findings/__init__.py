@@ -17,6 +17,8 @@ from nearpeak.core.finding_report import Abstained, Planted, TraceFinding, Trace
 from nearpeak.registry import Registry
 from nearpeak.units import show
 
+UNMATCHED_RATIO = 0.5
+"""Part of the busy time without a case behind it from which on nothing is called healthy."""
 HEALTHY_RATIO = 0.9
 """Part of the step in which the device is busy from which on a trace without findings is called healthy."""
 
@@ -102,6 +104,12 @@ def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
         share = first.gain_s / scene.step_s
         return f"{first.claim}; without that {what} would take {least} instead of {step} ({share:.0%} less)"
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
+    unmatched = scene.executed.unmatched_ns / max(1, scene.executed.timeline.busy_ns)
+    if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:
+        return (
+            f"no conclusion: the device is busy {busy:.0%} of {what} of {step}, and for {unmatched:.0%} of that time "
+            "it is not known what should have run; give --target, record shapes"
+        )
     if busy >= HEALTHY_RATIO:
         return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and nothing that is looked for was found"
     return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see what could not be told"
