@@ -24,7 +24,7 @@ def is_trace(path: str) -> bool:
 def report_on(
     path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None,
     str], *,
-    json: bool, ranks: list[Path], exports: dict[str, Path],
+    json: bool, ranks: list[Path], exports: dict[str, Path | None],
 ) -> int:  # fmt: skip
     """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
 
@@ -39,8 +39,9 @@ def report_on(
         raise SpecError("--html, --markdown, --save: write the report of one trace; leave them out with --against")
     if len(targets) > (1 if against is None else 2):
         raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
+    wanted = {name: file for name, file in exports.items() if file is not None}
     with shared.progress(f"reading {path}"):
-        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, files=exports)
+        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, files=wanted)
     if against is not None:
         return _compared(report, against, targets, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}

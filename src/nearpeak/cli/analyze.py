@@ -73,35 +73,34 @@ def analyze(
 ) -> None:
     """Show the least time that a model step and its parts can take on each target, and what limits them.
 
-    Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
-    With --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change and what that
-    gains, each operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10
-    when slower, 11 when that cannot be told).
+    Capturing runs the model's code in a child process with limits of time and memory; nothing is downloaded. With
+    --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
+    operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
     """
-    _check_files(html, markdown, save, perfetto, chrome, parquet)
-    named = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
-    exports = {name: file for name, file in named.items() if file is not None}
+    exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
+    _check_files(html, markdown, save, *exports.values())
     take = partial(
         workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
-        memory=memory,
-    )  # fmt: skip
+        memory=memory)  # fmt: skip
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if is_trace(model):
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        code = report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports)
-        raise typer.Exit(code)
-    if exports or rank or expected:
-        asked = [f"--{name}" for name in exports] + ["--rank"] * bool(rank) + ["--model"] * bool(expected)
-        raise SpecError(f"{', '.join(asked)}: are for a trace, and {model} is none")
+        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports))
+    _refuse_for_models(model, {**exports, "rank": rank, "model": expected})
     if against is not None and _is_report(Path(model)):
-        _print_comparison(against, _load(Path(model)), json=as_json)
-        return
-    targets, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
-    found = _analysis(take, model, targets, bounds, runner if measure else "")
-    _deliver(found, files, against, json=as_json)
+        return _print_comparison(against, _load(Path(model)), json=as_json)
+    bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
+    return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
+
+
+def _refuse_for_models(model: str, options: dict[str, object]) -> None:
+    """Refuse options that only a trace has."""
+    asked = [f"--{name}" for name, value in options.items() if value]
+    if asked:
+        raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")
 
 
 def _analysis(

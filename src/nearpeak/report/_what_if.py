@@ -5,9 +5,10 @@ from html import escape
 
 from nearpeak.core.what_if import Sensitivity, WhatIf
 from nearpeak.report._drawing import COLOURS, page, table
+from nearpeak.report._words import hung
 from nearpeak.units import show
 
-_BAR = 24
+_BAR = 10
 """Characters of the longest bar of a tornado in a terminal."""
 _SHOWN = 40
 """Rows of a sweep that a terminal and a page's table show."""
@@ -19,11 +20,17 @@ def sweep_text(title: str, found: Sequence[WhatIf]) -> str:
     best = [one for one in found if one.is_best]
     shown = list(found) if len(found) <= _SHOWN else best
     lines = [title]
-    lines += [f"{'*' if one.is_best else ' '} {', '.join(one.edits)[:52]:52} {_figures(one)}" for one in shown]
+    for one in shown:
+        mark, edits = "*" if one.is_best else " ", ", ".join(one.edits)
+        lines += (
+            [f"{mark} {edits:30} {_figures(one)}"]
+            if len(edits) <= 30
+            else [f"{mark} {edits}", f"{'':33}{_figures(one)}"]
+        )
     if len(shown) < len(found):
         lines.append(f"  … and {len(found) - len(shown)} devices that others beat; --json has them all")
-    lines.append(f"* {len(best)} of {len(found)}: no other is as good in time, energy and area, and better in one")
-    return "\n".join([*lines, *(f"  {text}" for text in _left_out(found)), f"  {ASSUMED}"])
+    lines.append(f"* {len(best)} of {len(found)}: who is better in time, energy or area is worse in another of them")
+    return "\n".join(hung([*lines, *(f"  {text}" for text in _left_out(found)), f"  {ASSUMED}"]))
 
 
 def _left_out(found: Sequence[WhatIf]) -> list[str]:
@@ -47,19 +54,19 @@ def _figures(one: WhatIf) -> str:
 def tornado_text(title: str, found: Sequence[Sensitivity]) -> str:
     """Return a tornado plot as text: what less of each figure costs, to the right, and what more of it saves, left."""
     widest = max((_reach(one) for one in found), default=0.0) or 1.0
-    lines = [title, f"  {'figure':28} {'more':>{_BAR}}|{'less':{_BAR}} time"]
+    lines = [title, f"  {'figure':20} {'more':>{_BAR}}|{'less':{_BAR}} time"]
     for one in found:
         saved = round(_BAR * max(-_change(one.more), 0.0) / widest)
         lost = round(_BAR * max(_change(one.less), 0.0) / widest)
         lines.append(
-            f"  {one.name[:28]:28} {'█' * saved:>{_BAR}}|{'█' * lost:{_BAR}} "
+            f"  {one.name:20} {'█' * saved:>{_BAR}}|{'█' * lost:{_BAR}} "
             f"{100 * _change(one.more):+5.1f} % … {100 * _change(one.less):+5.1f} %, area +{_area(one):.1f} %"
         )
     bought = max(found, key=lambda one: one.gain_ratio())
     if bought.gain_ratio() > 0:
         lines.append(f"  {bought.name} buys most: {bought.more.edits[0]} saves {100 * bought.gain_ratio():.1f} %")
     lines += [f"  {text}" for text in _left_out(_both(found))]
-    return "\n".join([*lines, f"  each figure times and divided by the same factor; {ASSUMED}"])
+    return "\n".join(hung([*lines, f"  each figure times and divided by the same factor; {ASSUMED}"]))
 
 
 def _change(one: WhatIf) -> float:
