@@ -85,8 +85,7 @@ def analyze(
         memory=memory)  # fmt: skip
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if is_trace(model):
-        if measure:
-            raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
+        _refuse_for_traces(measure)
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected})
@@ -94,6 +93,12 @@ def analyze(
         return _print_comparison(against, _load(Path(model)), json=as_json)
     bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
+
+
+def _refuse_for_traces(measure: bool) -> None:
+    """Refuse what only a model has."""
+    if measure:
+        raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
