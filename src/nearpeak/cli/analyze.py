@@ -84,8 +84,7 @@ def analyze(
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
         memory=memory)  # fmt: skip
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
-    if is_trace(model):
-        _refuse_for_traces(measure)
+    if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected})
@@ -95,10 +94,12 @@ def analyze(
     return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
 
 
-def _refuse_for_traces(measure: bool) -> None:
-    """Refuse what only a model has."""
-    if measure:
+def _is_trace(model: str, measure: bool) -> bool:
+    """Say whether a trace is looked at; what only a model has is refused for it."""
+    found = is_trace(model)
+    if found and measure:
         raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
+    return found
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
