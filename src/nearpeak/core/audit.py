@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 KINDS = {
-    "faster_than_bound": "faster than anything can be, with inputs from memory",
+    "faster_than_bound": "faster than anything can be; where the data fit in the last cache, even from there",
     "hot": "faster than the bound, but its data fit in the last cache: repeated runs found them there",
     "set_aside": "no positive time, or no case: a missing axis, an unknown format, a cell that is no number",
     "no_bound": "not held against a bound: there is no rule for it, or no figure of the device",

@@ -68,7 +68,8 @@ def _unknown_names(columns: Mapping[str, Any], count: int) -> Iterator[tuple[int
                 elif not is_blank(value):
                     dtype_of(str(value))
             except NearpeakError as error:
-                yield from ((int(row), (name, str(error))) for row in (range(count) if rows is None else rows))
+                text = str(error).removeprefix("op " if name == "op" else "dtype ")  # the column is named beside it
+                yield from ((int(row), (name, text)) for row in (range(count) if rows is None else rows))
 
 
 def _bad_rows(columns: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, NearpeakError]]:

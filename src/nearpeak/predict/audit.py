@@ -76,9 +76,10 @@ def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
             text=reason,
         )  # fmt: skip
     measured = samples.measured_s
+    warm_s = answered_table(samples.table, target, Policy(cold_inputs=False)).bound_s
     for i in np.flatnonzero(measured < BELOW_RATIO * found.bound_s):
-        kind = "hot" if _fits(samples.cases[i], target) else "faster_than_bound"
-        yield _finding(samples, i, kind, found.bound_s[i])
+        is_hot = _fits(samples.cases[i], target) and measured[i] >= BELOW_RATIO * warm_s[i]
+        yield _finding(samples, i, "hot" if is_hot else "faster_than_bound", found.bound_s[i])
     near = np.abs(measured / np.maximum(found.roofline_s, 1e-30) - 1) < CLAMPED_RATIO
     for i in np.flatnonzero(near):
         yield _finding(samples, i, "clamped", found.roofline_s[i])

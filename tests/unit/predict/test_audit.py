@@ -32,6 +32,7 @@ def test_rows_below_their_bound_are_hot_where_the_cache_could_hold_their_data():
     assert (12, "faster_than_bound") in found
     small = {"op": "gemm", "dtype": "bf16", "m": [16], "n": 1024, "k": 1024, "time_ns": [300]}
     assert kinds(small)[0] == {(1, "hot")}
+    assert kinds(small | {"time_ns": [0.2]})[0] == {(1, "faster_than_bound")}, "no cache makes products that fast"
 
 
 def test_copies_and_clamped_cells_are_found():
