@@ -228,13 +228,13 @@ def _bounds(timed: list[Measurement]) -> dict[str, Any]:
 
 def _predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
     """Return for each family how far predictions are from the median samples."""
-    from nearpeak.predict.prediction import form_of, predict_case
+    from nearpeak.predict.prediction import form_for, predict_case
 
     rows: dict[str, dict[str, Any]] = {}
     for one in measured:
         if one.outcome not in TIMED:
             continue
-        family = getattr(form_of(one.case.op, one.case.phase), "name", one.case.op)
+        family = getattr(form_for(one.case), "name", one.case.op)
         row = rows.setdefault(family, {"family": family, "cases": [], "uncovered": []})
         try:
             found = predict_case(one.case, target_of(one.target))

@@ -123,6 +123,8 @@ class Form:
     """How much wider, in logarithms, the interval of an operator is that the measurements were not of."""
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
+    lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""
+    """What of these formats and choices it does not model, so that the fallback answers; empty where it does."""
     correction_parts: Callable[[CaseColumns], tuple[int, ...]] = lambda _: (0,)
     """Which of several corrections the kernels of cases take, one after the other."""
     correction_count: int = 1

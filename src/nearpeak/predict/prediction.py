@@ -71,7 +71,7 @@ def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Predictio
 
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
-    form = form_of(case.op, case.phase, target)
+    form = form_for(case, target)
     cases = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
@@ -132,7 +132,8 @@ def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
 ) -> tuple[Form, Calibration, Iterator[tuple[Any, CaseColumns, Rows]]]:
     """Return the form of one group, its scalars, and its times piece by piece with their places in the table."""
-    form, cases = form_of(group.op, group.phase, target), group_columns(group, count)
+    form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
+    cases = group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = calibration_for(target, form, cases, file)
     scalars = scalars_of(calibration, setting)
@@ -160,11 +161,24 @@ def group_columns(group: CaseGroup, count: int) -> CaseColumns:
     return CaseColumns(op=group.op, phase=group.phase, dtypes=group.dtypes, axes=axes, attributes=group.attributes)
 
 
-def form_of(op: str, phase: str, target: Target | None = None) -> Form:
-    """Return the form that answers for an operator; on the CPU at hand one for all of them."""
+def form_for(case: Case, target: Target | None = None) -> Form:
+    """Return the form that answers for a case."""
+    return form_of(case.op, case.phase, target, dict(case.dtypes), dict(case.attributes))
+
+
+def form_of(
+    op: str, phase: str, target: Target | None = None,
+    dtypes: Mapping[str, str] | None = None, attributes: Mapping[str, str | bool] | None = None,
+) -> Form:  # fmt: skip
+    """Return the form that answers for an operator; on the CPU at hand one for all of them.
+
+    Formats and choices that the operator's own form does not model are left to the one for all operators.
+    """
     if target is not None and target.kind == "cpu":
         return FORMS["cpu"]
     found = _forms().get((op, phase))
+    if found is not None and dtypes is not None and found.lacks(dtypes, attributes or {}):
+        found = next((one for one in _fallbacks() if op in one.ops and phase in one.phases), found)
     if found is None:
         known = ", ".join(sorted({name for name, its in _forms() if its == phase})) or "no operator"
         raise NotModelledError(f"predict: no form for {op} ({phase}); {phase} of {known} can be predicted")
@@ -175,6 +189,11 @@ def scalars_of(calibration: Calibration, setting: Setting = USUAL) -> Any:
     """Return the scalars as the array that forms read, followed by the correction where there is one."""
     correction = calibration.correction if setting.is_corrected else ()
     return np.array([*(one.value for one in calibration.coefficients), *correction])
+
+
+@lru_cache
+def _fallbacks() -> tuple[Form, ...]:
+    return tuple(form for form in (FORMS[name] for name in FORMS) if form.is_fallback)
 
 
 @lru_cache

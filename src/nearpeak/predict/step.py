@@ -15,7 +15,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict.energy import POWER_TERM, energy_sum
-from nearpeak.predict.prediction import BOUND, form_of, predict_case
+from nearpeak.predict.prediction import BOUND, form_for, predict_case
 from nearpeak.predict.same import Same
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rows import Part, parts_of
@@ -102,7 +102,7 @@ def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Targe
     """Return the time of a row with its prediction, and why there is none."""
     if isinstance(found, str):
         return time, found
-    form = form_of(row.case.op, row.case.phase, target)
+    form = form_for(row.case, target)
     call = CallPrediction(
         time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s),
         energy=found.energy,

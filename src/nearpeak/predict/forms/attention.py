@@ -18,6 +18,7 @@ TERMS = (
 )  # fmt: skip
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
+_MEASURED = ("bf16", "fp8_e4m3")
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -25,19 +26,25 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
     dtype = _ALIKE.get(dtypes["dtype"], dtypes["dtype"])
     stored = dtypes.get("kv_dtype") or dtypes["dtype"]
     stored = _ALIKE.get(stored, stored)
-    if dtype not in ("bf16", "fp8_e4m3"):
+    if dtype not in _MEASURED:
         raise NotModelledError(f"predict: no form for attention in {dtype}; bf16, fp16 and fp8 can be predicted")
     own = dtype if stored == dtype else f"{dtype}_kv_{stored}"
     return tuple(dict.fromkeys((own, dtype, "bf16")))
+
+
+def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
+    """Return what the kernels that were measured do not do: other formats, masks given as data, dropout."""
+    dtype, mask = _ALIKE.get(dtypes["dtype"], dtypes["dtype"]), attributes.get("mask", "none")
+    if dtype not in _MEASURED:
+        return dtype
+    return "dropout" if attributes.get("dropout") else "" if mask in ("none", "alibi") else f"mask={mask}"
 
 
 def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
     """Return the times of attention, sequences of a batch alike."""
     from nearpeak.predict import _attention_kernel as kernel
 
-    mask = cases.attributes.get("mask", "none")
-    if mask not in ("none", "alibi") or cases.attributes.get("dropout"):
-        what = "dropout" if cases.attributes.get("dropout") else f"mask={mask}"
+    if what := _lacks(cases.dtypes, cases.attributes):
         raise NotModelledError(
             f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
         )
@@ -63,5 +70,6 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    lacks=_lacks,
     kin=runs_kernels_of,
 )

@@ -22,13 +22,21 @@ _ALIKE = {
     "int4_weight_only_32": "int4_weight_only", "int4_weight_only_64": "int4_weight_only",
 }  # fmt: skip
 """Format whose scalars stand in where a format has none of its own."""
+_WIDE = ("fp32", "fp64", "tf32")
 _LAST = ("fp8_tensor", "bf16")
+
+
+def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
+    """Return what was not measured: wide formats, and sums over the rows of a group."""
+    if dtypes["dtype"] in _WIDE:
+        return dtypes["dtype"]
+    return "" if attributes.get("split", "m") == "m" else "split=k"
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
     """Return the formats whose scalars may serve, best first."""
     dtype = dtypes["dtype"]
-    if dtype in ("fp32", "fp64", "tf32"):
+    if dtype in _WIDE:
         raise NotModelledError(f"predict: no form for grouped_gemm in {dtype}; formats of 16 bits and less only")
     return tuple(dict.fromkeys((dtype, _ALIKE.get(dtype, dtype), *_LAST)))
 
@@ -66,5 +74,6 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    lacks=_lacks,
     kin=runs_kernels_of,
 )
