@@ -49,6 +49,8 @@ class Block:
     """How the kernels ran."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of the setting that differ from row to row, as columns."""
+    least_s: float = 0.0
+    """Times below this are left out, as their source rounds them: of what takes less, only what is late is seen."""
     hot_count: int = 0
     """Cases left out as their best time beats the roofline: inputs lay in cache."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
 from nearpeak.predict._correction import KNOT_COUNT, corrected, fit_correction
+from nearpeak.predict._form import Rows
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text, groups_of, rounded
 from nearpeak.predict.fit import Fit, fit
@@ -155,6 +156,8 @@ def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tu
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
         found = form.rows(target_of(block.device), block.columns(rows), values, block.setting_of(rows))
+        whole = found.time_s >= block.least_s
+        rows, found = rows[whole], Rows(time_s=found.time_s[whole], parts_s=found.parts_s[whole])
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(names[np.argmax(found.parts_s, axis=1)])
         sites.append(block.sites[rows])

@@ -34,7 +34,7 @@ def _block(path: Path, name: tuple[str, ...], where: str) -> Block:
     return Block(
         source=source, device=target_name(device), kind=f"{op} {dtype}", op="collective",
         dtypes={"dtype": FORMATS[dtype]}, attributes={"kind": KINDS[op]}, axes=axes, measured_s=found["best"],
-        sites=site_numbers(found["size_bytes"], ranks, kind),
+        sites=site_numbers(found["size_bytes"], ranks, kind), least_s=1e-6 * LEAST_US if source == "vidur" else 0.0,
     )  # fmt: skip
 
 

@@ -120,6 +120,7 @@ def _block(path: Path, name: tuple[str, str, str], mapped: Mapped, where: str) -
         source=source, device=target_name(device), kind=op, op=mapped.op, dtypes=dict(mapped.dtypes), axes=columns,
         attributes=dict(mapped.attributes), measured_s=found["best"][~hot], hot_count=int(hot.sum()),
         sites=site_numbers(*columns.values()), setting=_setting(source),
+        least_s=1e-6 * LEAST_US if source == "vidur" else 0.0,
     )  # fmt: skip
 
 

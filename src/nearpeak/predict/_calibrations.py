@@ -1,9 +1,9 @@
 """The coefficients that ship with nearpeak, a user's own, and which of them answers for a device and a format."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +55,19 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
                 if found is not None:
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
                     found = _moved(found, form, target, _device(stem), cases) if steps == 1 else found
-                    return _widened(found, form.widening(cases.op))
+                    return _widened(found, partial(form.widening, cases.op))
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
     )
 
 
-def _widened(found: Calibration, power: float) -> Calibration:
+def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
     """Return scalars with the interval of an operator that they were not measured on."""
-    if power == 1.0:
+    if all(power(name) == 1.0 for name in found.low_ratio):
         return found
-    low = {regime: ratio**power for regime, ratio in found.low_ratio.items()}
-    high = {regime: ratio**power for regime, ratio in found.high_ratio.items()}
+    low = {name: ratio ** power(name) for name, ratio in found.low_ratio.items()}
+    high = {name: ratio ** power(name) for name, ratio in found.high_ratio.items()}
     return replace(found, low_ratio=low, high_ratio=high)
 
 
@@ -194,7 +194,7 @@ def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, 
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:
     """Return one group of a file, checked, with its interval `wide` times as wide in logarithms."""
     found = _calibration(entry, name, form, 0)
-    return replace(_widened(found, wide), distance_count=int(wide > 1))
+    return replace(_widened(found, lambda _cell: wide), distance_count=int(wide > 1))
 
 
 def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int) -> Calibration:

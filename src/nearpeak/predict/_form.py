@@ -119,8 +119,8 @@ class Form:
     """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
     kind: Callable[[Mapping[str, str | bool]], str] = lambda _: ""
     """By which choice cases that share scalars have intervals of their own, such as an element-wise function."""
-    widening: Callable[[str], float] = lambda _: 1.0
-    """How much wider, in logarithms, the interval of an operator is that the measurements were not of."""
+    widening: Callable[[str, str], float] = lambda _op, _cell: 1.0
+    """How much wider, in logarithms, a cell of the interval is for an operator that the measurements were not of."""
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
     lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""

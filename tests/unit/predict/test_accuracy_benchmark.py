@@ -1,8 +1,13 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import folds
+from benchmarks.accuracy.family import Block, folds, site_numbers
+from benchmarks.accuracy.fit import interval
 from benchmarks.accuracy.scores import score, summary
+
+from nearpeak.targets import target_of
 
 duckdb = pytest.importorskip("duckdb")
 ROWS = (
@@ -74,3 +79,18 @@ def test_the_summary_weighs_blocks_by_their_rows_and_keeps_protocols_apart(tmp_p
         for name in ("gemm", "all")
     ]
     assert cells[0][3] == f"{100 * scored[0].all.mean_ratio:.1f} %"
+
+
+def test_intervals_leave_out_what_a_source_shows_only_where_it_was_late():
+    family = families("stream")[0]
+    count = np.repeat([4096, 2**26], 400)
+    block = Block(
+        source="vidur", device="a100_sxm_80gb", kind="add", op="elementwise", dtypes={"dtype": "fp16"},
+        axes={"elements": count, "b": count}, attributes={"function": "add"}, measured_s=np.full(800, 20e-6),
+        sites=site_numbers(np.arange(800)),
+    )  # fmt: skip
+    values = np.array([one.usual_value for one in family.form.scalars])
+    times = family.form.rows(target_of(block.device), block.columns(slice(None)), values, block.setting).time_s
+    block = dataclasses.replace(block, measured_s=np.where(count == 4096, 20e-6, times))
+    assert interval(family, [(block, values)])["launch"][1] > 2
+    assert interval(family, [(dataclasses.replace(block, least_s=8e-6), values)])["launch"][1] == pytest.approx(1)

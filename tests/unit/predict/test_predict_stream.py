@@ -102,3 +102,15 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(tmp_path):
     path.write_text('[groups."stream.softmax"]\nversion = "stream-0"\n')
     with pytest.raises(SpecError, match="fit again"):
         nearpeak.predict(case, "h100_sxm", calibration=path)
+
+
+def test_an_unmeasured_operator_is_less_sure_except_where_it_only_launches():
+    for device in ("a100_sxm_80gb", "b200_sxm"):
+        short, long = (
+            [predict_case(nearpeak.case(op, elements=count, dtype="bf16", **more), target_of(device))
+             for op, more in (("copy", {}), ("elementwise", {"function": "relu"}))]
+            for count in (4096, 2**28)
+        )  # fmt: skip
+        spread = [[one.high_s / one.low_s for one in pair] for pair in (short, long)]
+        assert spread[0][0] == pytest.approx(spread[0][1]), "both are a launch and nothing else"
+        assert spread[1][0] > 1.1 * spread[1][1]

@@ -96,11 +96,16 @@ def _kind(attributes: Mapping[str, str | bool]) -> str:
     return str(attributes.get("function", ""))
 
 
-def _widening(op: str) -> float:
-    """Return how much less is known of an operator than of those measured: assumptions, as no tables have them."""
+def _widening(op: str, cell: str) -> float:
+    """Return how much less is known of an operator than of those measured: assumptions, as no tables have them.
+
+    What is launched and ends takes the same time, whatever it would have done.
+    """
     if op in _MEASURED:
         return 1.0
-    return _COARSE_WIDENING if _KINDS[OPS[op].family][:1] == ("product",) else _UNSEEN_WIDENING
+    if _KINDS[OPS[op].family][:1] == ("product",):
+        return _COARSE_WIDENING
+    return 1.0 if "launch" in cell.split("_") else _UNSEEN_WIDENING
 
 
 _LENGTHS = (2**12, 2**16, 2**20, 2**23, 2**26)
