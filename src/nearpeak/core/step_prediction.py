@@ -30,6 +30,8 @@ class CallPrediction:
     """Expected time beyond the bound by cause; adds up to `time_s` less the bound."""
     energy: ExpectedEnergy | None = None
     """Expected energy; none where the power limit of the device is not documented."""
+    distance_count: int = 0
+    """Steps from the data of its scalars: 0 this device … 3 another maker's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class StepPrediction:
     """Calls without a prediction, by operator and reason."""
     unpredicted_bound_s: float
     """Sum of the bounds of calls without a prediction, which `time_s` does not hold."""
-    distance_count: int
-    """Steps from the data of the call whose scalars come from farthest: 0 this device … 3 another maker's."""
+    grounds_s: Mapping[str, float]
+    """Expected time by the steps from the data of its scalars: `0` this device … `3` another maker's."""
     energy: ExpectedEnergy | None = None
     """Energy of the predicted calls, the sum of theirs, idle power included; none where it is unknown."""

@@ -94,8 +94,7 @@ def _beside_all(
     each = [_beside(row, time, known[row.case], target) for row, time in zip(rows, bounds, strict=True)]
     times = tuple(time for time, _ in each)
     reasons = [(row, text) for row, (_, text) in zip(rows, each, strict=True) if text]
-    distance = max((one.distance_count for one in known.values() if isinstance(one, Prediction)), default=0)
-    return times, _sum(rows, times, reasons, distance)
+    return times, _sum(rows, times, reasons)
 
 
 def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Target) -> tuple[CaseTime, str]:
@@ -105,7 +104,7 @@ def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Targe
     form = form_for(row.case, target)
     call = CallPrediction(
         time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s),
-        energy=found.energy,
+        energy=found.energy, distance_count=found.distance_count,
     )  # fmt: skip
     return dataclasses.replace(time, prediction=call), ""
 
@@ -125,14 +124,17 @@ def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]
 
 
 def _sum(
-    rows: Sequence[CaseRow], times: Sequence[CaseTime], reasons: Sequence[tuple[CaseRow, str]], distance: int
+    rows: Sequence[CaseRow], times: Sequence[CaseTime], reasons: Sequence[tuple[CaseRow, str]]
 ) -> StepPrediction | None:
     """Return the sum over calls; none where no call is predicted."""
     pairs = list(_predicted_calls(rows, times))
     if not pairs:
         return None
     gap: dict[str, float] = {}
+    grounds: dict[str, float] = {}
     for row, _, call in pairs:
+        steps = str(call.distance_count)
+        grounds[steps] = grounds.get(steps, 0.0) + call.time_s * row.call_count
         for cause, time_s in call.gap_s.items():
             gap[cause] = gap.get(cause, 0.0) + time_s * row.call_count
     missing = {id(row) for row, _ in reasons}
@@ -146,7 +148,7 @@ def _sum(
         low_s=sum(call.low_s * row.call_count for row, _, call in pairs),
         high_s=sum(call.high_s * row.call_count for row, _, call in pairs),
         bound_s=sum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,
-        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left, distance_count=distance,
+        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left, grounds_s=grounds,
         unpredicted_bound_s=sum(
             time.bound_s * row.call_count for row, time in zip(rows, times, strict=True) if id(row) in missing
         ),

@@ -35,13 +35,23 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
     yield f"beyond the bounds: {shares_of(found)}"
     if found.energy is not None:
         yield f"energy per step: {energy_line(found.energy)}"
-    yield f"grounds: {DISTANCE[found.distance_count]}"
+    yield f"grounds: {_grounds(found)}"
     if found.unpredicted:
         count = sum(found.unpredicted.values())
         yield (
             f"not in it: {words.count(count)} of {words.count(analysis.covered_count)} calls, whose bounds add up to "
             f"{show(found.unpredicted_bound_s, 's')}"
         )
+
+
+def _grounds(found: StepPrediction) -> str:
+    """Return where the scalars come from, and how much of the time each of it carries where they differ."""
+    steps = sorted(found.grounds_s, key=lambda one: -found.grounds_s[one])
+    if len(steps) == 1:
+        return DISTANCE[int(steps[0])]
+    return "; ".join(
+        f"{100 * found.grounds_s[one] / found.time_s:.0f} % of the time {DISTANCE[int(one)]}" for one in steps
+    )
 
 
 def energy_line(found: ExpectedEnergy) -> str:
