@@ -10,6 +10,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, score, shown, summary
+from benchmarks.accuracy.spread import is_elsewhere
 from nearpeak.errors import NearpeakError
 from nearpeak.predict.prediction import form_of
 
@@ -27,7 +28,9 @@ row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in 
 
 *sites*: scalars and corrections were fitted on half of the sites (pairs of n and k; whole shapes of attention
 and of layers of experts) of this device, intervals set on a quarter, these rows are of the remaining quarter. *device*:
-no row of this device was fitted. The form was shaped while
+no row of this device was fitted. *source*: another project measured
+than those behind the scalars, or another operation; intervals are those of `--elsewhere`, with the spread between
+sources that all other sources show (`python -m benchmarks.accuracy.spread`). The form was shaped while
 looking at the fitted devices, so *sites* holds out scalars, not structure.
 
 *Plain*: mean absolute error of the scalars alone, without the bounded correction (the switch `--no-correction`).
@@ -81,7 +84,9 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
 def _score(family: Family, block: Block, *, every_row: bool) -> Score | None:
     """Return the score of the rows that no fit has seen."""
     if every_row or not family.is_allowed(block):
-        return score(block, np.arange(len(block.measured_s)), "device")
+        elsewhere = is_elsewhere(family, block)
+        rows = np.arange(len(block.measured_s))
+        return score(block, rows, "source" if elsewhere else "device", block.source if elsewhere else "")
     return score(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
 
 

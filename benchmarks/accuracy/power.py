@@ -1,8 +1,7 @@
 """Power of products against boards' own meters: `python -m benchmarks.accuracy.power CORPUS [--fit] [--page]`."""
 
 import argparse
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,27 @@ import numpy as np
 from benchmarks.accuracy.families.gemm import PRODUCTS
 from benchmarks.accuracy.family import EAGER, kinds_of, target_name
 from benchmarks.accuracy.fit import FOLDER, SOURCES
+from benchmarks.accuracy.meters import SETTLING_S, Place, Run, known_runs, read_w, runs_of, states_at, write_runs
 from benchmarks.accuracy.scores import error_of, shown
-from nearpeak.core.expected_energy import PARTS
 from nearpeak.ops._table import case_table
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict.coefficient_file import file_text, group_entry
-from nearpeak.predict.fit import fit
+from nearpeak.predict.fit import Fit, fit
 from nearpeak.predict.forms.power import FORM, power_calibration, power_w
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.predict.prediction import predict_table, scalars_of
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL, HELD_OUT = (0, 1), (2,), (3,)
-"""Remainders, by four, of the shape buckets that scalars and meters, intervals, and scores are taken from."""
-SETTLING_S = 1e-6 * np.array([0.01, 1, 2, 3, 5, 8, 12, 20, 30, 40, 50, 60, 80, 120, 200])
-"""Settling times of a meter that are tried, as duration of the kernel."""
+"""Remainders, by four, of the shape buckets that scalars, intervals and scores are taken from."""
+FIXED = ("vector_ratio", "memory_ratio")
+"""Scalars that products say nothing about: they have next to no vector work, and keep weights in cache."""
+NEIGHBOURS = 5
+"""Readings that the comparison with neighbours takes the mean of."""
+TURNS = 4
+"""Times that runs and scalars are fitted in turn."""
 SETTLED_S = 2e-4
-"""Kernels from which a meter has settled in nearly all sweeps."""
-METERS = Path(__file__).parent / "power_meters.csv"
+"""Kernels from which a meter has settled in nearly all runs."""
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_power.md"
 HEAD = """# How far predicted power is from boards' meters
 
@@ -37,17 +39,21 @@ Written by `python -m benchmarks.accuracy.power CORPUS --page`; nothing is fitte
 rows carry `power_w`, shape buckets that no fit has seen; predicted from the case alone (its time is predicted, too),
 error in percent: mean absolute / median / 90th percentile / signed bias.
 
-The readings are not of a steady state. In most sweeps (one software, one format, one m) short kernels read low and the
-power rises with the duration of one kernel as `1 - exp(-duration / settling)`, though a kernel that is repeated draws
-the same power however short it is: the meter had not settled when it was read. Settling times range from nothing to
-more than 100 us and change from one m to the next (m = 1024 reads 300 to 700 W where m = 1025 reads 950 W for the same
-n and k). One settling time per sweep is therefore fitted on the same buckets as the scalars and applied before
-comparing (*through the meter*); it belongs to the measurement and is no part of predictions. *As it stands* leaves it
-out; *settled* takes only rows of at least 200 us. *Between software* is how far the readings of two frameworks for the
-same shape and format are from each other: no function of the case alone can be nearer than about half of that.
+The readings are not of a steady state. Short kernels read low and the power rises with the duration of one kernel,
+though a kernel that is repeated draws the same power however short it is: the meter averages over a window that short
+measurements did not fill. How far changes from one stretch of a sweep to the next, in the order m, n, k in which cases
+were measured (products of nvfp4 with m = 1024 read 690 W at 18 us for n = 2048 to 3584 and 320 W for n = 4096 and 5120;
+with n = 12288 they read 276 W for k = 256 and 500 W for k = 512, both 12 us), and some stretches never show more than
+60 % of what the same software reads at smaller m. Each stretch has one window and one such share, found by the path of
+least deviation through all buckets but the held-out ones; they are applied before comparing (*through the meter*),
+belong to the measurement and are no part of predictions. *As it stands* leaves them out; *settled* takes only rows of
+at least 200 us. *Neighbours* puts the mean of the five readings of the same m, software and format that are nearest in
+n and k, held-out ones aside, in place of any prediction: noise, and steps of the meter. *Between software* is how far
+the readings of two frameworks for one shape and format are from each other: no function of the case alone can be nearer
+than about half of that.
 
-| block | rows | through the meter | as it stands | settled, as it stands | covered | between software |
-|---|---|---|---|---|---|---|
+| block | rows | through the meter | as it stands | settled, as it stands | covered | neighbours | between software |
+|---|---|---|---|---|---|---|---|
 """
 
 
@@ -71,9 +77,9 @@ class Readings:
     """Remainder by four of the shape bucket."""
 
     @property
-    def sweeps(self) -> list[tuple[str, int]]:
-        """Software and m of each row."""
-        return list(zip(self.software.tolist(), self.columns.axes["m"].tolist(), strict=True))
+    def places(self) -> list[Place]:
+        """Extents of each case."""
+        return list(zip(*(self.columns.axes[name].tolist() for name in "mnk"), strict=True))
 
 
 def main() -> None:
@@ -120,15 +126,6 @@ def _chosen(one: Readings, rows: Any) -> CaseColumns:
     return CaseColumns(op=one.columns.op, phase="forward", dtypes=one.columns.dtypes, axes=axes)
 
 
-def read_w(steady: Any, idle_w: Any, time_s: Any, settling_s: Any) -> Any:
-    """Return what a meter shows that settles with the duration of a kernel, from the power of a steady state.
-
-    >>> read_w(np.array([800.0]), 250.0, np.array([1e-3]), np.array([1e-8])).round()
-    array([800.])
-    """
-    return idle_w + (steady - idle_w) * (1 - np.exp(-time_s / settling_s))
-
-
 def _memory_ratio(path: Path) -> float:
     """Return the power of memory at its documented rate, from long decode attention: products keep weights in cache."""
     import duckdb
@@ -145,103 +142,124 @@ def _memory_ratio(path: Path) -> float:
 
 
 def _write_fits(readings: list[Readings], memory_ratio: float) -> None:
-    """Fit scalars per format and settling times per sweep in turn, and write them."""
+    """Fit scalars per format and runs per software in turn, and write them."""
     groups: dict[str, dict[str, Any]] = {}
-    meters: list[tuple[str, str, str, int, float]] = []
+    meters: list[tuple[str, str, str, Sequence[Run]]] = []
     for one in readings:
-        values, settling = _fitted(one, memory_ratio)
+        values, runs = _fitted(one, memory_ratio)
         rows = np.flatnonzero(np.isin(one.part, INTERVAL))
-        ratios = one.power_w[rows] / _through(one, rows, values, settling)
+        ratios = one.power_w[rows] / _through(one, rows, values, runs)
         ends = interval_ends(ratios, np.full(len(rows), "power"), np.arange(len(rows)), ["power"])
         source = f"{SOURCES['aiconfigurator']}; rows with power_w, settling of the meter taken out; {one.device}"
         entry = group_entry(FORM, values, ends, int(np.isin(one.part, FITTED).sum()), source)
         groups[f"power.{one.columns.dtypes['dtype']}"] = entry
-        meters += [(one.device, one.dtype, *sweep, time_s) for sweep, time_s in sorted(settling.items())]
+        denser = _runs(one, np.flatnonzero(~np.isin(one.part, HELD_OUT)), values.values)
+        meters += [(one.device, one.dtype, software, found) for software, found in sorted(denser.items())]
         print(f"fitted power of {one.device} {one.dtype}: {values.values.round(3).tolist()}", flush=True)
     (FOLDER / "power").mkdir(exist_ok=True)
     for stem in (readings[0].device, "_prior"):
         (FOLDER / "power" / f"{stem}.toml").write_text(file_text(groups), encoding="utf-8")
-    with METERS.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("device", "dtype", "software", "m", "settling_s"))
-        writer.writerows(meters)
+    write_runs(meters)
 
 
-def _fitted(one: Readings, memory_ratio: float) -> tuple[Any, dict[tuple[str, int], float]]:
+def _fitted(one: Readings, memory_ratio: float) -> tuple[Fit, Mapping[str, Sequence[Run]]]:
     rows = np.flatnonzero(np.isin(one.part, FITTED))
-    columns, target, sweeps = _chosen(one, rows), target_of(one.device), one.sweeps
+    columns, target = _chosen(one, rows), target_of(one.device)
     start = np.array([memory_ratio if s.name == "memory_ratio" else s.usual_value for s in FORM.scalars])
-    settling: dict[tuple[str, int], float] = {}
-    fixed = ("vector_ratio", "memory_ratio")  # products have next to no vector work, and keep weights in cache
-    for _ in range(5):
-        steady = power_w(target, columns, start, one.time_s[rows]).sum(1)
-        idle_w = start[0] * (target.power_w or 0.0)
-        settling = _settling(one, rows, steady, idle_w, sweeps)
-        lag = np.array([settling[sweeps[row]] for row in rows])
+    for turn in range(TURNS):
+        runs = _runs(one, rows, start)
+        settling_s, share = _states(one, rows, runs)
 
-        def readings(values: Any, lag: Any = lag) -> Any:
+        def readings(values: Any, settling_s: Any = settling_s, share: Any = share) -> Any:
             steady = power_w(target, columns, values, one.time_s[rows]).sum(1)
-            return read_w(steady, values[0] * (target.power_w or 0.0), one.time_s[rows], lag)
+            return read_w(steady, values[0] * (target.power_w or 0.0), one.time_s[rows], settling_s, share)
 
-        found = fit(FORM, readings, one.power_w[rows], fixed=fixed, start=start)
+        found = fit(FORM, readings, one.power_w[rows], fixed=FIXED, start=start)
         start = found.values
-    return found, settling
+        if turn == TURNS - 1:
+            return found, runs
+    raise AssertionError("at least one turn")
 
 
-def _settling(one: Readings, rows: Any, steady: Any, idle_w: float, sweeps: Any) -> dict[tuple[str, int], float]:
-    """Return the settling time of each sweep that brings its readings nearest; the middle one without rows."""
-    errors = np.stack(
-        [
-            np.minimum(np.abs(np.log(read_w(steady, idle_w, one.time_s[rows], s) / one.power_w[rows])), 0.4)
-            for s in SETTLING_S
-        ]
-    )
-    places: dict[tuple[str, int], list[int]] = {}
-    for place, row in enumerate(rows):
-        places.setdefault(sweeps[row], []).append(place)
-    found = {sweep: float(SETTLING_S[int(np.argmin(errors[:, own].mean(1)))]) for sweep, own in places.items()}
-    return {sweep: found.get(sweep, float(np.median(SETTLING_S))) for sweep in set(sweeps)}
+def _runs(one: Readings, rows: Any, values: Any) -> dict[str, Sequence[Run]]:
+    """Return the runs of each software among the chosen rows."""
+    target, places = target_of(one.device), one.places
+    steady, idle_w = power_w(target, one.columns, values, one.time_s).sum(1), values[0] * (target.power_w or 0.0)
+    found: dict[str, Sequence[Run]] = {}
+    for software in sorted(set(one.software[rows].tolist())):
+        every = sorted(np.flatnonzero(one.software == software).tolist(), key=lambda row: places[row])
+        known = np.flatnonzero(np.isin(every, rows))
+        own = np.array(every)[known]
+        ordered = [places[row] for row in every]
+        found[software] = runs_of(ordered, known, steady[own], idle_w, one.time_s[own], one.power_w[own])
+    return found
 
 
-def _through(one: Readings, rows: Any, values: Any, settling: Mapping[tuple[str, int], float]) -> Any:
-    scalars, target, sweeps = np.asarray(getattr(values, "values", values)), target_of(one.device), one.sweeps
+def _states(one: Readings, rows: Any, runs: Mapping[str, Sequence[Run]]) -> tuple[Any, Any]:
+    """Return the settling time and share of each row; a meter that has settled where its software has no runs."""
+    settling_s, share, places = np.full(len(one.time_s), SETTLING_S[0]), np.ones(len(one.time_s)), one.places
+    for software, found in runs.items():
+        own = np.flatnonzero(one.software == software)
+        settling_s[own], share[own] = states_at(found, [places[row] for row in own])
+    return settling_s[rows], share[rows]
+
+
+def _through(one: Readings, rows: Any, values: Any, runs: Mapping[str, Sequence[Run]]) -> Any:
+    scalars, target = np.asarray(getattr(values, "values", values)), target_of(one.device)
     steady = power_w(target, _chosen(one, rows), scalars, one.time_s[rows]).sum(1)
-    lag = np.array([settling[sweeps[row]] for row in rows])
-    return read_w(steady, scalars[0] * (target.power_w or 0.0), one.time_s[rows], lag)
+    return read_w(steady, scalars[0] * (target.power_w or 0.0), one.time_s[rows], *_states(one, rows, runs))
 
 
 def _lines(readings: list[Readings]) -> Iterator[str]:
     """Yield one row of the table per block and software, and one over all."""
-    meters = _meters()
     every: list[tuple[Any, ...]] = []
     for one in readings:
-        calibration = power_calibration(one.device, one.columns.dtypes["dtype"])
-        rows = np.flatnonzero(np.isin(one.part, HELD_OUT))
-        settling = {
-            sweep: meters.get((one.device, one.dtype, *sweep), float(np.median(SETTLING_S)))
-            for sweep in set(one.sweeps)
-        }
-        scalars, limits = scalars_of(calibration), (calibration.low_ratio["power"], calibration.high_ratio["power"])
-        read = _through(one, rows, scalars, settling)
-        steady = power_w(target_of(one.device), _chosen(one, rows), scalars, one.time_s[rows]).sum(1)
-        ratio = one.power_w[rows] / read
-        inside = (limits[0] <= ratio) & (ratio <= limits[1])
-        apart = _between(one)
-        for software in sorted(set(one.software[rows].tolist())):
-            own = one.software[rows] == software
-            columns = (read[own], steady[own], one.power_w[rows][own], one.time_s[rows][own], inside[own])
-            every.append(columns)
-            yield _line(f"{one.device} {one.dtype} {software}", columns, apart)
-    whole = tuple(np.concatenate(parts) for parts in zip(*every, strict=True))
-    yield _line("all", whole, "")
+        apart, columns = _between(one), _scored(one)
+        software = one.software[np.isin(one.part, HELD_OUT)]
+        for name in sorted(set(software.tolist())):
+            every.append(tuple(column[software == name] for column in columns))
+            yield _line(f"{one.device} {one.dtype} {name}", every[-1], apart)
+    yield _line("all", tuple(np.concatenate(parts) for parts in zip(*every, strict=True)), "")
+
+
+def _scored(one: Readings) -> tuple[Any, ...]:
+    """Return of each held-out row what the meter should show, the steady power, the reading, time, and neighbours."""
+    calibration = power_calibration(one.device, one.columns.dtypes["dtype"])
+    rows, known = np.flatnonzero(np.isin(one.part, HELD_OUT)), known_runs()
+    runs = {name: known.get((one.device, one.dtype, name), ()) for name in sorted(set(one.software.tolist()))}
+    scalars, limits = scalars_of(calibration), (calibration.low_ratio["power"], calibration.high_ratio["power"])
+    read = _through(one, rows, scalars, {name: found for name, found in runs.items() if found})
+    steady = power_w(target_of(one.device), _chosen(one, rows), scalars, one.time_s[rows]).sum(1)
+    ratio = one.power_w[rows] / read
+    inside = (limits[0] <= ratio) & (ratio <= limits[1])
+    return read, steady, one.power_w[rows], one.time_s[rows], inside, _neighbours(one, rows)
+
+
+def _neighbours(one: Readings, rows: Any) -> Any:
+    """Return the geometric mean reading of the nearest fitted rows of the same software and m; NaN where there is none.
+
+    Nearest in octaves of n and k.
+    """
+    found, axes = np.full(len(rows), np.nan), one.columns.axes
+    spots = np.log2(np.stack([axes["n"], axes["k"]], 1).astype(np.float64))
+    groups: dict[tuple[str, int], list[int]] = {}
+    for row in np.flatnonzero(~np.isin(one.part, HELD_OUT)):
+        groups.setdefault((one.software[row], int(axes["m"][row])), []).append(int(row))
+    for place, row in enumerate(rows):
+        own = np.array(groups.get((one.software[row], int(axes["m"][row])), []), dtype=int)
+        if len(own):
+            near = own[np.argsort(((spots[own] - spots[row]) ** 2).sum(1), kind="stable")[:NEIGHBOURS]]
+            found[place] = np.exp(np.log(one.power_w[near]).mean())
+    return found
 
 
 def _line(name: str, columns: tuple[Any, ...], apart: str) -> str:
-    read, steady, measured, time_s, inside = columns
-    long = time_s >= SETTLED_S
+    read, steady, measured, time_s, inside, near = columns
+    long, known = time_s >= SETTLED_S, np.isfinite(near)
     cells = (
         name, str(len(measured)), shown(error_of(read, measured)), shown(error_of(steady, measured)),
-        shown(error_of(steady[long], measured[long])), f"{100 * inside.mean():.0f} %", apart,
+        shown(error_of(steady[long], measured[long])), f"{100 * inside.mean():.0f} %",
+        shown(error_of(near[known], measured[known])), apart,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -257,15 +275,7 @@ def _between(one: Readings) -> str:
     return shown(error_of(np.array([of[first][k] for k in both]), np.array([of[second][k] for k in both])))
 
 
-def _meters() -> dict[tuple[str, str, str, int], float]:
-    with METERS.open(encoding="utf-8", newline="") as file:
-        return {
-            (row["device"], row["dtype"], row["software"], int(row["m"])): float(row["settling_s"])
-            for row in csv.DictReader(file)
-        }
-
-
-__all__ = ["PARTS", "main", "read_w"]
+__all__ = ["main"]
 
 if __name__ == "__main__":
     main()

@@ -82,11 +82,15 @@ def error_of(predicted: Any, measured: Any) -> Error | None:
     )  # fmt: skip
 
 
-def score(block: Block, rows: Any, protocol: str) -> Score | None:
-    """Return the score of the chosen rows of a block with the coefficients that ship; none without rows."""
+def score(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Score | None:
+    """Return the score of the chosen rows of a block with the coefficients that ship; none without rows.
+
+    Args:
+        measured_by: the block's source, where it is not the one behind the scalars.
+    """
     measured = block.measured_s[rows]
     target, table = target_of(block.device), block.table(rows)
-    found = predict_table(table, target, block.setting_of(rows))
+    found = predict_table(table, target, replace(block.setting_of(rows), measured_by=measured_by))
     whole = error_of(found.predicted_s, measured)
     if whole is None:
         return None
@@ -139,7 +143,7 @@ def summary(scored: Mapping[str, Sequence[Score]]) -> str:
         "| bound decides | beats bound |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for protocol in ("sites", "device"):
+    for protocol in ("sites", "device", "source"):
         groups = {name: [one for one in found if one.protocol == protocol] for name, found in scored.items()}
         everything = [one for found in groups.values() for one in found]
         for name, found in (*groups.items(), ("all", everything)):

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 @overload
 def predict(
-    cases: Case, target: str | Target, *, calibration: Path | None = ..., correction: bool = ...
+    cases: Case, target: str | Target, *, calibration: Path | None = ..., correction: bool = ..., elsewhere: bool = ...
 ) -> "Prediction": ...
 @overload
 def predict(
-    cases: Workload, target: str | Target, *, calibration: Path | None = ..., correction: bool = ...
+    cases: Workload,
+    target: str | Target,
+    *,
+    calibration: Path | None = ...,
+    correction: bool = ...,
+    elsewhere: bool = ...,
 ) -> StepPrediction: ...
 @overload
 def predict(
@@ -32,10 +37,18 @@ def predict(
     *,
     calibration: Path | None = ...,
     correction: bool = ...,
+    elsewhere: bool = ...,
 ) -> "PredictionTable": ...
 
 
-def predict(cases: Any, target: str | Target, *, calibration: Path | None = None, correction: bool = True) -> Any:
+def predict(
+    cases: Any,
+    target: str | Target,
+    *,
+    calibration: Path | None = None,
+    correction: bool = True,
+    elsewhere: bool = False,
+) -> Any:
     """Return the time that good software is expected to reach.
 
     Args:
@@ -44,6 +57,7 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
         calibration: file of coefficients of the user's own, used instead of those that ship with nearpeak.
         correction: whether the bounded correction on top of the scalars (at most 25 %, the term `library`) is applied
             where a device has one.
+        elsewhere: whether intervals are those of other software and another way of timing than behind the scalars.
 
     Raises:
         NotModelledError: no form answers for an operator, or the device states too little.
@@ -58,9 +72,10 @@ def predict(cases: Any, target: str | Target, *, calibration: Path | None = None
     from nearpeak.ops._table import case_table as table_of
     from nearpeak.predict._form import Setting
     from nearpeak.predict.prediction import predict_case, predict_table
+    from nearpeak.predict.spread import ELSEWHERE
 
     device = api.target(target) if isinstance(target, str) else target
-    setting = Setting(is_corrected=correction)
+    setting = Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
     if isinstance(cases, Workload):

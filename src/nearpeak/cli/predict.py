@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nearpeak.core.target import Target
+    from nearpeak.predict._form import Setting
 
 WORKLOADS = (".json", ".txt", ".h", ".toml", ".onnx", ".pt2", ".py")
 """Suffixes of files whose calls are summed."""
@@ -38,6 +39,9 @@ def predict(
     no_correction: bool = typer.Option(
         False, "--no-correction", help="Leave out the bounded correction on top of the scalars (the term library)."
     ),
+    elsewhere: bool = typer.Option(
+        False, "--elsewhere", help="Intervals for other software and timing than behind the scalars, such as yours."
+    ),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
 ) -> None:
@@ -55,11 +59,11 @@ def predict(
     file = Path(words[0]) if len(words or ()) == 1 and Path(words[0]).suffix in (*TABLES, *WORKLOADS) else None
     if words and (cases is not None or (out is not None and file is None)):
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
-    corrected = not no_correction
+    how = _setting(corrected=not no_correction, elsewhere=elsewhere)
     if file is not None and file.suffix in WORKLOADS:
-        _predict_workload(str(file), devices, calibration, json=json, corrected=corrected)
+        _predict_workload(str(file), devices, calibration, json=json, how=how)
     elif words and file is None:
-        _predict_case(words, devices, calibration, json=json, corrected=corrected)
+        _predict_case(words, devices, calibration, json=json, how=how)
     elif file is None and cases is None and sys.stdin.isatty():
         raise SpecError(
             "predict: no case; e.g. nearpeak predict gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm"
@@ -67,7 +71,7 @@ def predict(
     elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
-        _predict_table(cases or file, out, devices[0], calibration, energy=energy, corrected=corrected)
+        _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how)
 
 
 def register(app: typer.Typer) -> None:
@@ -75,16 +79,22 @@ def register(app: typer.Typer) -> None:
     app.command()(predict)
 
 
+def _setting(*, corrected: bool, elsewhere: bool) -> "Setting":
+    from nearpeak.predict._form import Setting
+    from nearpeak.predict.spread import ELSEWHERE
+
+    return Setting(is_corrected=corrected, measured_by=ELSEWHERE if elsewhere else "")
+
+
 def _predict_table(
-    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool, corrected: bool
+    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool, how: "Setting"
 ) -> None:
     """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
-    from nearpeak.predict._form import Setting
     from nearpeak.predict.answered import answered_predictions
     from nearpeak.predict.energy_table import energy_table
 
     columns, usable = read_usable(path, "predict")
-    answered = answered_predictions(usable.table, device, Setting(is_corrected=corrected), calibration)
+    answered = answered_predictions(usable.table, device, how, calibration)
     found = answered.predictions
     added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
     if energy:
@@ -118,32 +128,29 @@ def _spread(
 
 
 def _predict_workload(
-    path: str, devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+    path: str, devices: list["Target"], calibration: Path | None, *, json: bool, how: "Setting"
 ) -> None:
     """Print the expected time of a saved workload, or of a config.json's forward step."""
     from nearpeak import api
-    from nearpeak.predict._form import Setting
     from nearpeak.predict.step import with_predictions
     from nearpeak.report import _expected as report
     from nearpeak.theory.analysis import analysis_of
 
-    found = with_predictions(
-        analysis_of(api.capture(path), devices), devices, calibration, Setting(is_corrected=corrected)
-    )
+    found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration, how)
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
 
 
 def _predict_case(
-    words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool, corrected: bool
+    words: list[str], devices: list["Target"], calibration: Path | None, *, json: bool, how: "Setting"
 ) -> None:
-    from nearpeak.achievable import predict as predicted
     from nearpeak.ops import label_of
+    from nearpeak.predict.prediction import predict_case
     from nearpeak.report import _prediction as report
 
     case = case_of(words, "predict")
     plain = json or not shared.on_terminal()
     for device in devices:
-        found = predicted(case, device, calibration=calibration, correction=corrected)
+        found = predict_case(case, device, how, calibration)
         text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
         sys.stdout.write(f"{text}\n")

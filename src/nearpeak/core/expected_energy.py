@@ -6,8 +6,10 @@ from dataclasses import dataclass
 PARTS = {
     "idle": "the board at full clocks with nothing to do",
     "busy": "clocks, schedulers and caches of a kernel that runs, whatever it does",
+    "filled": "multiprocessors that hold a tile of a product, whatever it waits for",
     "products": "matrix units",
     "vector": "vector and special-function units",
+    "cache": "bytes that the last cache feeds",
     "memory": "bytes to and from device memory",
 }
 """What a board draws power for, in words."""

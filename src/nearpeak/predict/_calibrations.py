@@ -13,6 +13,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._correction import KNOT_COUNT
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
+from nearpeak.predict.spread import ELSEWHERE, seen_elsewhere
 from nearpeak.targets import target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
@@ -54,7 +55,7 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
                 found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
                 if found is not None:
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
-                    found = _moved(found, form, target, _device(stem), cases) if steps == 1 else found
+                    found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
                     return _widened(found, partial(form.widening, cases.op))
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
@@ -77,6 +78,12 @@ def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int
     yield from ((stem, 1) for stem in _stems(form.name) if stem != device and _akin(stem, target, form))
     yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
+
+
+def _kin(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
+    """Return the scalars of a device for another that runs its kernels; less sure where boards are joined otherwise."""
+    moved = _moved(found, form, target, device, cases)
+    return seen_elsewhere(moved, ELSEWHERE) if form.alien(target, device) else moved
 
 
 def _moved(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:

@@ -106,6 +106,11 @@ def _line(target: Target, wire: Any, launch_s: Any, hops_s: Any, fill_s: Any, ra
 
 def peer_rate(target: Target, *, pair: bool) -> float:
     """Return the rate of the links to other devices; of the host link where there are none, or bridges of pairs."""
-    bridged = not pair and any(word in target.title for word in _BRIDGED)
+    bridged = not pair and is_bridged(target)
     peers = [link.bandwidth_bytes_per_s for name, link in target.links.items() if name != HOST and not bridged]
     return sum(peers) if peers else link_rate(target, "link" if HOST not in target.links else HOST)
+
+
+def is_bridged(target: Target) -> bool:
+    """Return whether links join two boards at most, so that larger groups meet over the host."""
+    return any(word in target.title for word in _BRIDGED)

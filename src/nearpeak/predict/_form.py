@@ -53,6 +53,11 @@ class Setting:
     """Tokens of a whole layer before they are spread over devices, one number or a column; 0 stands for m."""
     load_exponent_ratio: float = 0.0
     """Exponent of the power law by which rows spread over groups; 0 spreads them evenly."""
+    measured_by: str = ""
+    """Who takes the measurements that the time is for, where not who took those behind the scalars: see `spread`.
+
+    The interval is then that of other software and other ways of timing.
+    """
     is_corrected: bool = True
     """Whether the bounded correction of the scalars, where they have one, is part of the time: the term `library`."""
 
@@ -121,6 +126,8 @@ class Form:
     """By which choice cases that share scalars have intervals of their own, such as an element-wise function."""
     widening: Callable[[str, str], float] = lambda _op, _cell: 1.0
     """How much wider, in logarithms, a cell of the interval is for an operator that the measurements were not of."""
+    alien: Callable[[Target, Target], bool] = lambda _target, _other: False
+    """Whether scalars of a kin device belong to hardware that is put together otherwise: as if another measured it."""
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
     lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""

@@ -20,6 +20,7 @@ from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.predict.intervals import band_of, end_of, ends_by_band
 from nearpeak.predict.same import Same
+from nearpeak.predict.spread import seen_elsewhere
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bound_table
 
@@ -75,7 +76,7 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     cases = CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
-    calibration = calibration_for(target, form, cases, file)
+    calibration = _grounds(target, form, cases, setting, file)
     rows = form.rows(target, cases, scalars_of(calibration, setting), setting)
     bound_s = case_bound(case, target).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
@@ -135,7 +136,7 @@ def _group_rows(
     form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
     cases = group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
-    calibration = calibration_for(target, form, cases, file)
+    calibration = _grounds(target, form, cases, setting, file)
     scalars = scalars_of(calibration, setting)
 
     def pieces() -> Iterator[tuple[Any, CaseColumns, Rows]]:
@@ -146,6 +147,12 @@ def _group_rows(
             yield where, part, form.rows(target, part, scalars, _setting_of(setting, where))
 
     return form, calibration, pieces()
+
+
+def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
+    """Return the scalars that answer, with the interval of whoever measures."""
+    found = calibration_for(target, form, cases, file)
+    return seen_elsewhere(found, setting.measured_by) if setting.measured_by else found
 
 
 def _setting_of(setting: Setting, where: Any) -> Setting:

@@ -8,7 +8,15 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._collective_protocols import SENDING, Line, flagged_and_plain, own_shots, quicker, sending
+from nearpeak.predict._collective_protocols import (
+    SENDING,
+    Line,
+    flagged_and_plain,
+    is_bridged,
+    own_shots,
+    quicker,
+    sending,
+)
 from nearpeak.predict._collective_scalars import SCALARS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.theory.links import HOST, link_rate
@@ -89,6 +97,7 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    alien=lambda target, other: is_bridged(target) != is_bridged(other),
     grids={
         "collective": {
             "kind": ("all_reduce", "all_gather", "reduce_scatter", "send"), "ranks": (2, 4, 8),

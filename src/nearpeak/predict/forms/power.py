@@ -12,11 +12,10 @@ from nearpeak.core.expected_energy import PARTS
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._activity import activity
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
-from nearpeak.predict._work_columns import work_columns
 from nearpeak.targets import TARGETS, target_of, user_folder
-from nearpeak.theory.rates import vector_rate
 
 _FOLDER = Path(__file__).parents[1] / "coefficients/power"
 _ALIKE = {
@@ -29,14 +28,19 @@ _SHARPNESS = 8.0
 VOLTAGE_AT_REST_RATIO, VOLTAGE_FLOOR_RATIO, LEAST_CLOCK_RATIO = 0.4, 0.65, 0.15
 """Voltage towards clock 0, its least, and the least clock, of those at full clock: assumptions, no table has them."""
 _HALVINGS = 24
+_CLOCKED = [place for place, part in enumerate(PARTS) if part in ("filled", "products", "vector", "cache")]
+_STEADY = [place for place in range(len(PARTS)) if place not in _CLOCKED]
 FAR_RATIO = 3.0
 """How much wider, in logarithms, the interval is where another device's ratios stand in: an assumption."""
 SCALARS = scalars(
     # name, least, largest, usual, what it stands for, which measurements pin it down
     ("idle_ratio", 0.02, 0.5, 0.24, "power at full clocks without a kernel, of the limit", "a board that waits"),
-    ("busy_ratio", 0.0, 0.15, 0.1, "power that any kernel adds, of the limit", "one small kernel after the other"),
+    ("busy_ratio", 0.0, 0.25, 0.1, "power that any kernel adds, of the limit", "one small kernel after the other"),
+    ("filled_ratio", 0.0, 1.0, 0.3, "power of tiles on all multiprocessors, of the limit", "one wave with small k"),
     ("products_ratio", 0.05, 1.3, 1.1, "power of products at the documented rate, of the limit", "large products"),
     ("vector_ratio", 0.0, 3.0, 0.6, "power of vector units at the documented rate, of the limit", "long gelu, softmax"),
+    ("cache_ratio", 0.05, 3.0, 1.0,
+     "power of bytes that the last cache feeds, at the rate of memory, of the limit", "operands within the cache"),
     ("memory_ratio", 0.05, 1.2, 0.5, "power of memory at the documented rate, of the limit", "m <= 16, copies"),
 )  # fmt: skip
 
@@ -75,23 +79,16 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> An
 
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
-    stock, work = stock_of(target), work_columns(target, cases)
-    limit_w, multiprocessors = board_w(stock), target.sm_count / stock.sm_count
+    stock = stock_of(target)
+    limit_w, shares = board_w(stock), activity(target, stock, cases, time_s)
     scalar = dict(zip((one.name for one in SCALARS), values, strict=True))
-    vector_s = (work.vector_flop + work.special_count) / vector_rate(target, "fp32")[1]
-    memory_s = (work.read_bytes + work.write_bytes) / (stock.dram.bandwidth_bytes_per_s or np.inf)
-    whole = np.ones_like(work.matrix_s)
-    shares = {
-        "idle": whole, "busy": whole, "products": multiprocessors * work.matrix_s / time_s,
-        "vector": multiprocessors * vector_s / time_s, "memory": memory_s / time_s,
-    }  # fmt: skip
     return np.stack([limit_w * scalar[f"{name}_ratio"] * shares[name] for name in PARTS], 1)
 
 
 def limited_w(demand: Any, limit_w: float) -> Any:
     """Return the parts as a board draws them that lowers its clock at its limit: those that depend on it shrink.
 
-    >>> limited_w(np.array([[250.0, 100.0, 900.0, 0.0, 100.0]]), 1000.0).sum().round()
+    >>> limited_w(np.array([[250.0, 100.0, 400.0, 500.0, 0.0, 0.0, 100.0]]), 1000.0).sum().round()
     np.float64(989.0)
     """
     fixed, whole = demand[:, :2].sum(1), demand.sum(1)
@@ -111,10 +108,11 @@ def clock_ratio(demand: Any, limit_w: float) -> Any:
     Power of units falls with the clock and the square of a voltage that falls linearly to a floor; memory has a clock
     of its own. Found by halving.
 
-    >>> clock_ratio(np.array([[200.0, 100.0, 300.0, 0.0, 100.0], [200.0, 100.0, 900.0, 0.0, 100.0]]), 1000.0).round(2)
+    >>> drawn = np.array([[200.0, 100.0, 0.0, products, 0.0, 0.0, 100.0] for products in (300.0, 900.0)])
+    >>> clock_ratio(drawn, 1000.0).round(2)
     array([1.  , 0.83])
     """
-    steady, clocked = demand[:, [0, 1, 4]].sum(1), demand[:, 2:4].sum(1)
+    steady, clocked = demand[:, _STEADY].sum(1), demand[:, _CLOCKED].sum(1)
     low, high = np.full(len(demand), LEAST_CLOCK_RATIO), np.ones(len(demand))
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -145,7 +143,7 @@ def _no_rows(target: Target, cases: CaseColumns, _scalars: Any, _setting: Settin
 
 
 FORM = Form(
-    name="power", ops=(), version="power-1", scalars=SCALARS, terms=tuple(PARTS),
+    name="power", ops=(), version="power-2", scalars=SCALARS, terms=tuple(PARTS),
     regimes=dict.fromkeys(PARTS, "power"), groups=_groups, rows=_no_rows,
 )  # fmt: skip
 """The scalars of power as calibrations and fits take them; power follows from a time, so it predicts no case."""

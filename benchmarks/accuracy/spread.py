@@ -1,0 +1,106 @@
+"""Measures how far sources are apart: `python -m benchmarks.accuracy.spread CORPUS` writes what intervals add for it.
+
+Blocks count that no scalar behind their prediction was fitted on and that others measured, each as much as any other.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.families import families
+from benchmarks.accuracy.family import Block, Family, folds
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict.prediction import form_of, predict_table
+from nearpeak.predict.spread import ELSEWHERE, FILE
+from nearpeak.targets import target_of
+
+READ = (0, 1, 2)
+"""Folds of sites that are read; the last is scored alone."""
+TAIL_RATIO = 0.05
+"""Share of the rows that either end may miss."""
+HEAD = """# Logarithms by which measurements are faster and slower for being of another source than the scalars, added
+# in squares to the interval. Written by `python -m benchmarks.accuracy.spread CORPUS`; under a source's name stands
+# what all others show.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """By how much rows of one block leave their interval, in logarithms, as squares are subtracted; 0 inside."""
+
+    source: str
+    """Project that measured."""
+    faster: Any
+    """Below the low end."""
+    slower: Any
+    """Above the high end."""
+
+
+def main() -> None:
+    """Write the spread of all sources, and of all but each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.spread", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    found = [
+        _excess(family, block)
+        for family in families("")
+        for block in family.blocks(parser.parse_args().corpus)
+        if form_of(block.op, block.phase) is family.form and is_elsewhere(family, block)
+    ]
+    lines = [_lines(ELSEWHERE, found)]
+    for source in sorted({one.source for one in found}):
+        lines.append(_lines(source, [one for one in found if one.source != source]))
+    FILE.write_text(HEAD + "\n".join(lines), encoding="utf-8")
+
+
+def is_elsewhere(family: Family, block: Block) -> bool:
+    """Return whether another source measured a block than the scalars that answer for it, or other operations."""
+    if family.is_allowed(block):
+        return False
+    starts = [start.split() for start in family.allowed]
+    alike = [one for one in starts if one[0] == block.source and (len(one) < 3 or block.kind.startswith(one[2]))]
+    if not alike:
+        return True
+    rows = np.arange(1)
+    used = calibration_for(target_of(block.device), family.form, block.columns(rows))
+    return f"/{block.source} " not in used.source.lower()
+
+
+def _excess(family: Family, block: Block) -> Excess:
+    rows = np.flatnonzero(np.isin(folds(block), READ))
+    found = predict_table(block.table(rows), target_of(block.device), block.setting_of(rows))
+    ratio, low, high = (
+        np.log(each / found.predicted_s) for each in (block.measured_s[rows], found.low_s, found.high_s)
+    )
+    print(f"{family.name} {block.name}: {((low <= ratio) & (ratio <= high)).mean():.2f} of {len(rows)}", flush=True)
+    return Excess(
+        source=block.source,
+        faster=np.where(ratio < 0, np.sqrt(np.maximum(ratio**2 - low**2, 0)), 0.0),
+        slower=np.where(ratio > 0, np.sqrt(np.maximum(ratio**2 - high**2, 0)), 0.0),
+    )
+
+
+def _lines(name: str, blocks: Sequence[Excess]) -> str:
+    weights = np.concatenate([np.full(len(one.faster), 1 / len(one.faster)) for one in blocks if len(one.faster)])
+    ends = {
+        end: _beyond(np.concatenate([getattr(one, end) for one in blocks]), weights) for end in ("faster", "slower")
+    }
+    return f"[spread.{name}]\n" + "".join(f"{end} = {value:.3f}\n" for end, value in ends.items())
+
+
+def _beyond(excess: Any, weights: Any) -> float:
+    """Return what at most TAIL_RATIO of the weight exceeds.
+
+    >>> _beyond(np.arange(100.0), np.ones(100))
+    94.0
+    """
+    order = np.argsort(excess, kind="stable")
+    below = np.cumsum(weights[order]) / weights.sum()
+    return float(excess[order][min(np.searchsorted(below, 1 - TAIL_RATIO), len(excess) - 1)])
+
+
+if __name__ == "__main__":
+    main()

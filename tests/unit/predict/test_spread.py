@@ -1,0 +1,63 @@
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nearpeak
+from nearpeak.cli import application
+from nearpeak.ops._table import case_table
+from nearpeak.predict._form import Setting
+from nearpeak.predict.prediction import predict_case, predict_table
+from nearpeak.predict.spread import spread_of
+from nearpeak.targets import target_of
+
+CASE = nearpeak.case("gemm", m=512, n=4096, k=4096, dtype="bf16")
+WORDS = "gemm m=512 n=4096 k=4096 dtype=bf16"
+
+
+def test_measurements_of_others_have_wider_intervals_around_the_same_time():
+    own, other = (nearpeak.predict(CASE, "h100_sxm", elsewhere=wide) for wide in (False, True))
+    assert other.time_s == own.time_s
+    assert other.high_s > own.high_s
+    assert other.bound_s <= other.low_s < own.low_s
+
+
+def test_ends_add_in_squares_of_logarithms():
+    own, other = (nearpeak.predict(CASE, "h100_sxm", elsewhere=wide) for wide in (False, True))
+    slower = spread_of()[1]
+    assert np.log(other.high_s / other.time_s) == pytest.approx(np.hypot(np.log(own.high_s / own.time_s), slower))
+
+
+def test_a_source_is_judged_by_the_spread_of_the_others():
+    assert spread_of("vidur") != spread_of()
+    assert spread_of("a source that nobody knows") == spread_of()
+
+
+def test_a_table_gives_the_same_ends_as_its_cases():
+    setting, target = Setting(measured_by="deepbench"), target_of("b200_sxm")
+    table = case_table({"op": "gemm", "dtype": "bf16", "m": [1, 64, 4096], "n": 4096, "k": 4096})
+    found = predict_table(table, target, setting)
+    for row, case in enumerate(table.cases()):
+        one = predict_case(case, target, setting)
+        assert (found.low_s[row], found.high_s[row]) == pytest.approx((one.low_s, one.high_s))
+
+
+def test_links_of_another_kind_make_a_kin_device_less_sure():
+    case = nearpeak.case("collective", kind="all_reduce", ranks=4, elements=2**20, dtype="fp16")
+    near, far = (nearpeak.predict(case, name) for name in ("h200_sxm", "h100_pcie"))
+    assert near.calibration.distance_count == far.calibration.distance_count == 1
+    assert far.high_s / far.time_s > 1.3 * near.high_s / near.time_s
+
+
+def test_the_command_takes_the_option():
+    found = [
+        json.loads(
+            CliRunner()
+            .invoke(application(), ["predict", *WORDS.split(), "--target", "h100_sxm", "--json", *more])
+            .stdout
+        )
+        for more in ([], ["--elsewhere"])
+    ]
+    assert found[1]["high_s"] > found[0]["high_s"]
+    assert found[1]["predicted_s"] == found[0]["predicted_s"]
