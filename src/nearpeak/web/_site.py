@@ -75,6 +75,8 @@ class Site:
         self._memory: dict[object, _Held] = {}
         self._pages: dict[object, _Held] = {}
         self._lock = threading.Lock()
+        self.is_compiled = threading.Event()
+        self.is_compiled.set()
 
     @property
     def now_ns(self) -> int | None:

@@ -22,6 +22,7 @@ from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, tab
 from nearpeak.web._reports import report_text, workload_report
 from nearpeak.web._site import Setting, Site
 from nearpeak.web._view import View
+from nearpeak.web._warming import LONGEST_S, compile_aside, compile_here
 from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
 
@@ -60,17 +61,24 @@ def application(
     ]  # fmt: skip
     failed = _failure(site)
     if is_warm:
+        site.is_compiled.clear()
         threading.Thread(target=_warm, args=(site,), daemon=True).start()
     app = Starlette(routes=routes, exception_handlers={NearpeakError: failed, HTTPException: failed})
     return Guarded(app, hosts)
 
 
 def _warm(site: Site) -> None:
-    """Weigh the alerts, and load and compile what searching, bounding and predicting needs."""
+    """Order the alerts; compile in another process, then load what searching, bounding and predicting needs."""
+    try:
+        with suppress(NearpeakError):
+            PAGES["triage"].build(site, Asked())
+        compile_aside()
+        compile_here()
+    finally:
+        site.is_compiled.set()
     with suppress(NearpeakError):
-        PAGES["triage"].build(site, Asked())
-        for one in site.store.browsing.series((), limit=1).rows:
-            PAGES["series"].build(site, Asked(path={"series": str(one.id)}))
+        for name in ("search", "fleet", "opportunities"):
+            PAGES[name].build(site, Asked(query={"q": "gemm"} if name == "search" else {}))
 
 
 def _page_endpoint(site: Site, page: Page) -> Endpoint:
@@ -83,6 +91,8 @@ def _page_endpoint(site: Site, page: Page) -> Endpoint:
 
 
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
+    if page.is_computed:
+        site.is_compiled.wait(LONGEST_S)
     query = dict(request.query_params)
     table, form = query.pop("table", ""), query.pop("format", "")
     asked = Asked(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)

@@ -99,4 +99,4 @@ def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
             yield {"case": case_key(digest)}
 
 
-PAGE = Page(name="case", path="/cases/{case}", build=build, everywhere=_everywhere)
+PAGE = Page(name="case", path="/cases/{case}", build=build, everywhere=_everywhere, is_computed=True)

@@ -28,10 +28,12 @@ def build(site: Site, asked: Asked) -> View:
 
 
 def all_standings(site: Site) -> tuple[Standing, ...]:
-    """Return where every series of times stands; runs of the last minute may be missing."""
+    """Return where every series of times stands, without predictions; runs of the last minute may be missing."""
     found: tuple[Standing, ...] = site.remembered(
         "standings",
-        lambda: standings(site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows),
+        lambda: standings(
+            site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows, predicted=False
+        ),
         site.store.browsing.mark(), is_lazy=True,
     )  # fmt: skip
     return found

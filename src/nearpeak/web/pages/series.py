@@ -178,4 +178,4 @@ def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
         yield {"series": str(one.id)}
 
 
-PAGE = Page(name="series", path="/series/{series}", build=build, everywhere=_everywhere)
+PAGE = Page(name="series", path="/series/{series}", build=build, everywhere=_everywhere, is_computed=True)
