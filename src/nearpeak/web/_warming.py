@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 LONGEST_S = 300.0
 """Time after which a machine is believed not to compile at all; pages then do without being prepared."""
 _TARGET = "h200_sxm"
-_CASES: tuple[tuple[str, dict[str, int | str]], ...] = (
+_CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("gemm", {"m": 256, "n": 256, "k": 256, "dtype": "bf16"}),
     ("attention", {"batch": 1, "heads": 8, "q": 128, "kv": 128, "dim": 64, "dtype": "bf16"}),
     ("softmax", {"rows": 256, "columns": 256, "dtype": "bf16"}),

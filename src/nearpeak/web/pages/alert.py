@@ -13,6 +13,7 @@ from nearpeak.history.triage import NOTHING, weights_of
 from nearpeak.store.found import AlertEvent, StoredChange, StoredComparison
 from nearpeak.store.investigations import Attribution
 from nearpeak.store.listed import AlertRow
+from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import measure_command
 from nearpeak.web._histories import small_charts
@@ -38,15 +39,16 @@ def build(site: Site, asked: Asked) -> View:
     series = {one.id: one for one in site.store.browsing.series_by_id([one.series for one in changes])}
     drawn = [series[one] for one in dict.fromkeys(one.series for one in changes) if one in series][:CHARTS]
     stack = _stack(changes)
+    wish = again(site, f"/alerts/{number}", drawn, alert)
     blamed = site.store.investigations.attributions(number)
     tables = (
         _changes(changes, series, members), _stack_table(stack), _blamed(blamed), *_bisects(site, number),
-        *_comparisons(site, drawn), _events(site.store.findings.events(number)),
+        *_comparisons(site, drawn), _events(site.store.findings.events(number)), wish.jobs,
     )  # fmt: skip
     return View(
         title=f"Alert {number}", template="alert", tables=tables,
         context={
-            "alert": alert, "charts": small_charts(site, drawn),
+            "alert": alert, "again": wish, "charts": small_charts(site, drawn),
             "weight": weights_of(site.store.browsing.members([number])).get(number, NOTHING),
             "tables": {one.name: one for one in tables}, "shown": tables, "blamed": blamed, "stack": stack,
             "revision": _revision(site, changes), "sha": sha_text, "date": date, "percent": percent,
