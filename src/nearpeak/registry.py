@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -94,8 +95,12 @@ def _some(known: tuple[str, ...]) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
+@cache
 def _entry_points(group: str) -> "EntryPoints":
-    """Return the entry points of `group`; reading them takes longer to import than all of the command line."""
+    """Return the entry points of `group`, as they were when they were first asked for.
+
+    Reading them takes longer to import than all of the command line, and looks at every installed package.
+    """
     from importlib.metadata import entry_points
 
     return entry_points(group=group)

@@ -15,11 +15,13 @@ from nearpeak.cli._words import case_of
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.history.comparing import compared
 from nearpeak.history.demo import planted
+from nearpeak.history.points import points_of
 from nearpeak.history.standing import standings
 from nearpeak.history.triage import ACTIONS, act
 from nearpeak.store import open_store
 from nearpeak.web._chart import kept_points
 from nearpeak.web._commands import commands_of, measure_command
+from nearpeak.web._histories import thinned
 from nearpeak.web._site import OLDEST_S, Setting, Site
 
 VENDORED = {
@@ -150,3 +152,16 @@ def test_what_is_remembered_is_made_again_when_something_new_came_in_and_lazily_
     assert [still.remembered("c", make, is_lazy=True) for _ in range(2)] == [5, 5]
     made[:] = range(3)
     assert [site.shared("/", (), make), site.shared("/", (), make), site.shared("/x", (), make)] == [3, 3, 4]
+
+
+def test_a_small_chart_keeps_spikes_and_marked_commits_of_a_long_history(copied):
+    with open_store(copied) as store:
+        history = store.history(1)
+        whole = points_of(history)
+        always = {whole[7].sha, whole[31].order_key}
+        few = points_of(thinned(history, always, most=10))
+        assert len(few) <= 12
+        assert {whole[7], whole[31]} <= set(few) <= set(whole), "commits keep all of their launches"
+        values = [one.value for one in whole]
+        assert {min(values), max(values)} <= {one.value for one in few}
+        assert thinned(history, (), most=len(whole)) is history

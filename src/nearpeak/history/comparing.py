@@ -1,7 +1,8 @@
 """Two commits side by side: the verdict on each series that was measured at both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 
 from nearpeak.analyze.against import judged_against
@@ -10,12 +11,15 @@ from nearpeak.core.paired import Judgement
 from nearpeak.core.track import TrackPoint
 from nearpeak.errors import SpecError
 from nearpeak.history.points import points_of
-from nearpeak.store import Store
+from nearpeak.store import History, Store
 
 TOLERANCE_RATIO = 0.02
 """Change up to which two values count as the same."""
 HISTORY_VALUES = 60
 """Newest values before the candidate that the noise is taken from."""
+_TOGETHER = 200
+"""Histories that are held at once."""
+Difference = Callable[[int, int], tuple[tuple[str, str, str], ...]]
 NO_BASELINE, TOO_FEW, NOT_POSITIVE = "no baseline", "too few values to tell", "no ratio of these values"
 """Why there is no verdict."""
 
@@ -45,12 +49,15 @@ def compared(store: Store, series: Sequence[Series], baseline: str, candidate: s
         baseline: whole name of a commit.
         candidate: likewise.
     """
-    found = (_compared(store, one, baseline, candidate) for one in series)
+    parts = [series[start : start + _TOGETHER] for start in range(0, len(series), _TOGETHER)]
+    histories = (one for part in parts for one in store.browsing.histories(part))
+    difference = cache(lambda old, new: stack_difference(store.stack(old), store.stack(new)))
+    found = (_compared(one, baseline, candidate, difference) for one in histories)
     return tuple(one for one in found if one is not None)
 
 
-def _compared(store: Store, one: Series, baseline: str, candidate: str) -> Compared | None:
-    points = points_of(store.history(one.id))
+def _compared(history: History, baseline: str, candidate: str, difference: Difference) -> Compared | None:
+    one, points = history.series, points_of(history)
     place = next((place for place, point in enumerate(points) if point.sha == candidate), None)
     if place is None:
         return None
@@ -58,9 +65,7 @@ def _compared(store: Store, one: Series, baseline: str, candidate: str) -> Compa
     if former is None:
         return Compared(series=one, before=None, after=new, judgement=None, reason=NO_BASELINE)
     old = points[former]
-    stack = (
-        () if old.stack_id == new.stack_id else stack_difference(store.stack(old.stack_id), store.stack(new.stack_id))
-    )
+    stack = () if old.stack_id == new.stack_id else difference(old.stack_id, new.stack_id)
     judgement, reason = _judged(one, old, new, points[:place], max(place - former, 1))
     return Compared(series=one, before=old, after=new, judgement=judgement, reason=reason, stack=stack)
 

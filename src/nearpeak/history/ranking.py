@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from nearpeak.analyze.opportunities import ranked
 from nearpeak.analyze.opportunities.padding import padded_axes
@@ -47,7 +48,8 @@ def ranking_of(store: Store, series: Sequence[Series], workload: Workload | None
     Raises:
         NotFoundError: none of the series has a time of an operator's case.
     """
-    newest = [found for one in series if one.metric.name == "time" and (found := _newest(store, one)) is not None]
+    newest = [found for one in store.browsing.newest_histories(_timed_cases(series))
+              if (found := _newest(store, one)) is not None]  # fmt: skip
     uses = None if workload is None else _uses(workload)
     rows = [row for one in newest for row in _rows(one, newest, uses, model)]
     if not rows:
@@ -56,17 +58,24 @@ def ranking_of(store: Store, series: Sequence[Series], workload: Workload | None
     return ranked(rows)
 
 
-def _newest(store: Store, one: Series) -> Newest | None:
-    """Return the newest time; none for benchmarks of other tools, which have no bound."""
-    try:
-        case = case_of_series(one)
-    except NearpeakError:
-        return None
-    history = store.history(one.id)
-    points = points_of(history)
+def _timed_cases(series: Sequence[Series]) -> list[Series]:
+    """Return the series of times; benchmarks of other tools have no bound, and are left out."""
+    found = []
+    for one in series:
+        if one.metric.name == "time":
+            with suppress(NearpeakError):
+                case_of_series(one)
+                found.append(one)
+    return found
+
+
+def _newest(store: Store, history: History) -> Newest | None:
+    """Return the newest time; none where there is none."""
+    points, one = points_of(history), history.series
     if not points:
         return None
-    return Newest(series=one, case=case, time_s=points[-1].value, host_s=_host_s(store, history, points[-1].run_id))
+    host_s = _host_s(store, history, points[-1].run_id)
+    return Newest(series=one, case=case_of_series(one), time_s=points[-1].value, host_s=host_s)
 
 
 def _host_s(store: Store, history: History, run: int) -> float | None:

@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nearpeak.core.alert import CLOSED, next_statuses
 from nearpeak.errors import SpecError
 from nearpeak.store import Store
-from nearpeak.store.listed import AlertKey, MemberRow
+from nearpeak.store.listed import MemberRow
 
 ACTIONS = ("acknowledge", "assign", "expected", "invalid", "snooze", "fixing", "verify", "reopen")
 """What can be done with an alert in one step."""
@@ -138,23 +138,3 @@ def _moved(store: Store, alert: int, status: str, action: str, actor: str, note:
 def _check_line(name: str, text: str) -> None:
     if text and (not text.isprintable() or len(text) > 500):
         raise SpecError(f"{name}: is not one line of at most 500 characters")
-
-
-def ordered(alerts: Sequence[AlertKey], weights: Mapping[int, Weight], by: str) -> list[AlertKey]:
-    """Return alerts by `gap` (largest first), `age` (oldest first) or `owner`.
-
-    Raises:
-        SpecError: there is no such order.
-    """
-
-    def gap(one: AlertKey) -> tuple[float, float, int]:
-        weight = weights.get(one.id, NOTHING)
-        return (-(weight.gap_s or 0.0), -(weight.worst_ratio or 0.0), one.id)
-
-    if by == "gap":
-        return sorted(alerts, key=gap)
-    if by == "age":
-        return sorted(alerts, key=lambda one: (one.created_ns, one.id))
-    if by == "owner":
-        return sorted(alerts, key=lambda one: (one.assignee or "~", *gap(one)))
-    raise SpecError(f"sort {by!r}: is not known; there are gap, age, owner")

@@ -5,13 +5,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
 
-from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Revision, Run, Series
-from nearpeak.store import queries
+from nearpeak.store import queries, waiting
 from nearpeak.store.dialect import reading
 from nearpeak.store.findings import changes_where
 from nearpeak.store.found import StoredChange
-from nearpeak.store.listed import AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
+from nearpeak.store.listed import AlertEffects, AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
@@ -82,26 +81,27 @@ class Browsing:
     def histories(self, series: Sequence[Series]) -> tuple[queries.History, ...]:
         """Return the histories of some series, in their order."""
         with reading(self._engine, self._name) as connection:
-            places = in_parts(range(len(series)))
-            return tuple(
-                one for part in places for one in queries.histories_of(connection, series[part[0] : part[-1] + 1])
-            )
+            return tuple(one for part in _parts_of(series) for one in queries.histories_of(connection, part))
 
-    def alert_keys(self, *, shown: str = "open", words: Sequence[str] = ()) -> tuple[AlertKey, ...]:
-        """Return what alerts are ordered and left out by.
-
-        Args:
-            shown: `open`, `closed`, `all`, or a state.
-        """
-        c = _T["alert"].c
-        asked = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
-        if shown != "all":
-            states = {"open": c.status.not_in(CLOSED), "closed": c.status.in_(CLOSED)}
-            asked = asked.where(states.get(shown, c.status == shown))
-        for word in words:
-            asked = asked.where(_holds(word, (c.title, c.rev_hi, c.assignee)))
+    def newest_histories(self, series: Sequence[Series]) -> tuple[queries.History, ...]:
+        """Return of each history what was measured at the newest commit that has a value."""
         with reading(self._engine, self._name) as connection:
-            return tuple(map(AlertKey._make, connection.execute(asked).tuples()))
+            return tuple(one for part in _parts_of(series) for one in queries.newest_histories_of(connection, part))
+
+    def alert_keys(self, *, since_event: int | None = None) -> tuple[AlertKey, ...]:
+        """Return what alerts are ordered and found by, by number: of all, or of those with news after an event."""
+        with reading(self._engine, self._name) as connection:
+            return waiting.keys_since(connection, since_event)
+
+    def alert_effects(self, alerts: Sequence[int] | None = None) -> AlertEffects:
+        """Return the changes of a few alerts, or of all, as columns."""
+        with reading(self._engine, self._name) as connection:
+            return waiting.effects(connection, alerts)
+
+    def newest_event(self) -> int:
+        """Return the number of the newest event of any alert; 0 where nothing ever happened."""
+        with reading(self._engine, self._name) as connection:
+            return waiting.newest_event(connection)
 
     def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
         """Return some alerts, in the order of `ids`; those that are not there are left out."""
@@ -219,6 +219,10 @@ class Browsing:
                 int(connection.execute(select(func.coalesce(func.max(_T[name].c.id), 0))).scalar_one())
                 for name in names
             )
+
+
+def _parts_of(series: Sequence[Series], most: int = 1000) -> list[Sequence[Series]]:
+    return [series[start : start + most] for start in range(0, len(series), most)]
 
 
 _CHOICES = {

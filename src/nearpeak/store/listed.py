@@ -1,5 +1,6 @@
 """Rows of lists that people look at: alerts, their changes, measurements of a run, devices."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class AlertRow:
 
 
 class AlertKey(NamedTuple):
-    """What alerts are ordered and left out by: thousands of them are looked at for one page."""
+    """What alerts are ordered, found and left out by: thousands of them are looked at for one page."""
 
     id: int
     """Identity within the store."""
@@ -53,6 +54,26 @@ class AlertKey(NamedTuple):
     """Who looks after it."""
     snoozed_until_ns: int | None
     """Until when nobody is to be bothered."""
+    status: str
+    """Where it stands."""
+    title: str
+    """One line."""
+    rev_hi: str
+    """First bad commit."""
+
+
+class AlertEffects(NamedTuple):
+    """The changes of alerts, by alert and change, as columns."""
+
+    alerts: tuple[int, ...]
+    """Alert of each change."""
+    series: tuple[int, ...]
+    """Series of each change."""
+    effect_ratios: tuple[float, ...]
+    """Logarithm of new over old level."""
+    known: Mapping[int, tuple[float | None, str]]
+    """Newest value and owner of each series; no value where it is no time, where more is better, or where there is
+    none."""
 
 
 class MemberRow(NamedTuple):

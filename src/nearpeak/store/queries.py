@@ -96,8 +96,24 @@ def history_of(connection: Connection, series: int) -> History:
 
 def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
     """Return the histories of some series, in their order; superseded runs are left out."""
-    m, r, v = _T["measurement"].c, _T["run"].c, _T["revision"].c
+    return _histories(connection, series, _history_select(series))
+
+
+def newest_histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
+    """Return of each history what was measured at the newest commit that has a value; in the order of the series."""
+    s, r, newest = _T["series"].c, _T["run"].c, _T["run"].alias()
     asked = (
+        _history_select(series)
+        .join(_T["series"], s.id == _T["measurement"].c.series_id)
+        .join(newest, newest.c.id == s.last_run_id)
+        .where((r.id == newest.c.id) | (r.revision_id == newest.c.revision_id))
+    )
+    return _histories(connection, series, asked)
+
+
+def _history_select(series: Sequence[Series]) -> Select[Any]:
+    m, r, v = _T["measurement"].c, _T["run"].c, _T["revision"].c
+    return (
         select(
             r.id, r.order_key, func.coalesce(v.fp_pos, -1), func.coalesce(v.sha, ""), r.stack_id, r.device_id,
             m.launch, m.n, m.outcome, m.clock_hz, *(m[name] for name in SUMMARIES), m.series_id,
@@ -107,6 +123,9 @@ def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[Hist
         .where(m.series_id.in_([one.id for one in series]), r.superseded_by.is_(None))
         .order_by(m.series_id, r.order_key, r.id, m.launch)
     )  # fmt: skip
+
+
+def _histories(connection: Connection, series: Sequence[Series], asked: Select[Any]) -> tuple[History, ...]:
     rows: dict[int, list[Any]] = {}
     for row in connection.execute(asked).tuples():
         rows.setdefault(row[-1], []).append(row)

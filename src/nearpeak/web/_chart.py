@@ -8,8 +8,8 @@ from nearpeak.core.track import TrackPoint
 from nearpeak.report._words import clean
 from nearpeak.store.found import StoredChange
 
-MOST_POINTS = 2000
-"""Points of a chart; beyond, each piece keeps its smallest and largest, so that spikes survive."""
+MOST_POINTS, MOST_SMALL = 2000, 120
+"""Points of a chart, and of a small one; beyond, each piece keeps its smallest and largest, so that spikes survive."""
 WIDTH, HEIGHT = 300, 64
 """Size of the drawing without script."""
 
@@ -78,8 +78,9 @@ def chart_of(
     name: str, caption: str, unit: str, points: Sequence[TrackPoint], intervals: Sequence[tuple[float, float]], *,
     marks: Sequence[Mark] = (), lines: Sequence[tuple[str, float]] = (), is_small: bool = False,
 ) -> Chart:  # fmt: skip
-    """Return a history as a chart of at most MOST_POINTS points."""
-    kept = kept_points([one.value for one in points], [one.index for one in marks])
+    """Return a history as a chart of at most MOST_POINTS points, or MOST_SMALL."""
+    most = MOST_SMALL if is_small else MOST_POINTS
+    kept = kept_points([one.value for one in points], [one.index for one in marks], most)
     place = {index: new for new, index in enumerate(kept)}
     return Chart(
         name=name, caption=caption, unit=unit, points=tuple(points[index] for index in kept),

@@ -1,8 +1,11 @@
 """Series as charts: full ones with bound and prediction, small ones in a grid."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nearpeak.core.history import Series
 from nearpeak.core.track import TrackPoint
@@ -10,7 +13,7 @@ from nearpeak.history.points import points_of
 from nearpeak.history.standing import bound_of, prediction_of
 from nearpeak.store import History
 from nearpeak.store.found import StoredChange
-from nearpeak.web._chart import Chart, chart_of, marks_of
+from nearpeak.web._chart import MOST_SMALL, Chart, chart_of, kept_points, marks_of
 from nearpeak.web._site import Site
 from nearpeak.web._words import where
 
@@ -39,11 +42,47 @@ def changes_by_series(site: Site, series: Sequence[int]) -> Mapping[int, tuple[S
 
 
 def _small(history: History, changes: Sequence[StoredChange]) -> Chart:
+    history = thinned(history, {change.rev_hi for change in changes} | {change.order_key for change in changes})
     one, points = history.series, points_of(history)
     return chart_of(
         f"series{one.id}", f"{one.label}, {where(one)}", one.metric.unit, points, intervals_of(history, points),
         marks=marks_of(changes, points, one.metric.direction), is_small=True,
     )  # fmt: skip
+
+
+def thinned(history: History, always: Collection[object], most: int = MOST_SMALL) -> History:
+    """Return a history with about so many commits: of each stretch those with the smallest and the largest value.
+
+    Args:
+        always: commits and places that are kept: where changes are marked.
+    """
+    usable = np.flatnonzero(~np.isnan(history.median))
+    if len(usable) <= most:
+        return history
+    keys = [history.shas[row] or f"run {history.run_ids[row]}" for row in usable.tolist()]
+    starts = np.flatnonzero([place == 0 or key != keys[place - 1] for place, key in enumerate(keys)])
+    if len(starts) <= most:
+        return history
+    sums = np.add.reduceat(history.median[usable], starts)
+    counts = np.diff(np.append(starts, len(usable)))
+    places = history.order_keys[usable].tolist()
+    marked = [
+        number for number, start in enumerate(starts.tolist()) if keys[start] in always or places[start] in always
+    ]
+    kept = np.zeros(len(starts), dtype=bool)
+    kept[kept_points((sums / counts).tolist(), marked, most)] = True
+    return _rows_of(history, usable[np.repeat(kept, counts)])
+
+
+def _rows_of(history: History, rows: npt.NDArray[np.int64]) -> History:
+    found: dict[str, Any] = {}
+    for one in fields(history):
+        column = getattr(history, one.name)
+        if isinstance(column, np.ndarray):
+            found[one.name] = column[rows]
+        elif isinstance(column, tuple):
+            found[one.name] = tuple(column[row] for row in rows.tolist())
+    return replace(history, **found)
 
 
 def intervals_of(history: History, points: Sequence[TrackPoint]) -> list[tuple[float, float]]:

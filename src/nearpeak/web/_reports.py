@@ -51,11 +51,11 @@ def workload_report(name: str, series: Sequence[Series]) -> str:
     return render(analyze(workload, list(targets)), "html")
 
 
-def cases_of(series: Sequence[Series]) -> tuple[Case, ...]:
-    """Return the cases of operators among some series, each once."""
+def cases_of(series: Sequence[Series], most: int = MOST_CASES) -> tuple[Case, ...]:
+    """Return the cases of operators among some series, each once, and at most so many."""
     found: dict[str, Case] = {}
     for one in series:
-        if one.case not in found and len(found) < MOST_CASES:
+        if one.case not in found and len(found) < most:
             try:
                 found[one.case] = case_of_series(one)
             except NearpeakError:

@@ -36,6 +36,8 @@ class Setting:
     """Whether reading needs a token."""
     run_token: str = ""
     """Text of a token that holds as long as the server runs; empty for none."""
+    repository: Path | None = None
+    """Git repository whose commits the farm may search; it lies at the same path on the farm's hosts."""
     paths: Mapping[str, str] = field(default_factory=dict)
     """Path of each page, with its fields in braces."""
 
@@ -75,6 +77,8 @@ class Site:
         self._memory: dict[object, _Held] = {}
         self._pages: dict[object, _Held] = {}
         self._lock = threading.Lock()
+        self.is_compiled = threading.Event()
+        self.is_compiled.set()
 
     @property
     def now_ns(self) -> int | None:

@@ -18,10 +18,12 @@ from nearpeak.store import Store
 from nearpeak.web import _guard as guard
 from nearpeak.web._asked import Asked
 from nearpeak.web._guard import NOBODY, Guarded, RefusedError, Visitor
+from nearpeak.web._job_forms import job_routes
 from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, table_json
 from nearpeak.web._reports import report_text, workload_report
 from nearpeak.web._site import Setting, Site
 from nearpeak.web._view import View
+from nearpeak.web._warming import LONGEST_S, compile_aside, compile_here
 from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
 
@@ -33,25 +35,27 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def application(
     store: Store, *, reports: Path | None = None, is_private: bool = False, run_token: str = "",
-    hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
+    repository: Path | None = None, hosts: frozenset[str] | None = LOCAL, is_warm: bool = False,
 ) -> Guarded:  # fmt: skip
     """Return the dashboard over a store as an ASGI application.
 
     Args:
         reports: folder of reports (.html) that are shown beside the store.
         is_private: whether reading needs a token too.
+        repository: Git repository whose commits the farm may search.
         run_token: text of a token that may act as long as this application runs.
         hosts: names in the Host header that are answered to; none for all.
         is_warm: whether what takes long the first time is done at once, while nobody waits for it.
     """
     from nearpeak.web.api import api_routes
 
-    setting = Setting(reports=reports, is_private=is_private, run_token=run_token, paths=paths())
+    setting = Setting(reports=reports, is_private=is_private, run_token=run_token, repository=repository, paths=paths())
     site = Site(store, setting)
     routes = [
         *api_routes(site),
         *(Route(one.path, _page_endpoint(site, one), methods=["GET"]) for one in pages()),
         Route("/alerts/{alert}/actions", _action_endpoint(site), methods=["POST"]),
+        *job_routes(site),
         Route("/sign-in", _sign_in_page(site), methods=["GET"]), Route("/sign-in", _sign_in(site), methods=["POST"]),
         Route("/sign-out", _sign_out, methods=["POST"]), Route("/static/{name:path}", _static, methods=["GET"]),
         Route("/raw/reports/{report}", _raw_report(site), methods=["GET"]),
@@ -60,17 +64,24 @@ def application(
     ]  # fmt: skip
     failed = _failure(site)
     if is_warm:
+        site.is_compiled.clear()
         threading.Thread(target=_warm, args=(site,), daemon=True).start()
     app = Starlette(routes=routes, exception_handlers={NearpeakError: failed, HTTPException: failed})
     return Guarded(app, hosts)
 
 
 def _warm(site: Site) -> None:
-    """Weigh the alerts, and load and compile what searching, bounding and predicting needs."""
+    """Order the alerts; compile in another process, then load what searching, bounding and predicting needs."""
+    try:
+        with suppress(NearpeakError):
+            PAGES["triage"].build(site, Asked())
+        compile_aside()
+        compile_here()
+    finally:
+        site.is_compiled.set()
     with suppress(NearpeakError):
-        PAGES["triage"].build(site, Asked())
-        for one in site.store.browsing.series((), limit=1).rows:
-            PAGES["series"].build(site, Asked(path={"series": str(one.id)}))
+        for name in ("search", "fleet", "opportunities"):
+            PAGES[name].build(site, Asked(query={"q": "gemm"} if name == "search" else {}))
 
 
 def _page_endpoint(site: Site, page: Page) -> Endpoint:
@@ -83,6 +94,8 @@ def _page_endpoint(site: Site, page: Page) -> Endpoint:
 
 
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
+    if page.is_computed:
+        site.is_compiled.wait(LONGEST_S)
     query = dict(request.query_params)
     table, form = query.pop("table", ""), query.pop("format", "")
     asked = Asked(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)

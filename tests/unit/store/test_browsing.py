@@ -1,10 +1,13 @@
 """Lists of people who look around, tokens, and runs given on: the same on every engine."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.store.records import contents, random_run, run, samples
 
 from nearpeak.core.history import Source
 from nearpeak.errors import NotFoundError
+from nearpeak.history.points import points_of
 from nearpeak.store import Detector, StoredChange, open_store
 from nearpeak.store.listed import AlertRow, MemberRow
 from nearpeak.store.replaying import records_of
@@ -44,8 +47,9 @@ def test_runs_devices_and_commits_are_listed_newest_first(filled):
 
 def test_alerts_come_with_what_it_takes_to_weigh_them(filled):
     look = filled.browsing
-    (key,) = look.alert_keys(words=("100 %",))
-    assert look.alert_keys(shown="closed") == look.alert_keys(words=("1_0",)) == ()
+    (key,) = look.alert_keys()
+    assert (key.title, key.status, key.rev_hi) == ("100 % worse_", "new", "b")
+    assert look.alert_keys(since_event=look.newest_event()) == ()
     (row,) = look.alerts([key.id, 77])
     assert isinstance(row, AlertRow)
     (member,) = look.members([key.id])
@@ -54,9 +58,14 @@ def test_alerts_come_with_what_it_takes_to_weigh_them(filled):
                                direction="lower", owner="")  # fmt: skip
     assert look.alerts_of_changes([one for one, _ in look.member_roles(key.id)]) == {1: key.id}
     assert filled.findings.status_of(key.id) == "new"
-    before = look.mark()
+    effects = look.alert_effects([key.id])
+    assert effects[:3] == ((key.id,), (1,), (0.1,))
+    assert effects.known == {1: (newest, "")}
+    assert look.alert_effects()[:3] == effects[:3]
+    before, event = look.mark(), look.newest_event()
     filled.findings.move_alert(key.id, "active", actor="a")
     assert look.mark() != before
+    assert [one.status for one in look.alert_keys(since_event=event)] == ["active"]
 
 
 def test_more_may_be_asked_for_than_an_engine_takes_at_once(filled):
@@ -74,6 +83,15 @@ def test_histories_of_several_series_are_those_of_each(filled):
         assert found.run_ids.tolist() == alone.run_ids.tolist()
         assert found.median.tolist() == alone.median.tolist()
         assert found.shas == alone.shas
+
+
+def test_newest_histories_end_at_the_commit_where_the_whole_ones_end(filled):
+    filled.ingest(replace(random_run(4), source=Source(digest="again")))  # the newest commit, once more
+    filled.ingest(run(9, [samples("c0", (), outcome="failed")]))  # a newer one without values
+    series = filled.series()
+    for one, found in zip(series, filled.browsing.newest_histories(series), strict=True):
+        (last,) = points_of(found)
+        assert last == points_of(filled.history(one.id))[-1]
 
 
 def test_tokens_hold_until_they_are_taken_back(store):

@@ -8,15 +8,16 @@ from nearpeak.core.history import Series
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.exchange.run_lines import parse_run
 from nearpeak.history.points import points_of
+from nearpeak.history.queue import SORTS, Wanted
 from nearpeak.history.standing import bound_of, prediction_of
-from nearpeak.history.triage import ACTIONS, NOTHING, Weight, act
+from nearpeak.history.triage import ACTIONS, NOTHING, Weight, act, weights_of
 from nearpeak.store.listed import AlertRow
 from nearpeak.web._histories import intervals_of
 from nearpeak.web._site import Site
 from nearpeak.web.api import _schemas as schemas
 from nearpeak.web.api._endpoint import Endpoint, Question
 from nearpeak.web.pages.all_series import CHOICES
-from nearpeak.web.pages.triage import alerts_in_order, weights
+from nearpeak.web.pages.triage import queue_of
 
 MOST = 1000
 MOST_RUNS = 200
@@ -98,9 +99,10 @@ def _run(site: Site, question: Question) -> tuple[int, Any]:
 def _alerts(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
     shown = question.asked.choice("shown", ("open", "closed", "all"))
-    sort = question.asked.choice("sort", ("gap", "age", "owner"))
-    found, known = alerts_in_order(site, shown, sort, question.asked.words())
+    sort = question.asked.choice("sort", SORTS)
+    found = queue_of(site).wanted(Wanted(shown=shown, sort=sort, words=question.asked.words()))
     rows = site.store.browsing.alerts(found[offset : offset + limit])
+    known = weights_of(site.store.browsing.members([one.id for one in rows]))
     return 200, {"alerts": [_alert(known.get(one.id, NOTHING), one) for one in rows], "total": len(found)}
 
 
@@ -114,7 +116,7 @@ def _alert_one(site: Site, question: Question) -> tuple[int, Any]:
     if not found:
         raise NotFoundError(f"alert {number}: is not in the store")
     members = site.store.browsing.member_roles(number)
-    return 200, _alert(weights(site, [number]).get(number, NOTHING), found[0]) | {
+    return 200, _alert(weights_of(site.store.browsing.members([number])).get(number, NOTHING), found[0]) | {
         "events": [asdict(one) for one in site.store.findings.events(number)],
         "series": sorted({one.series for one in site.store.browsing.changes(ids=[one for one, _ in members])}),
     }  # fmt: skip

@@ -35,6 +35,8 @@ class Page:
     """Place in the menu."""
     is_static: bool = True
     """Whether it makes sense as a file."""
+    is_computed: bool = False
+    """Whether it searches or predicts: while a server compiles what does that, such a page waits for it."""
 
 
 def _load(name: str) -> Page:

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Series
 from nearpeak.errors import NotFoundError
-from nearpeak.history.triage import NOTHING
+from nearpeak.history.queue import Wanted, place_in
+from nearpeak.history.triage import NOTHING, weights_of
 from nearpeak.store.found import AlertEvent, StoredChange, StoredComparison
 from nearpeak.store.investigations import Attribution
 from nearpeak.store.listed import AlertRow
+from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import measure_command
 from nearpeak.web._histories import small_charts
@@ -19,7 +21,7 @@ from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Table, View, columns
 from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, time_cell
 from nearpeak.web.pages import Page
-from nearpeak.web.pages.triage import alerts_in_order, weights
+from nearpeak.web.pages.triage import queue_of
 
 CHARTS = 24
 """Series that are drawn; the table holds all."""
@@ -37,31 +39,24 @@ def build(site: Site, asked: Asked) -> View:
     series = {one.id: one for one in site.store.browsing.series_by_id([one.series for one in changes])}
     drawn = [series[one] for one in dict.fromkeys(one.series for one in changes) if one in series][:CHARTS]
     stack = _stack(changes)
+    wish = again(site, f"/alerts/{number}", drawn, alert)
     blamed = site.store.investigations.attributions(number)
     tables = (
         _changes(changes, series, members), _stack_table(stack), _blamed(blamed), *_bisects(site, number),
-        *_comparisons(site, drawn), _events(site.store.findings.events(number)),
+        *_comparisons(site, drawn), _events(site.store.findings.events(number)), wish.jobs,
     )  # fmt: skip
     return View(
         title=f"Alert {number}", template="alert", tables=tables,
         context={
-            "alert": alert, "weight": weights(site, [number]).get(number, NOTHING), "charts": small_charts(site, drawn),
+            "alert": alert, "again": wish, "charts": small_charts(site, drawn),
+            "weight": weights_of(site.store.browsing.members([number])).get(number, NOTHING),
             "tables": {one.name: one for one in tables}, "shown": tables, "blamed": blamed, "stack": stack,
             "revision": _revision(site, changes), "sha": sha_text, "date": date, "percent": percent,
             "commands": tuple(_commands(alert, drawn)), "more": max(0, len(series) - len(drawn)),
-            "is_closed": alert.status in CLOSED, "neighbours": _neighbours(site, number), "clean": clean,
+            "is_closed": alert.status in CLOSED, "clean": clean,
+            "neighbours": place_in(queue_of(site).wanted(Wanted()), number),
         },
     )  # fmt: skip
-
-
-def _neighbours(site: Site, number: int) -> tuple[int | None, int | None]:
-    """Return the alerts before and after in the queue."""
-    order: list[int] = site.remembered("order", lambda: alerts_in_order(site, "open", "gap")[0],
-                                      site.store.browsing.mark(), is_lazy=True)  # fmt: skip
-    if number not in order:
-        return None, None
-    place = order.index(number)
-    return order[place - 1] if place else None, order[place + 1] if place + 1 < len(order) else None
 
 
 def _revision(site: Site, changes: Sequence[StoredChange]) -> str:
@@ -197,7 +192,7 @@ def _commands(alert: AlertRow, series: Sequence[Series]) -> Iterator[tuple[str, 
 
 
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
-    for one in site.store.browsing.alert_keys(shown="all"):
+    for one in site.store.browsing.alert_keys():
         yield {"alert": str(one.id)}
 
 

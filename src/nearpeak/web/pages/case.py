@@ -8,6 +8,7 @@ from nearpeak.history.devices import case_of_series
 from nearpeak.history.standing import standings
 from nearpeak.report._words import limiter
 from nearpeak.targets import TARGETS
+from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import commands_of
 from nearpeak.web._histories import small_charts
@@ -29,11 +30,13 @@ def build(site: Site, asked: Asked) -> View:
     if not found:
         raise NotFoundError(f"case {key}: has no series")
     one = found[0]
+    wish = again(site, f"/cases/{key}", found)
     tables = (_measured(site, found), _bounds(one), _parameters(one))
     return View(
-        title=clean(one.label), template="case", tables=tables,
+        title=clean(one.label), template="case", tables=(*tables, wish.jobs),
         context={
-            "series": one, "tables": tables, "charts": small_charts(site, found[:CHARTS]), "count": len(found),
+            "series": one, "again": wish, "tables": tables, "count": len(found),
+            "charts": small_charts(site, found[:CHARTS]),
             "commands": tuple(commands_of(one)), "workload_link": workload_link(one.workload), "clean": clean,
             "digest": digest,
         },
@@ -99,4 +102,4 @@ def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
             yield {"case": case_key(digest)}
 
 
-PAGE = Page(name="case", path="/cases/{case}", build=build, everywhere=_everywhere)
+PAGE = Page(name="case", path="/cases/{case}", build=build, everywhere=_everywhere, is_computed=True)

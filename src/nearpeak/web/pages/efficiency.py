@@ -4,7 +4,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nearpeak.history.standing import Standing
+from nearpeak.history.standing import Standing, prediction_of
 from nearpeak.report._words import limiter
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
@@ -83,7 +83,7 @@ def _cases(rows: Sequence[Standing]) -> Table:
         rows=tuple(
             (series_cell(one.series), Cell(value=one.series.device, link=Link(page="efficiency",
                                                                               query={"device": one.series.device})),
-             Cell(value=one.series.testbed.name), quantity(one.value, "s"), quantity(one.predicted_s, "s"),
+             Cell(value=one.series.testbed.name), quantity(one.value, "s"), _predicted(one),
              quantity(one.bound_s, "s"), part(one.attained_ratio, implausible=one.is_implausible),
              Cell(value=one.limiter, text=limiter(one.limiter)))
             for one in rows
@@ -92,4 +92,9 @@ def _cases(rows: Sequence[Standing]) -> Table:
     )  # fmt: skip
 
 
-PAGE = Page(name="efficiency", path="/efficiency", build=build, title="Efficiency", rank=5)
+def _predicted(one: Standing) -> Cell:
+    found = prediction_of(one.series)
+    return quantity(None if found is None else found.time_s, "s")
+
+
+PAGE = Page(name="efficiency", path="/efficiency", build=build, title="Efficiency", rank=5, is_computed=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from nearpeak.history.standing import Standing, standings
 from nearpeak.store.listed import DeviceRow
 from nearpeak.web._asked import Asked
+from nearpeak.web._farm import farm_tables
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Link, Table, View, columns
 from nearpeak.web._words import age, percent, share, time_cell
@@ -20,18 +21,21 @@ def build(site: Site, asked: Asked) -> View:
     shown = asked.choice("show", SHOWN)
     rows = all_standings(site)
     matrix, table = _matrix(rows, shown), _devices(site, site.store.browsing.devices(), rows)
+    farm = farm_tables(site)
     return View(
-        title="Fleet", template="fleet", tables=(matrix, table),
-        context={"matrix": matrix, "devices": table, "show": shown,
+        title="Fleet", template="fleet", tables=(matrix, table, *farm),
+        context={"matrix": matrix, "devices": table, "show": shown, "farm": farm,
                  "kernels": len({one.series.workload for one in rows})},
     )  # fmt: skip
 
 
 def all_standings(site: Site) -> tuple[Standing, ...]:
-    """Return where every series of times stands; runs of the last minute may be missing."""
+    """Return where every series of times stands, without predictions; runs of the last minute may be missing."""
     found: tuple[Standing, ...] = site.remembered(
         "standings",
-        lambda: standings(site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows),
+        lambda: standings(
+            site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows, predicted=False
+        ),
         site.store.browsing.mark(), is_lazy=True,
     )  # fmt: skip
     return found

@@ -26,7 +26,8 @@ def build(site: Site, asked: Asked) -> View:
     where = {"metric": "time"} | ({"device": device} if device else {})
     part = site.store.browsing.series(words, where, limit=MOST_SERIES)
     mark = (site.store.browsing.mark()[0], device, words)
-    ranking = site.remembered(f"ranking {device} {words}", lambda: _ranking(site, part.rows), mark)
+    ranking = site.remembered(f"ranking {device} {words}", lambda: _ranking(site, part.rows), mark,
+                              is_lazy=True)  # fmt: skip
     gaps = ranking.gaps if asked.is_whole else ranking.gaps[:ROWS]
     tables = (_gaps(gaps), _groups(grouped(ranking.gaps, by), by), _advice(ranking), _missing(ranking))
     largest = max((one.gain_s for one in gaps), default=0.0)
@@ -103,4 +104,4 @@ def _missing(ranking: Ranking) -> Table:
     )  # fmt: skip
 
 
-PAGE = Page(name="opportunities", path="/opportunities", build=build, title="Opportunities", rank=6)
+PAGE = Page(name="opportunities", path="/opportunities", build=build, title="Opportunities", rank=6, is_computed=True)

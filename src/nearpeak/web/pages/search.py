@@ -1,11 +1,13 @@
 """Search: series, alerts, runs and devices whose texts hold some words."""
 
+from nearpeak.history.queue import Wanted
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Link, Table, View, columns
 from nearpeak.web._words import clean, run_cell, series_cell, sha_text, where
 from nearpeak.web.pages import Page
+from nearpeak.web.pages.triage import queue_of
 
 ROWS = 25
 
@@ -24,15 +26,15 @@ def build(site: Site, asked: Asked) -> View:
 def _found(site: Site, words: tuple[str, ...]) -> tuple[Table, ...]:
     series = site.store.browsing.series(words, limit=ROWS)
     runs, run_count = site.store.browsing.runs(words, limit=ROWS)
-    keys = site.store.browsing.alert_keys(shown="all", words=words)
-    alerts = site.store.browsing.alerts([one.id for one in keys[:ROWS]])
+    numbers = queue_of(site).wanted(Wanted(shown="all", words=words))
+    alerts = site.store.browsing.alerts(numbers[:ROWS])
     return (
         Table(
             name="series", caption=f"Series ({series.total_count})", columns=columns("series|Series", "where|Where"),
             rows=tuple((series_cell(one), Cell(value=where(one))) for one in series.rows),
         ),
         Table(
-            name="alerts", caption=f"Alerts ({len(keys)})", columns=columns("alert|Alert", "state|State"),
+            name="alerts", caption=f"Alerts ({len(numbers)})", columns=columns("alert|Alert", "state|State"),
             rows=tuple((Cell(value=one.title, link=Link(page="alert", path={"alert": str(one.id)})),
                         Cell(value=one.status)) for one in alerts),
         ),

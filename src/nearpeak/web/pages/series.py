@@ -8,6 +8,7 @@ from nearpeak.errors import NotFoundError
 from nearpeak.history.standing import standings
 from nearpeak.history.tracks import track_of
 from nearpeak.store import History
+from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._chart import Chart, Mark, chart_of
 from nearpeak.web._commands import commands_of
@@ -46,12 +47,12 @@ def build(site: Site, asked: Asked) -> View:
     chart = _chart(one, track, intervals)
     runs = {run.id: run for run in _runs(site, track, asked)}
     tables = (_points(one, track, intervals, runs, ROWS if not asked.is_whole else None), _changes(track),
-              _beside(site, one))  # fmt: skip
+              _beside(site, one), (wish := again(site, f"/series/{number}", [one])).jobs)  # fmt: skip
     (standing,) = standings(site.store, [one])
     return View(
         title=f"{one.label}, {one.device}", template="series", tables=tables,
         context={
-            "series": one, "track": track, "chart": chart, "points": tables[0], "changes": tables[1],
+            "series": one, "again": wish, "track": track, "chart": chart, "points": tables[0], "changes": tables[1],
             "beside": tables[2], "standing": standing, "where": place_of(one), "case_link": case_link(one.case),
             "workload_link": workload_link(one.workload), "commands": tuple(commands_of(one)),
             "alerts": _alerts(site, number), "clock": _clock(track), "value_text": value_text, "percent": percent,
@@ -178,4 +179,4 @@ def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
         yield {"series": str(one.id)}
 
 
-PAGE = Page(name="series", path="/series/{series}", build=build, everywhere=_everywhere)
+PAGE = Page(name="series", path="/series/{series}", build=build, everywhere=_everywhere, is_computed=True)

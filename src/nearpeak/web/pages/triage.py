@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nearpeak.core.alert import CLOSED, STATUSES
+from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Series
-from nearpeak.history.triage import NOTHING, Weight, ordered, weights_of
-from nearpeak.store.listed import AlertKey, AlertRow
+from nearpeak.history.queue import SHOWN, SORTS, Queue, Wanted
+from nearpeak.history.triage import NOTHING, Weight, weights_of
+from nearpeak.store.listed import AlertRow
 from nearpeak.web._asked import Asked
 from nearpeak.web._chart import Chart
 from nearpeak.web._histories import small_charts
@@ -16,7 +17,6 @@ from nearpeak.web._words import age, percent, sha_text, show, time_cell
 from nearpeak.web.pages import Page
 
 ROWS = 24
-SORTS = ("gap", "age", "owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,14 @@ class Waiting:
 
 def build(site: Site, asked: Asked) -> View:
     """Return the queue."""
-    shown, sort = asked.choice("shown", ("open", "closed", "all", *STATUSES)), asked.choice("sort", SORTS)
+    shown, sort = asked.choice("shown", SHOWN), asked.choice("sort", SORTS)
     snoozed = asked.choice("snoozed", ("hidden", "shown"))
-    found, known = alerts_in_order(
-        site, shown, sort, asked.words(), asked.text("owner"), with_snoozed=snoozed == "shown"
-    )
+    at_ns = None if snoozed == "shown" else site.now_ns
+    wanted = Wanted(shown=shown, sort=sort, words=asked.words(), owner=asked.text("owner"), at_ns=at_ns)
+    found = queue_of(site).wanted(wanted)
     limit, start = asked.rows(ROWS)
     part = site.store.browsing.alerts(found[start : start + limit])
+    known = weights_of(site.store.browsing.members([one.id for one in part]))
     waiting = _waiting(site, () if asked.is_whole and not site.setting.is_static else part, known)
     table = _table(part, known)
     return View(
@@ -74,44 +75,13 @@ def build(site: Site, asked: Asked) -> View:
     )  # fmt: skip
 
 
-def weights(site: Site, alerts: Sequence[int]) -> Mapping[int, Weight]:
-    """Return the weight of each of some alerts.
+def queue_of(site: Site) -> Queue:
+    """Return the queue of alerts.
 
-    Weighing all takes a look at every change, which is remembered; alerts that came since are weighed at once.
+    What happens to an alert shows at once; the order follows newer values and effects at most OLDEST_S later.
     """
-    found: dict[int, Weight] = site.remembered(
-        "weights", lambda: weights_of(site.store.browsing.members()), site.store.browsing.mark(), is_lazy=True
-    )
-    missing = [one for one in alerts if one not in found]
-    return found | weights_of(site.store.browsing.members(missing)) if missing else found
-
-
-def alerts_in_order(
-    site: Site, shown: str, sort: str, words: Sequence[str] = (), owner: str = "", *, with_snoozed: bool = True
-) -> tuple[list[int], Mapping[int, Weight]]:
-    """Return the alerts of the queue in order, and their weights.
-
-    The order without words is remembered until something happens to an alert: thousands of them are ordered for it.
-    """
-    if words or owner:
-        return _in_order(site, shown, sort, words, owner, with_snoozed)
-    found: tuple[list[int], Mapping[int, Weight]] = site.remembered(
-        f"queue {shown} {sort} {with_snoozed}", lambda: _in_order(site, shown, sort, (), "", with_snoozed),
-        site.store.browsing.mark()[2:],
-    )  # fmt: skip
+    found: Queue = site.remembered("queue", lambda: Queue(site.store), site.store.browsing.mark()[:2], is_lazy=True)
     return found
-
-
-def _in_order(
-    site: Site, shown: str, sort: str, words: Sequence[str], owner: str, with_snoozed: bool
-) -> tuple[list[int], Mapping[int, Weight]]:
-    found: Sequence[AlertKey] = site.store.browsing.alert_keys(shown=shown, words=words)
-    known = weights(site, [one.id for one in found])
-    if owner:
-        found = [one for one in found if owner in (one.assignee, *known.get(one.id, NOTHING).owners)]
-    if not with_snoozed and site.now_ns is not None:
-        found = [one for one in found if (one.snoozed_until_ns or 0) <= site.now_ns]
-    return [one.id for one in ordered(found, known, sort)], known
 
 
 def _snoozed(site: Site, one: AlertRow) -> bool:

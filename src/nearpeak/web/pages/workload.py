@@ -22,7 +22,7 @@ def build(site: Site, asked: Asked) -> View:
     limit, start = asked.rows(ROWS)
     rows = standings(site.store, found[start : start + limit])
     table = _table(rows)
-    report = bool(cases_of(found) and targets_of(found))
+    report = bool(targets_of(found) and cases_of(found, most=1))
     return View(
         title=clean(name) or "not named", template="workload", tables=(table,),
         context={
@@ -71,4 +71,4 @@ def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
             yield {"workload": key_of(name)}
 
 
-PAGE = Page(name="workload", path="/workloads/{workload}", build=build, everywhere=_everywhere)
+PAGE = Page(name="workload", path="/workloads/{workload}", build=build, everywhere=_everywhere, is_computed=True)
