@@ -31,6 +31,7 @@ AGAINST = typer.Option(
 )
 EXPECTED = typer.Option(None, "--model", help="Of a trace: the model that was meant to run.")
 RANK = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable.")
+UNPROFILED = typer.Option(None, "--unprofiled", help="Of a trace: time of a step without the profiler, as '12.3 ms'.")
 PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
 CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSON, for other viewers.")
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
@@ -61,6 +62,7 @@ def analyze(
     against: Path | None = AGAINST,
     expected: str | None = EXPECTED,
     rank: list[Path] = RANK,
+    unprofiled: str | None = UNPROFILED,
     perfetto: Path | None = PERFETTO,
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
@@ -86,8 +88,9 @@ def analyze(
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports))
-    _refuse_for_models(model, {**exports, "rank": rank, "model": expected})
+        more = {"ranks": rank, "exports": exports, "unprofiled": unprofiled}
+        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, **more))
+    _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
     bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)

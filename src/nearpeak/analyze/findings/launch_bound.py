@@ -52,8 +52,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ("the sequence of kernels varies between steps", varies(scene)),
             ("stacks were recorded, which slows the host", "not observable"),
         ],
-        falsifier="capture the step in a CUDA graph (torch.compile mode='reduce-overhead'): it should take"
-        f" {show(max(0.0, scene.step_s - gain_s), 's')}; without the profiler the host is faster, the gain smaller",
+        falsifier=scene.advice(
+            f"capture {'the step' if scene.executed.steps_found else 'what repeats'} in a graph of the driver: it should take"
+            f" {show(max(0.0, scene.step_s - gain_s), 's')}; without the profiler the host is faster, the gain smaller",
+            "torch.compile(mode='reduce-overhead'), or torch.cuda.CUDAGraph",
+        ),
         remedies=_remedies(scene, gain_s),
     )
 
