@@ -1,7 +1,10 @@
 """Kernels as Nsight Compute counts them, with one planted cause or none: a model of memory, banks and multiprocessors."""
 
+# ruff: noqa: E501  # names of counters are as long as they are
+
 import csv
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,6 +50,10 @@ class Kernels:
     unprofiled_s: float | None = None
 
 
+Spoil = Callable[[random.Random, Counted], tuple[Counted, Counted]]
+"""Makes a kernel with the cause, and the same one without it, from a good one."""
+
+
 def step_ns(program: Kernels) -> float:
     return float(sum(one.length_ns for one in program.kernels))
 
@@ -63,13 +70,13 @@ def _good(rng: random.Random) -> Counted:
                    rng.lognormvariate(0, 0.03))  # fmt: skip
 
 
-def _program(seed: int, spoil: "None | object" = None) -> Kernels:
+def _program(seed: int, spoil: Spoil | None = None) -> Kernels:
     rng = random.Random(seed)
     good = tuple(_good(rng) for _ in range(rng.randint(5, 14)))
     if spoil is None:
         return Kernels(good, good)
     chosen = set(rng.sample(range(len(good)), max(2, len(good) // 3)))
-    pairs = [spoil(rng, one) if place in chosen else (one, one) for place, one in enumerate(good)]  # type: ignore[operator]
+    pairs = [spoil(rng, one) if place in chosen else (one, one) for place, one in enumerate(good)]
     return Kernels(tuple(bad for bad, _ in pairs), tuple(well for _, well in pairs))
 
 

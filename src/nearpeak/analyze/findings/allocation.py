@@ -31,7 +31,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[("only in the first steps", found_if(len(steps) < scene.executed.step_count))],
         falsifier=scene.advice(
-            "allocate before the loop, or from a pool that keeps what is freed (cudaMallocAsync): the calls should be gone",
+            "allocate before the loop, or from a pool that keeps what is freed: the calls should be gone",
             "no empty_cache() in the loop, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         ),
     )

@@ -13,7 +13,6 @@ _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten:
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the casts out."""
-
     voted = _votes(scene)
     places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, voted))
     if not places:

@@ -40,8 +40,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),
             scene.evidence("largest part of wavefronts that are conflicts", worst, ""),
         ],
-        counter=[("another unit is as busy", found_if(False)), ("wide accesses that need several wavefronts anyway", "not observable")],
-        falsifier="pad the rows of the shared array by one element, or swizzle them: the counter should fall to nothing",
+        counter=[
+            ("another unit is as busy", found_if(False)),
+            ("wide accesses that need several wavefronts anyway", "not observable"),
+        ],
+        falsifier="pad the rows of the shared array by one element, or swizzle them: the counter should fall to 0",
         scope="local",
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ _LEAST_NS = 8_000
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Say how far from their nearest roof kernels are that no unit limits: a bound, as what they wait for is not known."""
+    """Say how far kernels that no unit limits are from their nearest roof: a bound, as what they wait for is open."""
     known = {place: top for place in scene.executed.counters if (top := _nearest(counted.of(scene, place))) is not None}
     if not known:
         yield Abstained(id=ID, reason="no counters of computing and memory throughput: ncu --set full")

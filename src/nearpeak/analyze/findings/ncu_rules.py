@@ -37,16 +37,16 @@ def _whole(scene: Scene, name: str, rules: list[KernelRule]) -> list[TraceFindin
         f"{ID}.{name}", _claim(scene, best), changes, high_s=scene.device_s(best),
         evidence=[
             scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),
-            scene.evidence("largest estimate of the profiler", max(one.saved_ratio or 0.0 for one in best.values()), ""),
+            scene.evidence("largest estimate", max(one.saved_ratio or 0.0 for one in best.values()), "of a kernel"),
         ],
-        counter=[("estimates of several rules for one kernel, which take the same time away", _others(scene, name, best))],
+        counter=[("other rules that take the same time of a kernel away", _others(scene, name, best))],
         falsifier="change what the rule names and profile again: the kernel should take that much less",
         scope="local",
     )  # fmt: skip
 
 
 def _part(scene: Scene, name: str, rules: list[KernelRule]) -> Iterator[TraceFinding]:
-    """Yield what bounds a gain only: the profiler's estimate is of a part of the kernel, whose share it does not state."""
+    """Yield what bounds a gain only: the estimate is of a part of the kernel, whose share is not stated."""
     best = _largest(rules)
     high_s = sum(scene.device_s([place]) * (one.saved_ratio or 0.0) for place, one in best.items())
     if not scene.worth(high_s):

@@ -36,7 +36,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     double = any((counted.first(counted.of(scene, p), *_DOUBLE) or 0.0) >= _BUSY for p in idle)
     yield TraceFinding(
         id=ID, key="",
-        claim=f"{len(idle)} products take {scene.device_s(idle) * 1e6:.0f} µs on vector units, and matrix units do nothing",
+        claim=f"{len(idle)} products take {scene.device_s(idle) * 1e6:.0f} µs on vector units; matrix units do nothing",
         evidence=(
             scene.evidence("time of these products", scene.device_s(idle), "s", list(idle)),
             scene.evidence("per cent of the vector units' peak, at most", max(idle.values()), ""),

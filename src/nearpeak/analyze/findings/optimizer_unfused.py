@@ -61,7 +61,7 @@ def _names(scene: Scene, place: int) -> str:
 
 
 def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
-    """Yield the kernels of one parameter after the other: each begins with the operator and kernel that begin the phase."""
+    """Yield the kernels of one parameter after the other: each begins with the operator that begins the phase."""
     found: list[int] = []
     first, step = "", NOTHING
     for place in places:

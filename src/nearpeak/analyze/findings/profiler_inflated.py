@@ -27,14 +27,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     explains = "found" if scene.host_ratio > 0 else "not found"
     yield TraceFinding(
         id=ID, key="",
-        claim=f"a step takes {recorded_s / plain_s:.2f} times as long with the profiler as without: host times stand here"
-        f" at {scene.host_ratio:.0%} of what was recorded",
+        claim=f"a step takes {recorded_s / plain_s:.2f} times as long with the profiler as without: host times stand"
+        f" here at {scene.host_ratio:.0%} of what was recorded",
         evidence=(
             scene.evidence("recorded step", recorded_s, "s"), scene.evidence("step without the profiler", plain_s, "s"),
-            scene.evidence("recorded host time per step", host_s, "s"),
+            scene.evidence("recorded host time per step", host_s, "s", range(len(scene.items))),
         ),
         counter=(
-            Counter(what="the device alone takes longer than the unrecorded step", state=found_if(scene.host_ratio <= 0)),
+            Counter(what="the device alone takes longer than that", state=found_if(scene.host_ratio <= 0)),
             Counter(what="shorter host times explain the unrecorded step", state=explains),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=0.0, scope="global", method="none",

@@ -121,11 +121,9 @@ def together(report: TraceReport) -> str:
     share = report.together_s / report.step_s if report.step_s else 0.0
     pairs = "; ".join(f"{one} and {other}" for one, other in report.exclusive)
     overlap = f"; these take the same time away: {pairs}" if pairs else ""
-    return f"all causes gone at once: {show(report.together_s, 's')} of the {_whole(report.executed)} ({share:.0%}), not the sum{overlap}"
-
-
-def _whole(executed: Executed) -> str:
-    return "step" if executed.steps_found else "window"
+    whole = "step" if report.executed.steps_found else "window"
+    gained = f"{show(report.together_s, 's')} of the {whole} ({share:.0%})"
+    return f"all causes gone at once: {gained}, not the sum{overlap}"
 
 
 def shortfall(report: TraceReport) -> Iterator[tuple[str, int]]:
