@@ -88,8 +88,8 @@ def analyze(
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        more = {"ranks": rank, "exports": exports, "unprofiled": unprofiled}
-        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, **more))
+        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports,
+                                   unprofiled=unprofiled))  # fmt: skip
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)

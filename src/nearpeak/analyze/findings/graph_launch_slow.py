@@ -90,7 +90,8 @@ def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
 
 
 def _launches(scene: Scene) -> bool:
-    return any(item.kind == "graph" for item in scene.items)
+    """Say whether graphs are launched, or cannot be told."""
+    return "host" in scene.executed.missing or any(item.kind == "graph" for item in scene.items)
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links"), concerns=_launches)
