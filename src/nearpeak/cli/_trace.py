@@ -23,9 +23,8 @@ def is_trace(path: str) -> bool:
 
 
 def report_on(
-    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None,
-    str], *,
-    json: bool, ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None = None,
+    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str],
+    ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool,
 ) -> int:  # fmt: skip
     """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
 
