@@ -68,7 +68,7 @@ class _Queues:
         self.host += item.before_ns
         end, begun = self.host, None
         if item.lane != NOTHING:
-            if len(self.starts) >= QUEUE_DEPTH:
+            if item.call != NOTHING and len(self.starts) >= QUEUE_DEPTH:  # work without a call fills no queue
                 self.host = max(self.host, self.starts[-QUEUE_DEPTH])
             called = self.host + self.latency
             start = max(self.ready.get(item.lane, 0), called)
