@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks import _planted_ranks as ranks
 from benchmarks._figures import Figure
+from benchmarks.planted_traces import keep
 from nearpeak.core.finding_report import TraceReport
 from nearpeak.executed.analysing import analyze_trace
 
@@ -32,6 +33,8 @@ def measure() -> Iterator[Figure]:
         yield _share("planted_ranks_gain", near / count, ">= 90 % within 15 %", passed=near / count >= 0.9)
         silent = [reported(ranks.job(seed, late=False), folder) for seed in SEEDS]
         said = sum("comm.straggler" in {one.id for one in report.findings} for report in silent) / count
+        keep({"comm.straggler": {"trace_count": count, "right_count": named, "other_count": count,
+                                 "wrong_count": round(said * count)}})  # fmt: skip
         yield _share("planted_ranks_healthy", said, "<= 2 %", passed=said <= 0.02)
         yield _share("planted_ranks_abstained", alone / count, "100 %", passed=alone == count)
 

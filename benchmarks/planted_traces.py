@@ -69,7 +69,13 @@ def _keep(firsts: list[tuple[str, str]]) -> None:
             "trace_count": len(there), "right_count": sum(there), "other_count": len(elsewhere),
             "wrong_count": sum(elsewhere),
         }  # fmt: skip
-    record = {"date": datetime.now(UTC).date().isoformat(), "findings": counts}
+    keep(counts)
+
+
+def keep(counts: dict[str, dict[str, int]]) -> None:
+    """Write counts by kind of finding; those of kinds that are scored elsewhere stay."""
+    before = json.loads(PLANTED.read_text("utf-8"))["findings"] if PLANTED.exists() else {}
+    record = {"date": datetime.now(UTC).date().isoformat(), "findings": dict(sorted({**before, **counts}.items()))}
     PLANTED.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

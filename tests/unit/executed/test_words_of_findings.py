@@ -92,3 +92,24 @@ def test_claims_about_a_window_without_marks_do_not_speak_of_steps(tmp_path):
     report = report_of(whole)
     assert report.findings
     assert "per step" not in report.findings[0].claim
+
+
+def test_blocks_that_stay_on_their_multiprocessors_hide_their_waves(tmp_path):
+    whole = executed("tail_wave", tmp_path)
+    items = tuple(item._replace(block_count=132) if item.block_count > 0 else item for item in whole.items)
+    report = report_of(dataclasses.replace(whole, items=items))
+    assert "gemm.tail" not in {one.id for one in report.findings}
+    assert "persistent" in next(one.reason for one in report.abstentions if one.id == "gemm.tail")
+
+
+def test_without_the_number_of_multiprocessors_no_tail_is_named(tmp_path):
+    report = report_of(dataclasses.replace(executed("tail_wave", tmp_path), sm_count=None))
+    assert "gemm.tail" not in {one.id for one in report.findings}
+    assert "gemm.tail" in {one.id for one in report.abstentions}
+
+
+def test_a_kernel_that_splits_its_sum_has_no_tail(tmp_path):
+    whole = executed("tail_wave", tmp_path)
+    kernels = tuple(dataclasses.replace(one, name=f"{one.name}_splitK_parallel") for one in whole.kernels)
+    report = report_of(dataclasses.replace(whole, kernels=kernels))
+    assert "gemm.tail" not in {one.id for one in report.findings}

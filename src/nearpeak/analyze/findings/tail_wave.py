@@ -11,6 +11,8 @@ from nearpeak.core.finding_report import Abstained, Change, TraceFinding
 
 ID = "gemm.tail"
 _SPREADS = re.compile(r"split_?-?k|stream_?-?k|_sk_|persistent", re.IGNORECASE)
+_TILE, _MUCH = 256, 0.2
+"""Elements along a side of the largest tiles; part of the step from which on hidden waves are worth a line."""
 _FULL, _WASTE = 0.5, 0.1
 """How full the last wave may be; part of a kernel's time that it must waste."""
 
@@ -29,6 +31,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     spread = [place for place in places if _SPREADS.search(_name(scene, place))]
     places = [place for place in places if place not in set(spread)]
     if not places:
+        yield from _hidden(scene, sms)
         return
     changes = [
         Change(place, device_ns=round(item.device_ns * (1 - wasted_ratio(item.block_count, sms))))
@@ -68,6 +71,21 @@ def wasted_ratio(block_count: int, sm_count: int) -> float:
         return 0.0
     waves = block_count / sm_count
     return 1 - waves / ceil(waves)
+
+
+def _hidden(scene: Scene, sms: int) -> Iterator[Abstained]:
+    """Say that waves cannot be seen where blocks stay on their multiprocessors and work off several tiles each."""
+    staying = scene.where(lambda item: _product(scene, item) and 0 < item.block_count <= sms < _tiles(scene, item))
+    if scene.device_s(staying) > _MUCH * scene.step_s:
+        reason = "most products run in blocks that stay on their multiprocessors (persistent): grids do not show waves"
+        yield Abstained(id=ID, reason=reason)
+
+
+def _tiles(scene: Scene, item: QueueItem) -> int:
+    """Return how many tiles a product has at least; 0 where its extents are not known."""
+    operator = scene.operator(item)
+    axes = dict(operator.cases[0].axes) if operator is not None and len(operator.cases) == 1 else {}
+    return ceil(axes["m"] / _TILE) * ceil(axes["n"] / _TILE) if {"m", "n"} <= set(axes) else 0
 
 
 def _product(scene: Scene, item: QueueItem) -> bool:
