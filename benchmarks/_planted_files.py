@@ -55,13 +55,16 @@ def _event(cat: str, name: str, begin: int, end: int, tid: int = 1, pid: int = 4
 
 def _events(program: Program, ran: list[Ran], without: tuple[str, ...]) -> Iterator[dict]:
     regions: dict[tuple[int, str], list[int]] = {}
+    launch = 0
     for number, one in enumerate(ran):
-        op, corr = one.op, number + 100
-        if op.region:
-            regions.setdefault((op.step, op.region), []).extend((one.begin, one.done))
+        op = one.op
+        launch = launch if op.node else number
+        corr = launch + 100
+        for name in filter(None, (op.region, op.phase if "phase" not in without else "")):
+            regions.setdefault((op.step, name), []).extend((one.begin, one.done))
         if op.annotation and op.annotation != "op" and "ranges" not in without:
             yield _event("user_annotation", op.annotation, one.begin, one.call)
-        if op.name:
+        if op.name and not op.node:
             yield _operator(op, op.name, one.begin, one.done + 300 if op.api else one.done, number, without)
             if op.inner:
                 yield _operator(

@@ -29,6 +29,7 @@ class Op:
     after: tuple[str, ...] = ()  # labels of works that must have ended
     label: str = ""
     gap_ns: int = 0
+    delay_ns: int = 0  # from the last of what it needs to its start
     shapes: tuple = ()
     kinds: tuple = ()
     concrete: tuple = ()
@@ -38,6 +39,9 @@ class Op:
     region: str = ""  # compiled region that it belongs to
     inner: str = ""  # operator below, whose call it is
     step: int = 0
+    node: bool = False  # of the graph that the last call with work launched
+    held: bool = False  # starts only when its call has returned
+    phase: str = ""  # range of the host that it stands in
     cure: "Op | str | None" = "same"
 
 
@@ -52,6 +56,7 @@ class Program:
     clocks: list[tuple[float, float, float]] = field(default_factory=list)  # (part of the trace, MHz, W)
     device: str = "NVIDIA H100 80GB HBM3"
     ranks: int = 0
+    unprofiled_s: float | None = None  # what a step takes without the profiler
 
 
 def cured(program: Program) -> Program:
@@ -84,8 +89,10 @@ def run(program: Program) -> tuple[list[Ran], list[int], int]:
         done = call + op.api_ns
         one = Ran(op, begin, call, done)
         if op.device_ns:
-            earliest = call + program.latency_ns + int(noise.random() * 400) if op.api_ns else 0
-            one.start = max(ready.get(op.stream, 0) + op.gap_ns, earliest, *(ends.get(name, 0) for name in op.after), 0)
+            issued = done if op.held else call
+            earliest = issued + program.latency_ns + int(noise.random() * 400) if op.api_ns else 0
+            needed = max(ready.get(op.stream, 0) + op.gap_ns, *(ends.get(name, 0) for name in op.after), 0)
+            one.start = max(needed + op.delay_ns, earliest)
             one.end = ready[op.stream] = one.start + op.device_ns
             if op.label:
                 ends[op.label] = one.end

@@ -1,7 +1,11 @@
 """Traces of a small host and a small device with one planted cause or none: all causes, and what tests ask of them."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+from benchmarks import _planted_counters as counters
+from benchmarks import _planted_files as files
+from benchmarks import _planted_queues as queues
 from benchmarks._planted_device_causes import (
     bad_alignment,
     below_prediction,
@@ -14,7 +18,6 @@ from benchmarks._planted_device_causes import (
     tf32_baseline,
     throttle,
 )
-from benchmarks._planted_files import write
 from benchmarks._planted_host_causes import (
     allocation,
     data_loading,
@@ -26,11 +29,19 @@ from benchmarks._planted_host_causes import (
     pageable_copy,
     tensor_creation,
 )
-from benchmarks._planted_queues import Program, cured, step_ns
+from benchmarks._planted_launch_causes import (
+    dependency,
+    optimizer_unfused,
+    profiler_inflated,
+    slow_graph_launch,
+    tail_wave,
+    tiny_kernels,
+)
 
 __all__ = [
     "CAUSES",
-    "Program",
+    "HEALTHY",
+    "Planted",
     "cast_storm",
     "cured",
     "data_loading",
@@ -42,7 +53,29 @@ __all__ = [
 ]
 
 
-CAUSES: dict[str, tuple[Callable[[int], Program], str, tuple[str, ...]]] = {
+Planted = queues.Program | counters.Kernels
+"""A program of calls, or kernels with counters."""
+
+
+def write(program: Planted, path: Path, without: tuple[str, ...] = ()) -> Path:
+    """Write what a profiler would have recorded, with some kinds of evidence left out."""
+    module = counters if isinstance(program, counters.Kernels) else files
+    return module.write(program, path, without)
+
+
+def step_ns(program: Planted) -> float:
+    """Return how long a step takes."""
+    return counters.step_ns(program) if isinstance(program, counters.Kernels) else queues.step_ns(program)
+
+
+def cured(program: Planted) -> Planted:
+    """Return it without its cause."""
+    return counters.cured(program) if isinstance(program, counters.Kernels) else queues.cured(program)
+
+
+HEALTHY = (healthy, counters.healthy)
+"""Programs without a cause."""
+CAUSES: dict[str, tuple[Callable[[int], Planted], str, tuple[str, ...]]] = {
     "launch_bound": (launch_bound, "idle.launch_bound", ("calls",)),
     "host_sync": (host_sync, "idle.sync_bound", ("calls",)),
     "data_loading": (data_loading, "idle.input_bound", ("ranges",)),
@@ -61,5 +94,14 @@ CAUSES: dict[str, tuple[Callable[[int], Program], str, tuple[str, ...]]] = {
     "tensor_creation": (tensor_creation, "host.constant_rebuild", ("calls",)),
     "graph_breaks": (graph_breaks, "graph.breaks", ("ranges",)),
     "allocation": (allocation, "idle.alloc", ("calls",)),
+    "dependency": (dependency, "idle.dependency", ("calls",)),
+    "slow_graph_launch": (slow_graph_launch, "graph.slow_launch", ("calls",)),
+    "tail_wave": (tail_wave, "gemm.tail", ("grids",)),
+    "tiny_kernels": (tiny_kernels, "kernel.tiny", ("names",)),
+    "optimizer_unfused": (optimizer_unfused, "optimizer.unfused", ("phase",)),
+    "uncoalesced": (counters.uncoalesced, "ncu.UncoalescedGlobalAccess", ("sectors",)),
+    "bank_conflicts": (counters.bank_conflicts, "ncu.SharedMemoryConflicts", ("banks",)),
+    "small_grid": (counters.small_grid, "ncu.LaunchConfiguration", ("grids",)),
+    "profiler_inflated": (profiler_inflated, "profiler.inflated", ("unprofiled",)),
 }
 """Each cause: its program, the finding expected first, and the evidence whose absence makes it abstain."""

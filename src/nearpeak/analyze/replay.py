@@ -1,12 +1,24 @@
 """Host and device as two queues: how long the steps take if some items were different."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from nearpeak.core.executed import DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.finding_report import Change
 
 QUEUE_DEPTH = 1024
 """Launches that may wait before a call blocks; what drivers allow is not documented."""
+
+
+class Begun(NamedTuple):
+    """When one work could have begun, and did."""
+
+    called_ns: int
+    """Its call and the latency of launches after it."""
+    start_ns: int
+    """Begin."""
+    end_ns: int
+    """End."""
 
 
 def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[Change] = ()) -> int:
@@ -23,31 +35,61 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
     (28, 25)
     """
     by_item = {change.item: change for change in changes}
-    host, ends, ready, starts = 0, [0] * len(items), dict[int, int](), list[int]()
+    queues = _Queues(len(items), latency_ns)
     for index, item in enumerate(items):
         change = by_item.get(index)
-        if change is not None:
-            item = changed(item, change)  # noqa: PLW2901  # the item as it would be
-        host += item.before_ns
-        end = host
+        queues.take(index, item if change is None else changed(item, change))
+    return max(queues.host, max(queues.ready.values(), default=0))
+
+
+def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[Begun | None]:
+    """Yield for each item when its work was called and when it ran; none for items without work.
+
+    >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
+    >>> [tuple(each) for each in begun_ns([one, one], 3)]
+    [(8, 8, 18), (15, 18, 28)]
+    """
+    queues = _Queues(len(items), latency_ns)
+    for index, item in enumerate(items):
+        yield queues.take(index, item)
+
+
+class _Queues:
+    """Host and streams while items are taken one after the other."""
+
+    __slots__ = ("ends", "host", "latency", "ready", "starts")
+
+    def __init__(self, item_count: int, latency_ns: int) -> None:
+        self.host, self.latency = 0, latency_ns
+        self.ends, self.ready = [0] * item_count, dict[int, int]()
+        self.starts: list[int] = []
+
+    def take(self, index: int, item: QueueItem) -> Begun | None:
+        self.host += item.before_ns
+        end, begun = self.host, None
         if item.lane != NOTHING:
-            if len(starts) >= QUEUE_DEPTH:
-                host = max(host, starts[-QUEUE_DEPTH])
-            start = max(ready.get(item.lane, 0), host + latency_ns)
+            if item.call != NOTHING and len(self.starts) >= QUEUE_DEPTH:  # work without a call fills no queue
+                self.host = max(self.host, self.starts[-QUEUE_DEPTH])
+            called = self.host + self.latency
+            start = max(self.ready.get(item.lane, 0), called)
             for other in item.after:
-                start = max(start, ends[other])
+                start = max(start, self.ends[other])
             start += item.lag_ns
-            starts.append(start)
-            end = ready[item.lane] = start + item.device_ns
-        ends[index] = end
+            self.starts.append(start)
+            end = self.ready[item.lane] = start + item.device_ns
+            begun = Begun(called, start, end)
+        self.ends[index] = end
+        self._wait(item, end)
+        self.host += item.call_ns
+        return begun
+
+    def _wait(self, item: QueueItem, end: int) -> None:
         if item.waits == OWN:
-            host = max(host, end)
+            self.host = max(self.host, end)
         elif item.waits == DEVICE:
-            host = max(host, max(ready.values(), default=0))
+            self.host = max(self.host, max(self.ready.values(), default=0))
         elif item.waits >= 0:
-            host = max(host, ends[item.waits])
-        host += item.call_ns
-    return max(host, max(ready.values(), default=0))
+            self.host = max(self.host, self.ends[item.waits])
 
 
 def changed(item: QueueItem, change: Change) -> QueueItem:

@@ -89,7 +89,7 @@ def _run(packet: Any, arguments: list[Any]) -> None:
     given = list(arguments)
     while True:
         try:
-            packet(*given)
+            _resolved(packet, given)(*given)
         except (RuntimeError, TypeError):
             if given and given[-1] is None:
                 given.pop()
@@ -98,13 +98,40 @@ def _run(packet: Any, arguments: list[Any]) -> None:
         return
 
 
+def _resolved(packet: Any, given: list[Any]) -> Any:
+    """Return what to call: never an overload that takes a list where a tensor is given, which would be gone through.
+
+    Raises:
+        TypeError: no overload is left.
+    """
+    import torch
+
+    tensors = {place for place, value in enumerate(given) if isinstance(value, torch.Tensor)}
+    named = [getattr(packet, name) for name in packet.overloads()]
+    fitting = [one for one in named if not _takes_list(one, tensors)]
+    if len(fitting) == len(named):
+        return packet
+    for one in fitting:
+        required = sum(not each.has_default_value() and not each.kwarg_only for each in one._schema.arguments)
+        if required <= len(given) <= len(one._schema.arguments):
+            return one
+    raise TypeError("no overload takes what was recorded")
+
+
+def _takes_list(overload: Any, places: set[int]) -> bool:
+    """Say whether an argument at one of the places is a list."""
+    schema = overload._schema.arguments
+    return any(str(one.type).startswith("List[") for place, one in enumerate(schema) if place in places)
+
+
 def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
     """Call the first overload that takes the arguments in the order of its schema, keyword-only ones by name."""
     failure: Exception | None = None
     for name in packet.overloads():
         overload = getattr(packet, name)
         schema = overload._schema.arguments
-        if name.endswith("out") or len(schema) < len(arguments):
+        tensors = {place for place, value in enumerate(arguments) if hasattr(value, "storage_offset")}
+        if name.endswith("out") or len(schema) < len(arguments) or _takes_list(overload, tensors):
             continue
         pairs = list(zip(schema, arguments, strict=False))
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nearpeak.cli import _shared as shared
 from nearpeak.errors import SpecError
+from nearpeak.units import parse
 
 if TYPE_CHECKING:
     from nearpeak.core.finding_report import TraceReport
@@ -22,26 +23,30 @@ def is_trace(path: str) -> bool:
 
 
 def report_on(
-    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None,
-    str], *,
-    json: bool, ranks: list[Path], exports: dict[str, Path | None],
+    path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str],
+    ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool,
 ) -> int:  # fmt: skip
     """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
 
     Args:
         targets: of the trace, and of the one that it is compared with where that ran on another.
         exports: where the trace itself is written, by format.
+        unprofiled: time of a step without the profiler, with its unit.
     """
     from nearpeak.executed.analysing import analyze_trace
     from nearpeak.report import executed as formats
 
     if against is not None and any(file is not None for file in files):
         raise SpecError("--html, --markdown, --save: write the report of one trace; leave them out with --against")
+    plain_s = None if unprofiled is None else parse(unprofiled, "s")
+    if against is not None and plain_s is not None:
+        raise SpecError("--unprofiled: two recorded traces are compared as they are; leave it out with --against")
     if len(targets) > (1 if against is None else 2):
         raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
     wanted = {name: file for name, file in exports.items() if file is not None}
     with shared.progress(f"reading {path}"):
-        report = analyze_trace(Path(path), targets[0] if targets else None, model, ranks=ranks, files=wanted)
+        device = targets[0] if targets else None
+        report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
     if against is not None:
         return _compared(report, against, targets, json=json)
     writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}

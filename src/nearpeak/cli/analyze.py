@@ -31,6 +31,7 @@ AGAINST = typer.Option(
 )
 EXPECTED = typer.Option(None, "--model", help="Of a trace: the model that was meant to run.")
 RANK = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable.")
+UNPROFILED = typer.Option(None, "--unprofiled", help="Of a trace: time of a step without the profiler, as '12.3 ms'.")
 PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
 CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSON, for other viewers.")
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
@@ -61,6 +62,7 @@ def analyze(
     against: Path | None = AGAINST,
     expected: str | None = EXPECTED,
     rank: list[Path] = RANK,
+    unprofiled: str | None = UNPROFILED,
     perfetto: Path | None = PERFETTO,
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
@@ -77,8 +79,7 @@ def analyze(
     --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
     operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
     """
-    exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
-    _check_files(html, markdown, save, *exports.values())
+    exports = _checked({"perfetto": perfetto, "chrome": chrome, "parquet": parquet}, html, markdown, save)
     take = partial(
         workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
@@ -86,8 +87,8 @@ def analyze(
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(report_on(model, devices, captured, against, files, json=as_json, ranks=rank, exports=exports))
-    _refuse_for_models(model, {**exports, "rank": rank, "model": expected})
+        raise typer.Exit(report_on(model, devices, captured, against, files, rank, exports, unprofiled, json=as_json))
+    _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
     bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
@@ -135,9 +136,11 @@ def register(app: typer.Typer) -> None:
     app.command()(analyze)
 
 
-def _check_files(*paths: Path | None) -> None:
-    for path in paths:
+def _checked(exports: dict[str, Path | None], *paths: Path | None) -> dict[str, Path | None]:
+    """Return the exports, after it is known that these and the other files can be written."""
+    for path in (*paths, *exports.values()):
         shared.check_writable(path)
+    return exports
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":

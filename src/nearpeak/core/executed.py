@@ -50,6 +50,27 @@ class QueueItem(NamedTuple):
     """Direction of a copy and the memory that it reads from or writes to on the host, as in `h2d pageable`."""
     exclusive_ns: int = 0
     """Part of its length within the window that belongs to it alone: computing before communication before copies."""
+    block_count: int = NOTHING
+    """Blocks of its grid; NOTHING where the trace does not say."""
+    phase: str = ""
+    """`optimizer` where a range of the host says so."""
+
+
+class KernelRule(NamedTuple):
+    """What the profiler itself says of one kernel, with its own estimate."""
+
+    item: int
+    """Item of the kernel."""
+    name: str
+    """Name of the profiler's rule."""
+    kind: str
+    """`OPT`, `INF` or `WRN`."""
+    text: str
+    """What it says."""
+    scope: str
+    """`global` of the whole kernel, `local` of a part of it, or empty."""
+    saved_ratio: float | None
+    """Part of the kernel's time, or of that part of it, that it would save; none where it does not say."""
 
 
 class Slice(NamedTuple):
@@ -204,6 +225,12 @@ class Executed:
     """Time of the critical path of all devices, by what decided: `kernel`, `host`, `sync`, `queue` and others."""
     module_ns: Mapping[str, int] = field(default_factory=dict)
     """Device time by module, longest first, that of none under ''; empty where the trace names no modules."""
+    rules: tuple[KernelRule, ...] = ()
+    """What the profiler's own rules say, where it has any."""
+    counters: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Counters of the kernels of items, by name, in base units, where the trace has any."""
+    unprofiled_step_s: float | None = None
+    """What a step takes without the profiler, where somebody measured that."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Settings of the framework that the trace states, such as whether TF32 is allowed."""
 

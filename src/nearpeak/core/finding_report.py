@@ -98,6 +98,10 @@ class TraceFinding:
     """What removing the cause changes in the queues."""
     remedies: tuple[tuple[str, float], ...] = ()
     """What would remove it, with the gain in seconds that bounds each."""
+    terms: tuple[tuple[str, float], ...] = ()
+    """What the gain is made of, in seconds, with what other queues hide of it; they sum to the gain."""
+    remedy_of: str = ""
+    """Kind of finding whose cause this removes; it stands behind that one and gains nothing of its own."""
     planted: Planted | None = None
     """How often this kind is right on traces with planted causes; none where that was not measured."""
 
@@ -137,8 +141,9 @@ class TraceReport:
 
     @property
     def step_s(self) -> float:
-        """Return the mean length of a step."""
-        return self.executed.window_ns * 1e-9 / self.executed.step_count
+        """Return the mean length of a step; without the profiler where somebody measured that, and it is shorter."""
+        recorded_s = self.executed.window_ns * 1e-9 / self.executed.step_count
+        return min(recorded_s, self.executed.unprofiled_step_s or recorded_s)
 
 
 def gains_by_id(report: TraceReport) -> Mapping[str, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 
@@ -40,7 +41,7 @@ def is_trace(path: Path) -> bool:
 
 def analyze_trace(
     path: Path, target: Target | None = None, model: Workload | None = None, *, ranks: Sequence[Path] = (),
-    files: Mapping[str, Path] = MappingProxyType({}),
+    files: Mapping[str, Path] = MappingProxyType({}), unprofiled_step_s: float | None = None,
 ) -> TraceReport:  # fmt: skip
     """Return what was found in a trace.
 
@@ -49,16 +50,19 @@ def analyze_trace(
         model: what was meant to run; operators of it that never ran are part of what is expected.
         ranks: traces of the other ranks of the same job, for who waits for whom.
         files: where the trace itself is written, by format: `perfetto` for ui.perfetto.dev, `chrome` JSON, `parquet`.
+        unprofiled_step_s: what a step takes without the profiler, which slows the host.
 
     Raises:
-        SpecError: the file is no trace, or has no device events.
+        SpecError: the file is no trace, or has no device events; the time without the profiler is not positive.
     """
+    if unprofiled_step_s is not None and not 0 < unprofiled_step_s < inf:
+        raise SpecError(f"step without the profiler: {unprofiled_step_s!r} s is not positive and finite; e.g. 0.012")
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     trace = read_trace(path)
     for name, file in files.items():
         WRITERS[name](trace, file)
-    executed = executed_of(*_with_target(trace, target), path.name)
+    executed = replace(executed_of(*_with_target(trace, target), path.name), unprofiled_step_s=unprofiled_step_s)
     if ranks:
         executed = replace(executed, skew=skew_of([trace, *map(read_trace, ranks)]))
     if model is None:

@@ -14,6 +14,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.timeline import Steps
 from nearpeak.core.trace import CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
+from nearpeak.executed.details import counters_of, rules_of, with_details
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
@@ -41,7 +42,8 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         )
     found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
-    items = tuple(item._replace(operator=place) for item, place in zip(queues.items, places, strict=True))
+    joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
+    items = with_details(trace, joined)
     timeline = next(
         one for one in timelines(trace, communication=Communication.ANY, window_ns=(queues.start_ns, queues.end_ns))
         if one.device == device or one.device is None
@@ -55,13 +57,13 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         left_out_count=sum(step.warm_up for step in found.steps),
         step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
         kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
-        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found), losses=tuple(
+        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
             loss.line() for loss in header.losses), sm_count=_sms(known, target),
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
         path_ns=critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns,
         module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
-        called=_called(trace, spans[0]),
+        called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
 
 
@@ -148,7 +150,7 @@ def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
     )  # fmt: skip
 
 
-def _missing(trace: Trace, found: Steps) -> dict[str, str]:
+def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work = trace.device_rows()
     lone = float((trace.launch[work] == NO_ROW).mean())
@@ -164,6 +166,10 @@ def _missing(trace: Trace, found: Steps) -> dict[str, str]:
         "clocks": (
             not any(_clock_columns(trace)),
             "no clocks or power: sample them beside the run (nearpeak telemetry)",
+        ),
+        "phase": (
+            not any(item.phase for item in items),
+            "no range names the optimizer's step (Optimizer.step#…): what belongs to it is not known",
         ),
         "names": (_is_anonymous(trace), "kernels have no names"),
         "ranges": (

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearpeak.analyze.replay import merged, replayed_ns
+from nearpeak.analyze.replay import begun_ns, merged, replayed_ns
 from nearpeak.core.executed import DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.finding_report import Change
 
@@ -85,3 +85,22 @@ def test_twice_as_slow_everything_takes_twice_as_long(items, factor):
         for one in items
     ]
     assert replayed_ns(slower, 700 * factor) == factor * replayed_ns(items, 700)
+
+
+def test_work_whose_calls_were_not_recorded_fills_no_queue():
+    apart = [item(device=10, lane=lane % 2, lag=1000 * lane)._replace(call=NOTHING) for lane in range(3000)]
+    starts = []
+    ready = {0: 0, 1: 0}
+    for one in apart:
+        starts.append(ready[one.lane] + one.lag_ns)
+        ready[one.lane] = starts[-1] + 10
+    assert replayed_ns(apart, 0) == max(ready.values())
+
+
+@settings(max_examples=500, deadline=None)
+@given(ITEMS, TIMES)
+def test_the_last_work_ends_when_the_replay_ends_or_the_host_goes_on(items, latency):
+    begun = [one for one in begun_ns(items, latency) if one is not None]
+    last = max((one.end_ns for one in begun), default=0)
+    assert last <= replayed_ns(items, latency)
+    assert all(one.called_ns <= one.start_ns <= one.end_ns for one in begun)

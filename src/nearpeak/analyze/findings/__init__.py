@@ -2,7 +2,7 @@
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -68,23 +68,35 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
             exclusive=(), shortfall=shortfall, model=model, created=version,
         )  # fmt: skip
     shares = planted_shares()
-    found = sorted(
-        (replace(one, planted=shares.get(one.id)) for one in said if isinstance(one, TraceFinding)),
-        key=lambda one: (-one.gain_s, one.id, one.key),
-    )
-    together_s = scene.gain_s(tuple(change for one in found for change in one.changes))
+    found = _ranked(replace(one, planted=shares.get(one.id)) for one in said if isinstance(one, TraceFinding))
+    at_once_s = scene.gain_s(tuple(change for one in found for change in one.changes))
+    own = [one.gain_s for one in found if not one.remedy_of]
+    together_s = max(min(at_once_s, sum(own)), max(own, default=0.0))
     return TraceReport(
         executed=executed, verdict=_verdict(scene, found), findings=tuple(found), abstentions=abstained,
-        together_s=min(together_s, sum(one.gain_s for one in found)), exclusive=_exclusive(scene, found),
+        together_s=together_s, exclusive=_exclusive(scene, found),
         shortfall=shortfall,
         model=model, created=version,
     )  # fmt: skip
 
 
+def _ranked(said: Iterable[TraceFinding]) -> list[TraceFinding]:
+    """Return the findings, largest gain first, and behind each cause what removes it, which gains nothing besides."""
+    found = sorted(said, key=lambda one: (-one.gain_s, one.id, one.key))
+    causes = {one.id for one in found}
+    remedies = [one for one in found if one.remedy_of in causes]
+    ranked = []
+    for one in found:
+        if one.remedy_of not in causes:
+            ranked += [one, *(each for each in remedies if each.remedy_of == one.id)]
+            remedies = [each for each in remedies if each.remedy_of != one.id]
+    return ranked
+
+
 def _exclusive(scene: Scene, found: list[TraceFinding]) -> tuple[tuple[str, str], ...]:
     """Return the pairs whose gains overlap by more than a tenth of the smaller one."""
     pairs = []
-    for one, other in combinations([one for one in found if one.changes][:6], 2):
+    for one, other in combinations([one for one in found if one.changes and not one.remedy_of][:6], 2):
         both_s = scene.gain_s((*one.changes, *other.changes))
         if one.gain_s + other.gain_s - both_s > 0.1 * min(one.gain_s, other.gain_s):
             pairs.append((_name(one), _name(other)))

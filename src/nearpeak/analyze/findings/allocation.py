@@ -30,8 +30,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("host time in them per step, waiting apart", spent, "s"),
         ],
         counter=[("only in the first steps", found_if(len(steps) < scene.executed.step_count))],
-        falsifier="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or no empty_cache() in the loop: the calls"
-        " should be gone",
+        falsifier=scene.advice(
+            "allocate before the loop, or from a pool that keeps what is freed: the calls should be gone",
+            "no empty_cache() in the loop, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        ),
     )
 
 

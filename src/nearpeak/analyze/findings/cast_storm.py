@@ -8,18 +8,13 @@ from nearpeak.core.executed import NOTHING, QueueItem
 from nearpeak.core.finding_report import Abstained, TraceFinding
 
 ID = "amp.casts"
+_COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten::index_select", "aten::repeat")
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the casts out."""
-
-    def casts(item: QueueItem) -> bool:
-        operator = scene.operator(item)
-        return item.kernel != NOTHING and (
-            scene.family(item) == "cast" or (operator is not None and operator.name == "aten::_to_copy")
-        )
-
-    places = scene.where(casts)
+    voted = _votes(scene)
+    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, voted))
     if not places:
         return
     compiled = any("triton" in use.name for use in scene.executed.kernels)
@@ -31,11 +26,42 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("casts per step", len(places) / scene.executed.step_count, "", places),
             scene.evidence("their time per step", scene.device_s(places), "s"),
         ],
-        counter=[("a compiler fuses casts already", found_if(compiled))],
+        counter=[
+            ("a compiler fuses casts already", found_if(compiled)),
+            ("copies in one format under the same kernel names, which were left out", found_if(0 in voted.values())),
+        ],
         falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
         " kernels should be gone",
         scope="local",
     )
+
+
+def _casts(scene: Scene, item: QueueItem, voted: dict[int, int]) -> bool:
+    """Say whether a kernel casts: by its operator, else by what other launches of the kernel do, else by its name."""
+    operator = scene.operator(item)
+    if operator is not None:
+        return _does(scene, item)
+    return scene.family(item) == "cast" and voted.get(item.kernel, 1) == 1
+
+
+def _does(scene: Scene, item: QueueItem) -> bool:
+    """Say whether an operator casts; kernels of plain copies are named like those of casts."""
+    operator = scene.operator(item)
+    name, formats = ("", ()) if operator is None else (operator.name, operator.dtypes)
+    if name == "aten::_to_copy":
+        return True
+    if name in _COPIES:
+        return name == "aten::copy_" and len(set(formats)) > 1
+    return scene.family(item) == "cast"
+
+
+def _votes(scene: Scene) -> dict[int, int]:
+    """Return for kernels of casts whether most launches under a known operator are casts: 1, or 0."""
+    counts: dict[int, list[bool]] = {}
+    for item in scene.items:
+        if scene.family(item) == "cast" and scene.operator(item) is not None:
+            counts.setdefault(item.kernel, []).append(_does(scene, item))
+    return {kernel: int(2 * sum(votes) > len(votes)) for kernel, votes in counts.items()}
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators"))

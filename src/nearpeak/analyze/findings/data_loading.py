@@ -26,8 +26,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[("loading takes less than the device computes",
         found_if(scene.gain_s(scene.without_part("loading")) < spent_s / 2))],
-        falsifier="feed the same batch again and again: the gap at the start of each step should be gone; then more"
-        " workers, prefetch_factor, pinned memory",
+        falsifier=scene.advice(
+            "feed the same batch again and again: the gap at the start of each step should be gone; then load ahead",
+            "more workers, prefetch_factor, pin_memory of the DataLoader",
+        ),
     )  # fmt: skip
 
 

@@ -23,8 +23,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(places) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"the host waits for the device {count:.0f} times in a step (.item(), .cpu(), synchronize) and lets its"
-        f" queue run dry",
+        f"the host waits for the device {count:.0f} times in a step and lets its queue run dry",
         changes,
         evidence=[
             scene.evidence("waits in a step, the last one left out", count, "", places),
@@ -32,10 +31,12 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[
             ("the wait ends the step anyway", found_if(False)),
-            ("a fault that only a synchronisation hides", "not observable"),
+            ("what the host does next needs the result that it waits for", "not observable"),
         ],
-        falsifier="keep the results on the device and read them once per step; TORCH_CUDA_SYNC_DEBUG=warn names"
-        " the lines",
+        falsifier=scene.advice(
+            "keep results on the device and read them once, where the step ends: the device should have no gaps there",
+            "torch.cuda.set_sync_debug_mode('warn') names the lines (.item(), .cpu(), nonzero)",
+        ),
     )
 
 

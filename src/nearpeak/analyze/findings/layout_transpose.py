@@ -24,16 +24,31 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield from scene.finding(
         ID,
         f"{len(places) / scene.executed.step_count:.0f} kernels of a step only change layouts"
-        f" ({scene.device_s(places) * 1e3:.2f} ms)",
+        f" ({scene.device_s(places) * 1e3:.2f} ms), {len(formats) / scene.executed.step_count:.0f} of them conversions,"
+        " the others copies into another order",
         scene.dropped(places),
         high_s=scene.device_s(places),
         evidence=[
             scene.evidence("time of layout kernels per step", scene.device_s(places), "s", places),
             scene.evidence("of them named as conversions", scene.device_s(formats), "s", formats),
         ],
-        counter=[("needed once, not in each step", found_if(len(places) < scene.executed.step_count))],
-        falsifier="model.to(memory_format=torch.channels_last) and its inputs, or strides that the next operator takes",
+        counter=[
+            ("needed once, not in each step", found_if(len(places) < scene.executed.step_count)),
+            ("a copy that keeps a tensor from being written over", "not observable"),
+        ],
+        falsifier=_advice(scene, converted=2 * len(formats) > len(places)),
         scope="local",
+    )
+
+
+def _advice(scene: Scene, *, converted: bool) -> str:
+    if not converted:
+        return (
+            "hand the next operator the strides as they are, or make the copy part of the one before: it should be gone"
+        )
+    return scene.advice(
+        "keep tensors in the layout that these operators take: the conversions should be gone",
+        "model.to(memory_format=torch.channels_last) and its inputs",
     )
 
 
@@ -42,7 +57,11 @@ def _moves(scene: Scene, place: int) -> bool:
     operator = scene.operator(item)
     if _LAYOUT.search(scene.executed.kernels[item.kernel].name):
         return True
-    return operator is not None and operator.name in _COPIES and scene.family(item) in ("elementwise", "layout", "copy")
+    return (
+        operator is not None
+        and operator.name in _COPIES
+        and scene.family(item) in ("elementwise", "layout", "copy", "cast")
+    )
 
 
 RULE = Rule(id=ID, look=look, needs=("names",))

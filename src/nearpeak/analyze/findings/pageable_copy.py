@@ -44,8 +44,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[("the copies overlap with work already", found_if(_overlapped(scene, places))),
                  ("their rate is near that of the link", found_if(rate > 0.8 * pinned))],
-        falsifier="pin_memory=True in the loader and non_blocking=True in .to(): the copies should leave the"
-        " critical path",
+        falsifier=scene.advice(
+            "copy from page-locked memory without waiting: the copies should leave the critical path",
+            "pin_memory=True in the loader and non_blocking=True in .to()",
+        ),
     )  # fmt: skip
 
 

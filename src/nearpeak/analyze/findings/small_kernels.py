@@ -11,14 +11,12 @@ ID = "elementwise.unfused"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Keep the longest kernel of each chain, as a fused one reads and writes no less than it."""
-    chains = list(_chains(scene))
-    spare = [
-        place for chain in chains for place in chain if place != max(chain, key=lambda p: scene.items[p].device_ns)
-    ]
+    found = list(chains(scene))
+    spare = [place for chain in found for place in chain if place != max(chain, key=lambda p: scene.items[p].device_ns)]
     if not spare:
         return
-    long = max(len(chain) for chain in chains)
-    per_step = len(chains) / scene.executed.step_count
+    long = max(len(chain) for chain in found)
+    per_step = len(found) / scene.executed.step_count
     yield from scene.finding(
         ID,
         f"{per_step:.0f} chains of pointwise kernels in a step, up to {long} long, could be one kernel each",
@@ -36,12 +34,12 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _chains(scene: Scene) -> Iterator[list[int]]:
+def chains(scene: Scene) -> Iterator[list[int]]:
     """Yield runs of pointwise kernels on one stream that follow each other and pass as many elements."""
     open_: dict[int, list[int]] = {}
     size: dict[int, int] = {}
     for place, item in enumerate(scene.items):
-        if item.lane < 0:
+        if item.lane < 0 or item.phase:  # what the optimizer does has a finding of its own
             continue
         elements = _elements(scene, place)
         chain = open_.setdefault(item.lane, [])

@@ -93,6 +93,18 @@ def gain(one: TraceFinding, report: TraceReport) -> str:
     return f"{show(one.gain_s, 's')} ({share:.0%}; {show(one.gain_low_s, 's')} to {show(one.gain_high_s, 's')})"
 
 
+def made_of(one: TraceFinding) -> str:
+    """Return why a gain is larger or smaller than the time that its evidence names: its terms, which sum to it.
+
+    Empty where the gain is one term alone.
+    """
+    if len(one.terms) < 2:
+        return ""
+    (name, time), *rest = one.terms
+    signed = [f"{'+' if value > 0 else '−'} {show(abs(value), 's')} {what}" for what, value in rest]
+    return f"{show(one.gain_s, 's')} = {show(time, 's')} {name} {' '.join(signed)}"
+
+
 def trust(one: TraceFinding) -> str:
     """Return how often findings of this kind were right where the cause is known."""
     found = one.planted
@@ -109,7 +121,9 @@ def together(report: TraceReport) -> str:
     share = report.together_s / report.step_s if report.step_s else 0.0
     pairs = "; ".join(f"{one} and {other}" for one, other in report.exclusive)
     overlap = f"; these take the same time away: {pairs}" if pairs else ""
-    return f"all causes gone at once: {show(report.together_s, 's')} of a step ({share:.0%}), not the sum{overlap}"
+    whole = "step" if report.executed.steps_found else "window"
+    gained = f"{show(report.together_s, 's')} of the {whole} ({share:.0%})"
+    return f"all causes gone at once: {gained}, not the sum{overlap}"
 
 
 def shortfall(report: TraceReport) -> Iterator[tuple[str, int]]:

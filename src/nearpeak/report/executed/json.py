@@ -8,7 +8,7 @@ from nearpeak.core.finding_report import TraceReport
 from nearpeak.report._codec import plain
 
 KIND, SCHEMA_VERSION = "nearpeak trace report", 1
-_LEFT_OUT = ("items", "slices", "rows", "called")
+_LEFT_OUT = ("items", "slices", "rows", "called", "counters")
 
 
 def to_json(report: TraceReport) -> str:

@@ -61,6 +61,8 @@ def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:
         )
         events = f" (events {', '.join(map(str, figure.events))})" if figure.events else ""
         yield f"- {_safe(figure.what)}: {value}{events}"
+    if made := said.made_of(one):
+        yield f"- the gain: {made}"
     for against in one.counter:
         yield f"- against it, {_safe(against.what)}: {against.state}"
     for what, gain in one.remedies:

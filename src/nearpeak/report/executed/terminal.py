@@ -78,6 +78,7 @@ def _finding(console: Console, report: TraceReport, number: int, one: TraceFindi
     figures = ", ".join(f"{words.clean(e.what)} {_figure(e.value, e.unit)}" for e in one.evidence[:4])
     events = next((figure.events for figure in one.evidence if figure.events), ())
     lines.append(f"evidence: {figures}" + (f"; events {', '.join(map(str, events[:3]))}" if events else ""))
+    lines += [f"the gain: {made}" for made in [said.made_of(one)] if made]
     against = [f"{words.clean(counter.what)}: {counter.state}" for counter in one.counter]
     lines += [f"against it: {'; '.join(against)}"] if against else []
     lines += [f"to refute: {words.clean(one.falsifier)}"]

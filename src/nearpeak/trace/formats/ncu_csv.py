@@ -149,6 +149,7 @@ def _read(path: Path) -> Trace:
         process=wholes(first["Process ID"]),
         rare={
             "context": wholes(first["Context"]),
+            "kernel_id": wholes([one.id for one in timed]),
             "grid": _triples(timed, "Grid Size"),
             "block": _triples(timed, "Block Size"),
             **{name: np.array([_value(one, name) for one in timed], np.float64) for name in names},

@@ -1,0 +1,68 @@
+"""Threads of a warp read or write addresses that lie apart: sectors are moved of which little is used."""
+
+from collections.abc import Iterator, Mapping
+
+from nearpeak.analyze.findings import _counters as counted
+from nearpeak.analyze.findings._rule import Rule
+from nearpeak.analyze.findings._scene import Scene, found_if
+from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+
+ID, SAID = "ncu.UncoalescedGlobalAccess", "UncoalescedGlobalAccess"
+_EXCESS, _ALL = "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
+_USED = (
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",
+)
+_LEAST = 0.1
+"""Part of the sectors that nothing uses."""
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Move only the sectors that are used, where memory limits the kernel; the other units stay as busy as they are."""
+    said, changes, silent = counted.said_by_profiler(scene, SAID), [], True
+    for place in scene.executed.counters:
+        counters = counted.of(scene, place)
+        excess, memory = excess_ratio(counters), counted.first(counters, *counted.MEMORY)
+        if excess is None or memory is None:
+            continue
+        silent = False
+        compute = counted.first(counters, *counted.COMPUTE) or 0.0
+        if place in said or excess < _LEAST or memory < max(counted.LIMITED, compute):
+            continue
+        gone = min(excess, 1 - compute / 100)
+        changes.append(Change(place, device_ns=round(scene.items[place].device_ns * (1 - gone))))
+    if silent:
+        yield Abstained(id=ID, reason="no counters of sectors and of memory throughput: ncu --set full")
+        return
+    places = [change.item for change in changes]
+    yield from scene.finding(
+        ID,
+        f"{len(places)} kernels that memory limits move sectors of which"
+        f" {max((excess_ratio(counted.of(scene, p)) or 0.0 for p in places), default=0.0):.0%} are not used",
+        changes,
+        evidence=[
+            scene.evidence("time of these kernels", scene.device_s(places), "s", places),
+            scene.evidence("largest unused part of the sectors", max(
+                (excess_ratio(counted.of(scene, p)) or 0.0 for p in places), default=0.0), ""),
+        ],
+        counter=[("a cache serves them, so that memory has room", found_if(False)),
+                 ("the order of the data is given from outside", "not observable")],
+        falsifier="let neighbouring threads read neighbouring addresses: sectors per request should fall to what the"
+        " bytes need, and the time with them",
+        scope="local",
+    )  # fmt: skip
+
+
+def excess_ratio(counters: Mapping[str, float]) -> float | None:
+    """Return the part of the sectors of global memory that nothing uses; none where no counter tells.
+
+    >>> excess_ratio({"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": 25.0})
+    0.75
+    """
+    if counters.get(_ALL):
+        return counters.get(_EXCESS, 0.0) / counters[_ALL]
+    used = counted.first(counters, *_USED)
+    return None if used is None else max(0.0, 1 - used / 100)
+
+
+RULE = Rule(id=ID, look=look, concerns=counted.has_counters)
