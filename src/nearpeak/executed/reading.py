@@ -12,7 +12,7 @@ import numpy as np
 from nearpeak.core.executed import NOTHING, ClockSample, Executed, KernelUse, QueueItem
 from nearpeak.core.target import Target
 from nearpeak.core.timeline import Steps
-from nearpeak.core.trace import CopyKind, EventKind, Family
+from nearpeak.core.trace import END, CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
@@ -36,9 +36,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     """
     device = busiest_device(trace)
     if device is None:
-        raise SpecError(
-            f"{trace.header.source or 'trace'}: has no device events; record with CUDA or HIP activities on"
-        )
+        raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
     found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     items = tuple(item._replace(operator=place) for item, place in zip(queues.items, places, strict=True))
@@ -63,6 +61,23 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
         module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
         called=_called(trace, spans[0]),
     )  # fmt: skip
+
+
+def _without_work(trace: Trace) -> str:
+    """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
+    if (cut := _cut(trace)) is not None:
+        return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
+    if not len(trace):
+        return "has no events; record with CPU and CUDA or HIP activities on"
+    if trace.header.format in ("power_log", "mlperf_log"):
+        return "is a log without device events; a profiler's trace has them"
+    return "has no device events; record with CUDA or HIP activities on"
+
+
+def _cut(trace: Trace) -> str | None:
+    """Return where a file is cut off; none where it is whole."""
+    losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
+    return losses[-1].example if losses else None
 
 
 def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
@@ -239,6 +254,8 @@ def _flags(trace: Trace) -> dict[str, str]:
 
 def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: Steps) -> tuple[str, ...]:
     def notes() -> Iterator[str]:
+        if (cut := _cut(trace)) is not None:
+            yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"

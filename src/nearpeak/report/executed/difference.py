@@ -52,14 +52,15 @@ def _print(console: Console, found: TraceDifference) -> None:
         Text(f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats")
     )
     rows = table_of("device time of a step", "before", "after", "ratio", "of bound")
-    rows.columns[0].width = min(console.width, 120) - 46
-    for pair in found.operators[:TOP_COUNT]:
+    rows.columns[0].width = wide = min(console.width, 120) - 46
+    pairs = found.operators[:TOP_COUNT]
+    for name, pair in zip(words.told_apart([pair.name for pair in pairs], wide), pairs, strict=True):
         ratio = f"{pair.candidate_ns / pair.baseline_ns:.2f}" if pair.baseline_ns else "–"
         reached = " → ".join(
             "–" if one is None else f"{one:.0%}" for one in (pair.baseline_of_bound, pair.candidate_of_bound)
         )
         rows.add_row(
-            words.clean(pair.name),
+            name,
             show(pair.baseline_ns * 1e-9, "s"),
             show(pair.candidate_ns * 1e-9, "s"),
             ratio,

@@ -69,15 +69,19 @@ def _baselines(device: MixedPrecision, eager: MixedPrecision) -> Table:
 
 def _operators(device: MixedPrecision, width: int) -> Table:
     table = _table("operator", "calls", "as written", "lowered", "its casts", "speed-up")
-    table.columns[0].width = width - 52
-    for part in device.parts[:TOP_COUNT]:
-        table.add_row(*_cells(part))
+    table.columns[0].width = wide = width - 52
+    shown = device.parts[:TOP_COUNT]
+    for name, part in zip(words.told_apart([_plain(part.operator) for part in shown], wide), shown, strict=True):
+        table.add_row(name, *_cells(part))
     return table
+
+
+def _plain(operator: str) -> str:
+    return operator.removeprefix("aten.").removesuffix(".default")
 
 
 def _cells(part: LoweredPart) -> Iterator[str]:
     after = part.lowered_s + part.cast_s
-    yield words.clean(part.operator).removeprefix("aten.").removesuffix(".default")
     yield str(part.call_count)
     yield show(part.baseline_s["default"], "s")
     yield show(part.lowered_s, "s")
@@ -99,7 +103,7 @@ def _casts(console: Console, device: MixedPrecision) -> None:
         times[_key(cast)] += cast.time_s  # type: ignore[assignment]
     for key, _ in times.most_common(TOP_COUNT):
         kind, before, after, consumer = key
-        name = words.clean(consumer).removeprefix("aten.").removesuffix(".default") or "what follows the step"
+        name = _plain(words.clean(consumer)) or "what follows the step"
         line = f"  {groups[key]:>4} × {kind} {before} → {after} for {name}: {show(float(times[key]), 's')}"
         console.print(Text(words.shortened(line, console.width)))
 

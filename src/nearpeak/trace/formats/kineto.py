@@ -70,7 +70,7 @@ def _header(path: Path, file: EventFile) -> TraceHeader:
         flags={name: bool(data.pop(name)) for name in _FLAGS if name in data},
         versions={name: str(data.pop(name)) for name in _VERSIONS if name in data},
         rank=_int(spread.get("rank")), world_size=_int(spread.get("world_size")), record_count=file.record_count,
-        trimmed=any(loss.kind.startswith("end of") for loss in file.losses), metadata=data,
+        metadata=data,
     )  # fmt: skip
 
 
