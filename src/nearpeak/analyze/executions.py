@@ -20,7 +20,7 @@ def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: floa
     """Return what changed from `baseline` to `candidate`; swapping them inverts every ratio."""
     old, new = baseline.executed, candidate.executed
     ratio = candidate.step_s / baseline.step_s
-    low, high = _interval(old, new)
+    low, high = step_interval(old, new)
     verdict, reason = _verdict(old, new, low, high, tolerance_ratio)
     pairs, aligned = _pairs(old, new)
     gains = gains_by_id(baseline), gains_by_id(candidate)
@@ -38,7 +38,7 @@ def _title(one: Executed) -> str:
     return f"{one.name} on {one.device or one.target or 'an unnamed device'}{window}"
 
 
-def _interval(old: Executed, new: Executed) -> tuple[float | None, float | None]:
+def step_interval(old: Executed, new: Executed) -> tuple[float | None, float | None]:
     """Return the 95 % interval of the ratio of steps, of Welch's kind on logarithms."""
     if min(len(old.step_ns), len(new.step_ns)) < _LEAST_STEPS or not min(*old.step_ns, *new.step_ns) > 0:
         return None, None

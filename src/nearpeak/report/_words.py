@@ -3,7 +3,6 @@
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from os.path import commonprefix
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Interval, Policy
@@ -119,7 +118,8 @@ def _cut_inside(text: str, _others: Collection[str], width: int) -> str:
 
 def _cut_around(text: str, others: Collection[str], width: int) -> str:
     """Return the head of a text and what stands where others begin to differ from it."""
-    place = len(commonprefix(list(others)))
+    differs = (place for place, marks in enumerate(zip(*others, strict=False)) if len(set(marks)) > 1)
+    place = next(differs, min(map(len, others)))
     head = max(1, width // 4)
     room = max(1, width - head - 2)
     start = max(head, min(place - room // 3, len(text) - room - 1))

@@ -11,11 +11,11 @@ from rich.text import Text
 from nearpeak.core.mixed_precision import BASELINES, Cast, LoweredPart, MixedPrecision, PrecisionVerdict
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
+from nearpeak.report.precision._words import BASELINES as BASELINE_WORDS
 from nearpeak.units import show
 
 TOP_COUNT = 8
 """Operators and kinds of casts shown."""
-_BASELINES = {"fp32": "fp32 (highest)", "tf32": "TF32 everywhere", "default": "PyTorch's defaults"}
 _COLOURS = {"pays": "green", "pays only in a graph": "yellow", "does not pay": "red"}
 
 
@@ -58,7 +58,7 @@ def _baselines(device: MixedPrecision, eager: MixedPrecision) -> Table:
     for name in BASELINES:
         cells = [show(device.baseline_s[name], "s"), show(device.lowered_s, "s"), f"{device.speed_up_ratio(name):.2f}"]
         cells += [f"{eager.speed_up_ratio(name):.2f}"] if eager.fixed_s else []
-        table.add_row(_BASELINES[name], *cells)
+        table.add_row(BASELINE_WORDS[name], *cells)
     if device.converted_s is not None:
         ratio = f"{device.baseline_s['default'] / device.converted_s:.2f}"
         table.add_row(
