@@ -4,12 +4,11 @@ import json
 
 from torch.profiler import ProfilerActivity, profile, schedule
 
-VIEWS = """
-    aten::t aten::transpose aten::as_strided aten::expand aten::view aten::reshape aten::detach aten::empty
-    aten::empty_strided aten::empty_like aten::resolve_conj aten::to aten::linear aten::layer_norm aten::resize_
-    aten::permute aten::select aten::_reshape_alias detach aten::unsqueeze aten::squeeze aten::flatten
-    aten::conv2d aten::matmul
-""".split()
+_VIEWS = (
+    "t transpose as_strided expand view reshape detach empty empty_strided empty_like resolve_conj to linear"
+    " layer_norm resize_ permute select _reshape_alias unsqueeze squeeze flatten conv2d matmul"
+)
+VIEWS = frozenset(f"aten::{name}" for name in _VIEWS.split()) | {"detach"}
 """Operators that launch nothing themselves."""
 WHOLE = ("aten::addmm", "aten::mm", "aten::bmm", "aten::convolution")
 """Operators that are one kernel on a GPU, whatever they call on a CPU."""
