@@ -36,6 +36,15 @@ def ran(found: ExecutedPrecision) -> Iterator[str]:
         yield f"settings and kernels disagree: {words.clean(found.conflict)}"
 
 
+def plain(operator: str) -> str:
+    """Return the name of an operator without what all have.
+
+    >>> plain("aten.addmm.default")
+    'addmm'
+    """
+    return words.clean(operator).removeprefix("aten.").removesuffix(".default")
+
+
 def casts(found: ExecutedPrecision, expected: int | None = None) -> str:
     """Return the casts of a step in one line."""
     kinds = ", ".join(f"{one.cast_count:g} {one.before} → {one.after}" for one in found.casts[:4]) or "none"

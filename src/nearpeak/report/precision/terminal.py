@@ -12,6 +12,7 @@ from nearpeak.core.mixed_precision import BASELINES, Cast, LoweredPart, MixedPre
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
 from nearpeak.report.precision._words import BASELINES as BASELINE_WORDS
+from nearpeak.report.precision._words import plain
 from nearpeak.units import show
 
 TOP_COUNT = 8
@@ -71,13 +72,9 @@ def _operators(device: MixedPrecision, width: int) -> Table:
     table = _table("operator", "calls", "as written", "lowered", "its casts", "speed-up")
     table.columns[0].width = wide = width - 52
     shown = device.parts[:TOP_COUNT]
-    for name, part in zip(words.told_apart([_plain(part.operator) for part in shown], wide), shown, strict=True):
+    for name, part in zip(words.told_apart([plain(part.operator) for part in shown], wide), shown, strict=True):
         table.add_row(name, *_cells(part))
     return table
-
-
-def _plain(operator: str) -> str:
-    return operator.removeprefix("aten.").removesuffix(".default")
 
 
 def _cells(part: LoweredPart) -> Iterator[str]:
@@ -103,7 +100,7 @@ def _casts(console: Console, device: MixedPrecision) -> None:
         times[_key(cast)] += cast.time_s  # type: ignore[assignment]
     for key, _ in times.most_common(TOP_COUNT):
         kind, before, after, consumer = key
-        name = _plain(words.clean(consumer)) or "what follows the step"
+        name = plain(consumer) or "what follows the step"
         line = f"  {groups[key]:>4} × {kind} {before} → {after} for {name}: {show(float(times[key]), 's')}"
         console.print(Text(words.shortened(line, console.width)))
 
