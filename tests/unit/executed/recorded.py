@@ -10,9 +10,8 @@ _VIEWS = (
 )
 VIEWS = frozenset(f"aten::{name}" for name in _VIEWS.split()) | {"detach"}
 """Operators that launch nothing themselves."""
-WHOLE = frozenset(
-    ["aten::addmm", "aten::mm", "aten::bmm", "aten::convolution", "aten::sum", "aten::mean", "aten::native_layer_norm_backward"]
-)
+_WHOLE = "addmm mm bmm convolution sum mean native_layer_norm_backward"
+WHOLE = frozenset(f"aten::{name}" for name in _WHOLE.split())
 """Operators that are one kernel on a GPU, whatever they call on a CPU."""
 DEVICE = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "numSms": 132, "totalGlobalMem": 85_000_000_000,
           "computeMajor": 9, "computeMinor": 0}  # fmt: skip
