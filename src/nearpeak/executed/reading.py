@@ -14,6 +14,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.timeline import Steps
 from nearpeak.core.trace import END, CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
+from nearpeak.executed import advice
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
@@ -24,6 +25,7 @@ from nearpeak.trace.hierarchy import modules_of, time_by
 from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
+_BRIEF = 60
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
@@ -67,11 +69,7 @@ def _without_work(trace: Trace) -> str:
     """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
     if (cut := _cut(trace)) is not None:
         return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
-    if not len(trace):
-        return "has no events; record with CPU and CUDA or HIP activities on"
-    if trace.header.format in ("power_log", "mlperf_log"):
-        return "is a log without device events; a profiler's trace has them"
-    return "has no device events; record with CUDA or HIP activities on"
+    return advice.of_work(trace)
 
 
 def _cut(trace: Trace) -> str | None:
@@ -104,8 +102,15 @@ def _marked(found: Steps) -> Steps:
         return found
     first = found.steps[0]
     return Steps(
-        how="none", steps=(), note=f"no marks; {first.name} comes back {len(found.steps)} times, as layers do too"
+        how="none",
+        steps=(),
+        note=f"no marks; {_brief(first.name)} comes back {len(found.steps)} times, as layers do too",
     )
+
+
+def _brief(name: str) -> str:
+    """Return a name of a kernel without most of its template."""
+    return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
 
 
 def _sms(known: Any, target: Target | None) -> int | None:
@@ -165,14 +170,17 @@ def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
 
 def _missing(trace: Trace, found: Steps) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
-    work = trace.device_rows()
+    work, form = trace.device_rows(), trace.header.format
     lone = float((trace.launch[work] == NO_ROW).mean())
     checks = {
-        "host": (not trace.of_kind(EventKind.HOST_API).any(), "no calls of the runtime: record host activities too"),
+        "host": (not trace.of_kind(EventKind.HOST_API).any(), f"no calls of the runtime: {advice.of_host(form)}"),
         "links": (lone > MOST_UNLINKED, f"{lone:.0%} of the device events have no recorded call: record whole steps"),
         "steps": (not found.steps, f"{found.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
-        "operators": (not trace.of_kind(EventKind.HOST_OP).any(), "no operators of a framework: record CPU activities"),
-        "shapes": ("shapes" not in trace.sparse, "no shapes of operators: record_shapes=True records them"),
+        "operators": (
+            not trace.of_kind(EventKind.HOST_OP).any(),
+            f"no operators of a framework: {advice.of_operators(form)}",
+        ),
+        "shapes": ("shapes" not in trace.sparse, f"no shapes of operators: {advice.of_shapes(form)}"),
         "copies": (not _says_memory(trace), "which memory copies read is not stated: a newer profiler states it"),
         "bytes": ("bytes" not in trace.sparse, "how many bytes are copied is not stated"),
         "grid": ("grid" not in trace.sparse, "grids of kernels are not stated"),
@@ -256,6 +264,7 @@ def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: S
     def notes() -> Iterator[str]:
         if (cut := _cut(trace)) is not None:
             yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
+        yield from (lack for lack in trace.header.lacks if lack.startswith(("no times", "statistics only")))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"
