@@ -34,7 +34,7 @@ def healthy(tmp_path_factory):
 def test_a_terminal_of_80_columns_holds_every_line(report):
     text = formats.to_terminal(report)
     assert max(map(len, text.splitlines())) <= 80
-    for word in ("idle.sync_bound", "unmatched", "to refute", "expected", "Not told"):
+    for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not told"):
         assert word in text
 
 

@@ -100,7 +100,7 @@ def _operators(console: Console, report: TraceReport) -> None:
     table = table_of(*said.HEADINGS)
     cells = [said.cells(report.executed, one) for one in rows[:TOP_COUNT]]
     figures = zip(said.HEADINGS[1:], *(one[1:] for one in cells), strict=True)
-    table.columns[0].width = wide = min(console.width, 120) - sum(max(map(len, column)) + 1 for column in figures)
+    table.columns[0].width = wide = min(console.width, 120) - sum(max(map(len, column)) + 2 for column in figures)
     for name, row in zip(words.told_apart([one[0] for one in cells], wide), cells, strict=True):
         table.add_row(name, *row[1:])
     console.print()
