@@ -1,8 +1,12 @@
 """Whether mixed precision will pay, said before anyone tries it: the verdict and the reasons behind it."""
 
 from collections.abc import Iterator
+from math import log
 
-from nearpeak.core.mixed_precision import LEAST_SPEED_UP, MixedPrecision, PrecisionVerdict
+from nearpeak.analyze.executions import step_interval
+from nearpeak.core.executed import Executed
+from nearpeak.core.executed_precision import Realised
+from nearpeak.core.mixed_precision import BASELINES, LEAST_SPEED_UP, MixedPrecision, PrecisionVerdict
 
 _LARGE = 0.25
 """Part of a step from which on casts, or memory, count as a reason."""
@@ -53,3 +57,41 @@ def _trap(device: MixedPrecision) -> Iterator[str]:
         yield f"convolutions run in TF32 already: {default:.2f} against what runs, {single:.2f} against true fp32"
     if default > tf32 * LEAST_SPEED_UP:
         yield f"allowing TF32 for matrix products gives {default / tf32:.2f} of it without autocast; {tf32:.2f} is left"
+
+
+def realised_of(expected: MixedPrecision, baseline: Executed, lowered: Executed, modes: tuple[str, str]) -> Realised:
+    """Return how much of the expected speed-up two traces show, against the fp32 that the baseline ran.
+
+    Args:
+        baseline: steps without autocast.
+        lowered: steps with it.
+        modes: precision of the two, as `precision_of` tells it; empty where settings and kernels disagree.
+    """
+    which = modes[0] if modes[0] in BASELINES else ""
+    wanted = expected.speed_up_ratio(which) if which else None
+    low, high = step_interval(lowered, baseline)
+    steps = [one.window_ns / one.step_count for one in (baseline, lowered)]
+    ratio = steps[0] / steps[1] if min(steps) > 0 else None
+    reason = _withheld(wanted, modes, baseline, lowered)
+    told = not reason and wanted is not None and ratio is not None
+    return Realised(
+        baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high,
+        realised_ratio=(ratio - 1) / (wanted - 1) if told else None,  # type: ignore[operator]
+        log_ratio=log(ratio) / log(wanted) if told else None,  # type: ignore[arg-type]
+        reason=reason,
+    )  # fmt: skip
+
+
+def _withheld(wanted: float | None, modes: tuple[str, str], baseline: Executed, lowered: Executed) -> str:
+    """Return why the realised part cannot be told; empty where it can."""
+    if wanted is None:
+        return "which fp32 the baseline ran is not known: neither names of kernels nor settings say"
+    if modes[1] not in ("autocast", "converted"):
+        return "the trace does not run in 16 bits"
+    if wanted < LEAST_SPEED_UP:
+        return f"the expected speed-up of {wanted:.2f} is too small to be a part of"
+    if not (baseline.steps_found and lowered.steps_found):
+        return "steps are not marked in both: whole windows are no steps"
+    if baseline.format != lowered.format:
+        return f"{baseline.format} and {lowered.format} take their times differently"
+    return ""

@@ -18,8 +18,16 @@ if TYPE_CHECKING:
 def is_trace(path: str) -> bool:
     """Say whether a word of the command line names a trace file."""
     from nearpeak.executed.analysing import is_trace as known
+    from nearpeak.trace.formats import format_of
 
-    return Path(path).is_file() and known(Path(path))
+    file = Path(path)
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        head = opened.read(16)
+    if head[:2] == b"\x1f\x8b" or head.startswith(b"SQLite format 3") or not head:
+        format_of(file)  # nothing else comes packed, as a database or empty: it says what is wrong
+    return known(file)
 
 
 def report_on(

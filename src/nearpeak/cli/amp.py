@@ -1,24 +1,37 @@
-"""`nearpeak amp`: what mixed precision is expected to gain, said before anyone tries it."""
+"""`nearpeak amp`: what mixed precision is expected to gain before anyone tries it, and what of it a trace shows."""
 
 import shutil
 import sys
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli._trace import is_trace
 from nearpeak.errors import SpecError
 from nearpeak.units import parse
+
+if TYPE_CHECKING:
+    from nearpeak.core.target import Target
+    from nearpeak.executed.mixed import Steps
+    from nearpeak.report.precision.html import Priced
+
+TRACE = typer.Option(None, "--trace", help="Trace of the model under autocast: its precision, and where time went.")
+BASELINE = typer.Option(None, "--baseline", help="With --trace: the same without autocast, to calibrate and compare.")
 
 
 def amp(
     model: str = typer.Argument(
-        help="Model name, hf:<model type>, config.json, or problem file: what can be captured in fp32 and lowered."
+        help="Model name, hf:<model type>, config.json, or problem file: what can be captured in fp32 and lowered. Or "
+        "a profiler's trace: in which precision its products ran."
     ),
     target: list[str] = shared.TARGET,
     autocast: str = typer.Option("bf16", "--autocast", help="Format that autocast lowers to: bf16 or fp16."),
     step: str = shared.STEP,
+    train: bool = typer.Option(False, "--train", help="A training step, as --phase train."),
     batch: int | None = shared.BATCH,
     sequence: int | None = shared.SEQUENCE,
     kv: int | None = shared.KV,
@@ -29,6 +42,9 @@ def amp(
     evaluation: bool = shared.EVAL,
     guess_sizes: bool = shared.GUESS,
     edits: list[str] = shared.EDITS,
+    trace: Path | None = TRACE,
+    baseline: Path | None = BASELINE,
+    html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
     timeout: float = shared.TIMEOUT,
     memory: str = shared.MEMORY,
     json: bool = shared.JSON,
@@ -37,32 +53,90 @@ def amp(
     """Say whether autocast will pay on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
 
     The step is captured in fp32, lowered as `torch.autocast("cuda")` lowers it, and converted as a whole. An fp32
-    baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown.
+    baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown. With --trace:
+    what ran instead, and where the difference goes.
     """
-    from nearpeak.analyze.mixed_precision import verdict_of
-    from nearpeak.report import precision
-    from nearpeak.theory.mixed_precision import mixed_precision_of
+    _check(json=json, text=text, train=train, step=step, traced=trace is not None, baseline=baseline, html=html)
+    as_json = json or not (text or shared.on_terminal())
+    if is_trace(model):
+        if trace is not None or html is not None:
+            raise SpecError(f"--trace, --html: {model} is a trace itself; give the model, and the trace with --trace")
+        return _print_precision(Path(model), target, edits, as_json=as_json)
+    devices = shared.targets_of(target, edits)
+    if trace is not None and len(devices) > 1:
+        raise SpecError(f"--target: {len(devices)} devices; a trace ran on one")
+    take = partial(
+        workload_of, model, step="train" if train else step, batch=batch, sequence=sequence, kv=kv, layers=layers,
+        fusion=None, guess_sizes=guess_sizes, evaluation=evaluation, shapes=[], axes=[], timeout_s=timeout,
+        memory=memory,
+    )  # fmt: skip
+    from nearpeak.executed.mixed import Steps
 
+    written, lowered = take(dtype="fp32", autocast=None), take(dtype="fp32", autocast=autocast)
+    steps = Steps(written=written, lowered=lowered, converted=take(dtype=autocast, autocast=None))
+    fixed_s = parse(host, "s")
+    found = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
+    return _deliver(found, html, as_json=as_json)
+
+
+def _check(
+    *, json: bool, text: bool, train: bool, step: str, traced: bool, baseline: Path | None, html: Path | None
+) -> None:
     if json and text:
         raise SpecError("--json and --text: exclude each other; give one")
-    devices, fixed_s = shared.targets_of(target, edits), parse(host, "s")
-    take = partial(
-        workload_of, model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, fusion=None,
-        guess_sizes=guess_sizes, evaluation=evaluation, shapes=[], axes=[], timeout_s=timeout, memory=memory,
+    if train and step not in ("forward", "train"):
+        raise SpecError(f"--train: is a training step, --phase says {step}; give one")
+    if baseline is not None and not traced:
+        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
+    shared.check_writable(html)
+
+
+def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":
+    """Return what is expected on a device, and how a trace stands to it."""
+    from nearpeak.analyze.mixed_precision import verdict_of
+    from nearpeak.executed.mixed import expected_and_executed
+    from nearpeak.report.precision.html import Priced
+    from nearpeak.theory.mixed_precision import mixed_precision_of
+
+    eager = mixed_precision_of(steps.written, steps.lowered, device, fixed_s=fixed_s)
+    if trace is None:
+        alone = mixed_precision_of(steps.written, steps.lowered, device, steps.converted)
+        return Priced(alone, eager, verdict_of(alone, eager))
+    found = expected_and_executed(steps, device, trace, baseline)
+    eager = mixed_precision_of(
+        steps.written, steps.lowered, device, fixed_s=fixed_s, efficiency=found.efficiency
     )  # fmt: skip
-    baseline, lowered = take(dtype="fp32", autocast=None), take(dtype="fp32", autocast=autocast)
-    converted = take(dtype=autocast, autocast=None)
-    as_json = json or not (text or shared.on_terminal())
-    for device in devices:
-        alone = mixed_precision_of(baseline, lowered, device, converted)
-        eager = mixed_precision_of(baseline, lowered, device, fixed_s=fixed_s)
-        verdict = verdict_of(alone, eager)
+    return Priced(found.expected, eager, verdict_of(found.expected, eager), found.gap, found.step_counts)
+
+
+def _deliver(found: "list[Priced]", html: Path | None, *, as_json: bool) -> None:
+    from nearpeak.api import version
+    from nearpeak.report import precision
+
+    if html is not None:
+        shared.write_whole(html, precision.to_html(found, version()))
+    colour, width = shared.coloured(), shutil.get_terminal_size().columns
+    for one in found:
         if as_json:
-            sys.stdout.write(precision.to_json(alone, eager, verdict) + "\n")
-        else:
-            width = shutil.get_terminal_size().columns
-            shown = precision.to_terminal(alone, eager, verdict, colour=shared.coloured(), width=width)
-            sys.stdout.write(shown)
+            sys.stdout.write(precision.to_json(one.device, one.eager, one.verdict, one.gap) + "\n")
+            continue
+        sys.stdout.write(precision.to_terminal(one.device, one.eager, one.verdict, colour=colour, width=width))
+        if one.gap is not None:
+            sys.stdout.write(precision.gap_to_terminal(one.gap, one.step_counts, colour=colour, width=width))
+
+
+def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json: bool) -> None:
+    """Print in which precision the products of a trace ran."""
+    from nearpeak.executed.mixed import precision_of_file
+    from nearpeak.report import precision
+
+    devices = shared.targets_of(target, edits) if target else []
+    _, found = precision_of_file(path, devices[0] if devices else None)
+    if as_json:
+        sys.stdout.write(precision.executed_to_json(found) + "\n")
+    else:
+        width = shutil.get_terminal_size().columns
+        sys.stdout.write(precision.executed_to_terminal(found, colour=shared.coloured(), width=width))
 
 
 def register(app: typer.Typer) -> None:

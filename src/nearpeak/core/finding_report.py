@@ -116,6 +116,37 @@ class Abstained:
     """What is missing, and how to record it."""
 
 
+class Unseen(NamedTuple):
+    """Calls of a model that a trace does not show; of a step."""
+
+    label: str
+    """What they compute."""
+    call_count: float
+    """How many of them."""
+    expected_s: float | None
+    """Their expected time together; none where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelJoin:
+    """How the captured calls of a model stand to what ran; of a step."""
+
+    name: str
+    """Model."""
+    step_bound_s: float
+    """Least time of its step."""
+    bound_is_whole: bool
+    """Whether that covers every call."""
+    call_count: int
+    """Calls that have a case."""
+    seen_count: float
+    """Those of them that ran, by operator, extents and formats."""
+    unseen: tuple[Unseen, ...]
+    """The others, most expected time first."""
+    uncovered_count: int
+    """Calls without a case, and those never seen without an expected time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
     """The steps of a trace and what was found in them."""
@@ -138,6 +169,8 @@ class TraceReport:
     """Model that was expected; empty where the operators that ran are their own expectation."""
     created: str = ""
     """Version of nearpeak."""
+    join: ModelJoin | None = None
+    """How that model's calls stand to what ran; none without one."""
 
     @property
     def step_s(self) -> float:

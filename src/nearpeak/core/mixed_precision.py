@@ -3,11 +3,36 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nearpeak.errors import SpecError
+
 BASELINES = ("fp32", "tf32", "default")
 """How fp32 products run: on fp32 units; rounded to TF32; as PyTorch's flags stand at first, which is TF32 for
 convolutions (`torch.backends.cudnn.allow_tf32`) and fp32 for matrix products (`float32_matmul_precision`)."""
 LEAST_SPEED_UP = 1.05
 """Expected speed-up below which nothing is concluded from how much of it was reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """How near operators come to documented rates, by measurement; 1 is the bound."""
+
+    flop_ratio: float = 1.0
+    """FLOP over time over the documented rate, of products that the rate limits."""
+    bandwidth_ratio: float = 1.0
+    """Bytes over time over the documented bandwidth, of operators that memory limits."""
+    source: str = ""
+    """Where it was measured; empty where it was not."""
+    flop_count: int = 0
+    """Operators behind `flop_ratio`; 1 is kept where there are too few."""
+    bandwidth_count: int = 0
+    """Operators behind `bandwidth_ratio`; likewise."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part of a documented rate."""
+        if not (0 < self.flop_ratio <= 1 and 0 < self.bandwidth_ratio <= 1):
+            raise SpecError(
+                f"efficiency: {self.flop_ratio:g} and {self.bandwidth_ratio:g} must be above 0 and at most 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

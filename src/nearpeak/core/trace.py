@@ -117,6 +117,10 @@ class TraceDevice:
     """Version of its architecture, as in 9.0 or gfx942."""
 
 
+END = "end of"
+"""How the kind of a loss begins where the file ends early."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """Something of the file that is not in the trace, or not as it stood there."""

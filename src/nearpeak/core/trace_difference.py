@@ -51,7 +51,13 @@ class TraceDifference:
     """What the difference of the steps goes to, in seconds; adds up to it."""
     operators: tuple[OperatorPair, ...]
     """Aligned operators, largest change first."""
-    aligned_ratio: float
-    """Part of all operator calls that is aligned."""
+    aligned_ratio: float | None
+    """Part of all operator calls that is aligned; none where one of the traces has no operators."""
+    by_kernel: bool
+    """Whether `operators` are kernels of the same name instead, as neither trace has operators."""
+    classes: tuple[tuple[str, float, float], ...]
+    """Busy time, then device time by what kernels compute, in seconds of a step: baseline and candidate."""
+    unnamed: tuple[str, ...]
+    """Traces whose device is not known, so that they have no bounds."""
     findings: tuple[tuple[str, float, float], ...]
     """Findings with their gains in baseline and candidate, in seconds; 0 where there is none."""

@@ -8,12 +8,11 @@ from types import MappingProxyType
 
 from nearpeak.analyze.findings import report_of
 from nearpeak.api import version
-from nearpeak.core.case import Case
-from nearpeak.core.executed import Executed
 from nearpeak.core.finding_report import TraceReport
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.executed.against_model import join_of, lines_of
 from nearpeak.executed.queues import busiest_device
 from nearpeak.executed.reading import executed_of
 from nearpeak.targets.naming import target_of_gpu
@@ -67,13 +66,11 @@ def analyze_trace(
         executed = replace(executed, skew=skew_of([trace, *map(read_trace, ranks)]))
     if model is None:
         return report_of(executed, version())
-    unseen_ns, uncovered_count = _unseen(executed, model, target)
-    if uncovered_count:
-        note = (
-            f"{uncovered_count:,} calls of {model.name} in a step have no expected time and are not in what is expected"
-        )
-        executed = replace(executed, notes=(*executed.notes, note))
-    return report_of(executed, version(), unseen_ns, model.name)
+    join = join_of(executed, model, target)
+    step_s = executed.window_ns * 1e-9 / executed.step_count
+    executed = replace(executed, notes=(*lines_of(join, step_s), *executed.notes))
+    unseen_ns = round(sum(one.expected_s or 0.0 for one in join.unseen) * executed.step_count * 1e9)
+    return replace(report_of(executed, version(), unseen_ns, model.name), join=join)
 
 
 def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | None]:
@@ -82,25 +79,3 @@ def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | N
     device = busiest_device(trace)
     name = next((one.name for one in trace.header.devices if one.index == device), "")
     return trace, target_of_gpu(name) if name else None
-
-
-def _unseen(executed: Executed, model: Workload, target: Target | None) -> tuple[int, int]:
-    """Return the expected time of the model's calls, in all steps, that never ran, and its calls without one."""
-    from nearpeak.api import target as target_named
-    from nearpeak.predict.prediction import predict_case
-
-    device = target or (target_named(executed.target) if executed.target else None)
-    if device is None:
-        raise SpecError(f"{executed.name}: the device is not known; name it with --target")
-    ran: dict[Case, int] = {}
-    for operator in executed.operators:
-        for case in operator.cases:
-            ran[case] = ran.get(case, 0) + operator.call_count
-    total, uncovered_count = 0.0, sum(call.call_count for call in model.calls if call.case is None)
-    for case, count in model.case_counts().items():
-        left = count * executed.step_count - ran.get(case, 0)
-        try:
-            total += max(0, left) * predict_case(case, device).time_s
-        except NearpeakError:
-            uncovered_count += count
-    return round(total * 1e9), uncovered_count

@@ -12,8 +12,9 @@ import numpy as np
 from nearpeak.core.executed import NOTHING, ClockSample, Executed, KernelUse, QueueItem
 from nearpeak.core.target import Target
 from nearpeak.core.timeline import Steps
-from nearpeak.core.trace import CopyKind, EventKind, Family
+from nearpeak.core.trace import END, CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
+from nearpeak.executed import advice
 from nearpeak.executed.details import counters_of, rules_of, with_details
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
@@ -25,6 +26,7 @@ from nearpeak.trace.hierarchy import modules_of, time_by
 from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
+_BRIEF = 60
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
@@ -37,9 +39,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     """
     device = busiest_device(trace)
     if device is None:
-        raise SpecError(
-            f"{trace.header.source or 'trace'}: has no device events; record with CUDA or HIP activities on"
-        )
+        raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
     found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
@@ -67,6 +67,19 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     )  # fmt: skip
 
 
+def _without_work(trace: Trace) -> str:
+    """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
+    if (cut := _cut(trace)) is not None:
+        return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
+    return advice.of_work(trace)
+
+
+def _cut(trace: Trace) -> str | None:
+    """Return where a file is cut off; none where it is whole."""
+    losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
+    return losses[-1].example if losses else None
+
+
 def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
     """Return the device time of the items by module; nothing where no module is named."""
     rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
@@ -91,8 +104,15 @@ def _marked(found: Steps) -> Steps:
         return found
     first = found.steps[0]
     return Steps(
-        how="none", steps=(), note=f"no marks; {first.name} comes back {len(found.steps)} times, as layers do too"
+        how="none",
+        steps=(),
+        note=f"no marks; {_brief(first.name)} comes back {len(found.steps)} times, as layers do too",
     )
+
+
+def _brief(name: str) -> str:
+    """Return a name of a kernel without most of its template."""
+    return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
 
 
 def _sms(known: Any, target: Target | None) -> int | None:
@@ -152,14 +172,17 @@ def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
 
 def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
-    work = trace.device_rows()
+    work, form = trace.device_rows(), trace.header.format
     lone = float((trace.launch[work] == NO_ROW).mean())
     checks = {
-        "host": (not trace.of_kind(EventKind.HOST_API).any(), "no calls of the runtime: record host activities too"),
+        "host": (not trace.of_kind(EventKind.HOST_API).any(), f"no calls of the runtime: {advice.of_host(form)}"),
         "links": (lone > MOST_UNLINKED, f"{lone:.0%} of the device events have no recorded call: record whole steps"),
         "steps": (not found.steps, f"{found.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
-        "operators": (not trace.of_kind(EventKind.HOST_OP).any(), "no operators of a framework: record CPU activities"),
-        "shapes": ("shapes" not in trace.sparse, "no shapes of operators: record_shapes=True records them"),
+        "operators": (
+            not trace.of_kind(EventKind.HOST_OP).any(),
+            f"no operators of a framework: {advice.of_operators(form)}",
+        ),
+        "shapes": ("shapes" not in trace.sparse, f"no shapes of operators: {advice.of_shapes(form)}"),
         "copies": (not _says_memory(trace), "which memory copies read is not stated: a newer profiler states it"),
         "bytes": ("bytes" not in trace.sparse, "how many bytes are copied is not stated"),
         "grid": ("grid" not in trace.sparse, "grids of kernels are not stated"),
@@ -245,6 +268,9 @@ def _flags(trace: Trace) -> dict[str, str]:
 
 def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: Steps) -> tuple[str, ...]:
     def notes() -> Iterator[str]:
+        if (cut := _cut(trace)) is not None:
+            yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
+        yield from (lack for lack in trace.header.lacks if lack.startswith(("no times", "statistics only")))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from nearpeak.isolation.tail import Tail
+
 MARK = "NEARPEAK_FARM_MARK"
 """Variable by which everything that a job started is found again, wherever it moved."""
 GRACE_S = 5.0
@@ -79,7 +81,7 @@ def watched(
     )  # fmt: skip
     started(process.pid)
     assert process.stdout is not None
-    tail = _Tail(process.stdout)
+    tail = _Pipe(process.stdout)
     try:
         verdict = _waited(process, tail, begun_s + limit_s, memory_bytes, is_stopped)
         forced = verdict != "ended" and _ended(process, tail, grace_s)
@@ -92,11 +94,11 @@ def watched(
     )  # fmt: skip
 
 
-class _Tail:
+class _Pipe:
     """Reads a pipe so that it never fills, and keeps its end."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe, self._kept = pipe, b""
+        self._pipe, self._tail = pipe, Tail(_TAIL_BYTES)
         os.set_blocking(pipe.fileno(), False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(pipe, selectors.EVENT_READ)
@@ -111,7 +113,7 @@ class _Tail:
             return
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._pipe.fileno(), 1 << 20)
-            self._kept = (self._kept + data)[-_TAIL_BYTES:]
+            self._tail.add(data)
             if not data:
                 self._selector.unregister(self._pipe)
                 self._open = False
@@ -122,11 +124,11 @@ class _Tail:
         self._pipe.close()
 
     def text(self) -> str:
-        return self._kept.decode("utf-8", "replace")
+        return self._tail.text()
 
 
 def _waited(
-    process: "subprocess.Popen[bytes]", tail: _Tail, deadline_s: float, memory_bytes: int | None,
+    process: "subprocess.Popen[bytes]", tail: _Pipe, deadline_s: float, memory_bytes: int | None,
     is_stopped: Callable[[], bool],
 ) -> str:  # fmt: skip
     looked_s = time.monotonic()
@@ -144,7 +146,7 @@ def _waited(
     return "ended"
 
 
-def _ended(process: "subprocess.Popen[bytes]", tail: _Tail, grace_s: float) -> bool:
+def _ended(process: "subprocess.Popen[bytes]", tail: _Pipe, grace_s: float) -> bool:
     """Ask the group to end, then end it; say whether it had to be."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGTERM)

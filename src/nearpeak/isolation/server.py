@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from nearpeak.errors import NearpeakError
 from nearpeak.isolation import receive, send
+from nearpeak.isolation.tail import Tail
 
 _KEPT_OUTPUT_BYTES = 16384
 _POLL_S = 0.02
@@ -115,7 +116,7 @@ def _answer(request: tuple[Any, ...], requests: int) -> tuple[str, Any, str]:
 
 def _watch(child: int, result: int, output: int, requests: int, deadline: float) -> tuple[str, Any, str]:
     """Collect the child's answer and output until it is complete, the child is gone or time is up."""
-    answer, printed, opened = b"", b"", [result, output]
+    answer, printed, opened = b"", Tail(_KEPT_OUTPUT_BYTES), [result, output]
     while True:
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         ready = select.select([*opened, requests], [], [], 0 if ended else _POLL_S)[0]
@@ -129,23 +130,19 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
             elif pipe == result:
                 answer += data
             else:
-                printed = (printed + data)[-_KEPT_OUTPUT_BYTES:]
+                printed.add(data)
         if _complete(answer):
             verdict, payload = pickle.loads(answer[8:])
-            return verdict, payload, _text(printed)
+            return verdict, payload, printed.text()
         if ended and not ready:
             code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-            return "died", code, _text(printed)
+            return "died", code, printed.text()
         if time.monotonic() > deadline:
-            return "timeout", None, _text(printed)
+            return "timeout", None, printed.text()
 
 
 def _complete(answer: bytes) -> bool:
     return len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]
-
-
-def _text(printed: bytes) -> str:
-    return printed.decode("utf-8", "replace")
 
 
 def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:

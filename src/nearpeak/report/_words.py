@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Interval, Policy
@@ -86,6 +86,44 @@ def shortened(text: str, width: int) -> str:
     """
     text = clean(text)
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def told_apart(texts: Sequence[str], width: int) -> list[str]:
+    """Return `texts` cleaned and cut to `width` characters at their end; those that look alike then, in their middle.
+
+    >>> told_apart(["gemm m=16 n=4096 k=4096", "gemm m=16 n=4096 k=512", "softmax rows=64"], 13)
+    ['gemm m…k=4096', 'gemm m… k=512', 'softmax rows…']
+    >>> told_apart(["vectorized_kernel_of_add_on_float", "vectorized_kernel_of_mul_on_float"], 16)
+    ['vect…of_add_on_…', 'vect…of_mul_on_…']
+    """
+    whole = [clean(text) for text in texts]
+    found = [shortened(text, width) for text in whole]
+    for cut in (_cut_inside, _cut_around):
+        alike: dict[str, set[str]] = {}
+        for text, short in zip(whole, found, strict=True):
+            alike.setdefault(short, set()).add(text)
+        found = [
+            short if len(alike[short]) == 1 else cut(text, alike[short], width)
+            for text, short in zip(whole, found, strict=True)
+        ]
+    return found
+
+
+def _cut_inside(text: str, _others: Collection[str], width: int) -> str:
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def _cut_around(text: str, others: Collection[str], width: int) -> str:
+    """Return the head of a text and what stands where others begin to differ from it."""
+    differs = (place for place, marks in enumerate(zip(*others, strict=False)) if len(set(marks)) > 1)
+    place = next(differs, min(map(len, others)))
+    head = max(1, width // 4)
+    room = max(1, width - head - 2)
+    start = max(head, min(place - room // 3, len(text) - room - 1))
+    return f"{text[:head]}…{text[start : start + room]}{'…' if start + room < len(text) else ''}"
 
 
 def shortened_path(path: str, width: int) -> str:

@@ -186,11 +186,11 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
     for name, columns in (("measured", 9), ("expected", 9), ("bound", 9), ("attained", 11)):
         table.add_column(name, justify="right", no_wrap=True, width=columns)
     table.add_column("one call of", no_wrap=True, overflow="ellipsis")
-    for row, time in found[:TOP_COUNT]:
+    names = words.told_apart([row.label for row, _ in found[:TOP_COUNT]], max(12, console.width - 52))
+    for name, (_, time) in zip(names, found, strict=False):
         ratio = "implausible" if words.is_implausible(time) else words.percent(words.attained(time) or 0.0)
-        label = Text(words.clean(row.label))
         expected = show(time.prediction.time_s, "s") if time.prediction else "–"
-        table.add_row(show(time.measured_s or 0.0, "s"), expected, show(time.bound_s, "s"), ratio, label)
+        table.add_row(show(time.measured_s or 0.0, "s"), expected, show(time.bound_s, "s"), ratio, Text(name))
     console.print(table)
     implausible = sum(words.is_implausible(time) for _, time in found)
     if implausible:

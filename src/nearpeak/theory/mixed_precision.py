@@ -6,7 +6,7 @@ from math import prod
 from typing import NamedTuple
 
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.mixed_precision import BASELINES, Cast, LoweredPart, MixedPrecision
+from nearpeak.core.mixed_precision import BASELINES, Cast, Efficiency, LoweredPart, MixedPrecision
 from nearpeak.core.target import Target
 from nearpeak.core.tensor import Layout
 from nearpeak.core.workload import Argument, Call, Workload
@@ -19,6 +19,8 @@ CAST = "aten._to_copy.default"
 SCALER = ("aten._amp_foreach_non_finite_check_and_unscale_", "aten._amp_update_scale_")
 """Operators of a GradScaler."""
 HALF = ("bf16", "fp16")
+BOUND = Efficiency()
+"""Documented rates, reached in full."""
 
 
 class _Priced(NamedTuple):
@@ -30,7 +32,12 @@ class _Priced(NamedTuple):
 
 
 def mixed_precision_of(
-    baseline: Workload, lowered: Workload, target: Target, converted: Workload | None = None, fixed_s: float = 0.0
+    baseline: Workload,
+    lowered: Workload,
+    target: Target,
+    converted: Workload | None = None,
+    fixed_s: float = 0.0,
+    efficiency: Efficiency = BOUND,
 ) -> MixedPrecision:
     """Return the expected times of a step as written, lowered by autocast, and converted as a whole.
 
@@ -40,6 +47,7 @@ def mixed_precision_of(
     Args:
         lowered: the same step, captured with `autocast`.
         converted: the same step, captured with `dtype`: no casts at all.
+        efficiency: what part of the documented rates is reached; all of them unless something was measured.
 
     Raises:
         SpecError: `lowered` was not captured under autocast, or the two are different steps.
@@ -49,7 +57,7 @@ def mixed_precision_of(
         raise SpecError(f"{lowered.name}: was not captured under autocast; capture it with --autocast bf16 or fp16")
     if baseline.step != lowered.step:
         raise SpecError(f"{lowered.name}: is a {lowered.step} step, the baseline is a {baseline.step} step")
-    before, after = _all(baseline, target, fixed_s), _all(lowered, target, fixed_s)
+    before, after = (_all(one, target, fixed_s, efficiency) for one in (baseline, lowered))
     casts = _casts(lowered, after)
     return MixedPrecision(
         name=baseline.name, step=baseline.step, target=target.name, format=named, call_count=_count(baseline),
@@ -57,9 +65,9 @@ def mixed_precision_of(
         baseline_s={name: _sum(before, name) for name in BASELINES}, lowered_s=_sum(after, "default"),
         cast_s=sum(one.times["default"] * one.call.call_count for one in after if _is_cast(one.call)),
         scaler_s=sum(one.times["default"] for one in after if one.call.operator.startswith(SCALER)),
-        converted_s=None if converted is None else _sum(_all(converted, target, fixed_s), "default"),
+        converted_s=None if converted is None else _sum(_all(converted, target, fixed_s, efficiency), "default"),
         parts=_parts(before, after), casts=casts,
-        memory_bound_ratio=_share(before), assumptions=_assumptions(baseline, lowered),
+        memory_bound_ratio=_share(before), assumptions=_assumptions(baseline, lowered, efficiency),
     )  # fmt: skip
 
 
@@ -102,13 +110,21 @@ def unit_of(target: Target, dtype: str, *, tf32: bool) -> str:
     return next((unit for unit in wanted if unit in target.peaks), "vector.fp32")
 
 
-def _all(workload: Workload, target: Target, fixed_s: float) -> list[_Priced]:
-    return [_priced(call, target, fixed_s) for call in workload.calls]
+def expected_calls(
+    workload: Workload, target: Target, baseline: str = "default", efficiency: Efficiency = BOUND
+) -> Iterator[tuple[Call, float]]:
+    """Yield each call of a step with the expected time of one execution, in seconds."""
+    for one in _all(workload, target, 0.0, efficiency):
+        yield one.call, one.times[baseline]
 
 
-def _priced(call: Call, target: Target, fixed_s: float) -> _Priced:
-    flop = issued_flop(call)
-    memory_s = moved_bytes(call) / bandwidth_of(target)
+def _all(workload: Workload, target: Target, fixed_s: float, efficiency: Efficiency) -> list[_Priced]:
+    return [_priced(call, target, fixed_s, efficiency) for call in workload.calls]
+
+
+def _priced(call: Call, target: Target, fixed_s: float, efficiency: Efficiency) -> _Priced:
+    flop = issued_flop(call) / efficiency.flop_ratio
+    memory_s = moved_bytes(call) / (bandwidth_of(target) * efficiency.bandwidth_ratio)
     if not flop:
         return _Priced(call, dict.fromkeys(BASELINES, memory_s + fixed_s), True)
     dtype = _format(call)
@@ -209,8 +225,14 @@ def _share(calls: Sequence[_Priced]) -> float:
     return _sum([one for one in calls if one.bound_by_memory], "fp32") / whole if whole else 0.0
 
 
-def _assumptions(baseline: Workload, lowered: Workload) -> tuple[str, ...]:
-    notes = ["rates and bandwidth as documented, every input and output moved once, caches cold"]
+def _assumptions(baseline: Workload, lowered: Workload, efficiency: Efficiency) -> tuple[str, ...]:
+    rates = "rates and bandwidth as documented"
+    if efficiency.source:
+        rates = (
+            f"{efficiency.flop_ratio:.0%} of the documented rates and {efficiency.bandwidth_ratio:.0%} of the bandwidth"
+            f", as {efficiency.source} shows ({efficiency.flop_count} and {efficiency.bandwidth_count} operators)"
+        )
+    notes = [f"{rates}, every input and output moved once, caches cold"]
     if lowered.step == "train":
         notes.append("weights are cast once per context and step, as autocast keeps the casts of trained weights")
     missing = {**baseline.uncovered_counts(), **lowered.uncovered_counts()}

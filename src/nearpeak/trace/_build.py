@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.core.trace import DEVICE_KINDS, EventKind, Loss, TraceHeader
+from nearpeak.core.trace import DEVICE_KINDS, END, EventKind, Loss, TraceHeader
 from nearpeak.trace._link import enclosing, launches
 from nearpeak.trace.columns import MISSING, Column, Texts, Trace
 from nearpeak.trace.names import family_of
@@ -63,7 +63,7 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     sparse = _moved(raw.sparse, order, len(keep))
     launch, unlinked = launches(kind, process, correlation)
     return Trace(
-        header=replace(header, losses=(*header.losses, *losses, *unlinked)),
+        header=_told(header, *losses, *unlinked),
         texts=texts,
         kind=kind,
         name=name,
@@ -79,6 +79,12 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
         parent=enclosing(kind, process, thread, start, end),
         sparse=sparse,
     )
+
+
+def _told(header: TraceHeader, *losses: Loss) -> TraceHeader:
+    """Return the header with all losses; a file whose end is lost ends early."""
+    whole = (*header.losses, *losses)
+    return replace(header, losses=whole, trimmed=any(loss.kind.startswith(END) for loss in whole))
 
 
 def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:

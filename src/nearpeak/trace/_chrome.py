@@ -12,6 +12,7 @@ from nearpeak.core.trace import DEVICE_KINDS, CopyKind, EventKind, Loss, Memory,
 from nearpeak.trace import _scan
 from nearpeak.trace._build import Raw, trace_of
 from nearpeak.trace._fields import Field, Fields, dense, fields_of, numbers, text_numbers
+from nearpeak.trace._flows import Flows, with_flows
 from nearpeak.trace._json import Batch, EventFile
 from nearpeak.trace._lacks import lacks_of
 from nearpeak.trace.columns import MISSING, Column, Trace
@@ -49,6 +50,8 @@ class Rules:
     """What events are called in messages."""
     lifted: tuple[str, ...] = ()
     """Columns that stand in `args`, as our own export writes them."""
+    flows: Mapping[str, int] = field(default_factory=dict)
+    """Which of what is left out are arrows between events: kinds of `_flows` by the reason why they are no events."""
 
 
 @dataclass(kw_only=True)
@@ -73,6 +76,8 @@ class _State:
     """Kinds by the texts of phase and category; below 0 is left out."""
     reasons: list[str] = field(default_factory=list)
     """Reasons by number."""
+    flows: list[Flows] = field(default_factory=list)
+    """Arrows of each batch."""
 
 
 class EventTable:
@@ -91,7 +96,10 @@ class EventTable:
         kind = self._kinds(top, count)
         kept = np.flatnonzero(kind >= 0)
         for number, left in zip(*np.unique(kind[kind < 0], return_counts=True), strict=True):
-            self._state.left_out[self._state.reasons[-int(number) - 1]] += int(left)
+            reason = self._state.reasons[-int(number) - 1]
+            self._state.left_out[reason] += int(left)
+            if reason in self._rules.flows:
+                self._state.flows.append(self._flows(top, np.flatnonzero(kind == number), self._rules.flows[reason]))
         if not len(kept):
             return
         columns = self._columns(top, count, kind)
@@ -114,7 +122,21 @@ class EventTable:
             for reason, count in sorted(state.left_out.items())
         ]
         trace = trace_of(raw, texts, replace(header, losses=(*header.losses, *self._file.losses, *losses)))
+        trace = with_flows(trace, state.flows)
         return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
+
+    def _flows(self, top: Mapping[str, Field], rows: Array, what: int) -> Flows:
+        """Return the ends of arrows among the events of a batch."""
+        count, text = int(rows.max()) + 1, self._file.text
+        upto = {name: _first(one, count) for name, one in top.items()}
+        phase = text_numbers(upto.get("ph"), count)[rows]
+        begin = {int(one): text(int(one)) in ("s", "t") for one in np.unique(phase) if one >= 0}
+        number, process, thread = (_numbers(upto.get(name), count, text)[rows] for name in ("id", "pid", "tid"))
+        return Flows(
+            what=np.full(len(rows), what, np.int8), begins=np.array([begin.get(int(one), False) for one in phase]),
+            number=number, process=process, thread=thread,
+            time_ns=_numbers(upto.get("ts"), count, text, thousand=True)[rows],
+        )  # fmt: skip
 
     def _kinds(self, top: Mapping[str, Field], count: int) -> Array:
         """Return the kind of each event, or -1 - number of the reason for which it is left out."""
@@ -198,6 +220,12 @@ class EventTable:
 
 def _numbers(one: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
     return dense(one, count, None if one is None else numbers(one, text, thousand=thousand))
+
+
+def _first(one: Field, count: int) -> Field:
+    """Return a field of the first `count` events."""
+    keep = one.rows < count
+    return Field(rows=one.rows[keep], kinds=one.kinds[keep], values=one.values[keep])
 
 
 def _kept(one: Field, place: Array) -> Field:

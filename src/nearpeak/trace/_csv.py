@@ -4,10 +4,11 @@ import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nearpeak.core.trace import Loss
+from nearpeak.core.trace import END, Loss
 from nearpeak.trace.stream import blocks
 
 _MOST_FIELD = 1 << 24
+_LAST = "the last line has no line end, so that it may be cut off"
 
 
 def lines_of(path: Path, losses: list[Loss]) -> Iterator[str]:
@@ -17,6 +18,7 @@ def lines_of(path: Path, losses: list[Loss]) -> Iterator[str]:
         *whole, rest = (rest + block).split(b"\n")
         yield from (_text(line) + "\n" for line in whole)
     if rest:
+        losses.append(Loss(what="unknown", kind=f"{END} the file", record_count=1, example=_LAST))
         yield _text(rest)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import Loss
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace import _scan, _tokens
 from nearpeak.trace.columns import Texts
 from nearpeak.trace.stream import BLOCK_BYTES, blocks
@@ -85,7 +85,7 @@ class EventFile:
         """Yield the events of the file, then note what was damaged.
 
         Raises:
-            CaptureError: the file holds no list of events.
+            SpecError: the file holds no list of events.
         """
         self._more()
         self._skip_blank()
@@ -96,7 +96,7 @@ class EventFile:
             self._at += 1
             yield from self._object()
         else:
-            raise CaptureError(
+            raise SpecError(
                 f"{self._path.name}: is no JSON; an object with traceEvents or a list of events begins "
                 f"with {{ or [, this with {first!r}"
             )

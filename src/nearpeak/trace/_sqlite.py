@@ -1,13 +1,19 @@
 """SQLite files of profilers, read-only: tables and columns are probed, damage ends a table and is noted."""
 
+import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
-from nearpeak.errors import CaptureError
+from nearpeak.core.trace import END
+from nearpeak.errors import SpecError
 from nearpeak.trace._rows import EventRows
 
 MAGIC = b"SQLite format 3\x00"
@@ -15,6 +21,8 @@ _BATCH = 50_000
 _UUID = "_[0-9A-Fa-f]{8}(?:[_-]?[0-9A-Fa-f]{4}){3}[_-]?[0-9A-Fa-f]{12}"
 _DAMAGE = (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError)
 """What a damaged file makes the library raise; messages that quote damaged names cannot even be decoded."""
+_MOST_TIMES = 1000
+"""A file that says it is this many times as long as it is does not know its length."""
 _LEAST_ROW_BYTES = 4
 """A row takes more: a table with more rows than the file has room for runs in a circle."""
 
@@ -26,14 +34,14 @@ class Database:
         """Probe which tables there are.
 
         Raises:
-            CaptureError: the file is no database, or its list of tables is damaged.
+            SpecError: the file is no database, or its list of tables is damaged.
         """
         self._connection, self.path, self._rows = connection, path, rows
         self._most = path.stat().st_size // _LEAST_ROW_BYTES + 1
         try:
             found = connection.execute("select name, sql from sqlite_master where type in ('table', 'view')").fetchall()
         except _DAMAGE as error:
-            raise CaptureError(f"{path.name}: is no SQLite file that can be read: {_line(error)}") from None
+            raise _unreadable(path, error) from None
         self.tables = {str(name): str(sql) for name, sql in found}
 
     def table(self, stem: str) -> str | None:
@@ -68,10 +76,13 @@ class Database:
         count = 0
         try:
             cursor = self._connection.execute(f"select {', '.join(map(_quoted, have))} from {_quoted(table)}")
-            while rows := cursor.fetchmany(_BATCH):
-                columns = dict(zip(have, zip(*rows, strict=True), strict=True))
-                yield [columns.get(name, (None,) * len(rows)) for name in wanted]
-                count += len(rows)
+            for rows, damage in _batches(cursor):
+                if rows:
+                    columns = dict(zip(have, zip(*rows, strict=True), strict=True))
+                    yield [columns.get(name, (None,) * len(rows)) for name in wanted]
+                    count += len(rows)
+                if damage is not None:
+                    raise damage
                 if count > self._most:
                     raise sqlite3.DatabaseError("it has more rows than the file has room for")
         except _DAMAGE as error:
@@ -87,30 +98,87 @@ class Database:
         return found
 
 
+def _batches(cursor: sqlite3.Cursor) -> Iterator[tuple[list[Any], Exception | None]]:
+    """Yield rows in batches; where damage ends them, those before it, and the damage."""
+    while True:
+        rows: list[Any] = []
+        try:
+            for row in islice(cursor, _BATCH):
+                rows.append(row)  # what came before an error must be kept
+        except _DAMAGE as error:
+            yield rows, error
+            return
+        if not rows:
+            return
+        yield rows, None
+
+
+def _stated_bytes(path: Path) -> int:
+    """Return how large a file says it is; 0 where its header cannot be trusted.
+
+    Source: sqlite.org/fileformat2.html, section 1.3: page size at byte 16, change counter at 24, pages at 28, the
+    change for which that count holds at 92.
+    """
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or head[24:28] != head[92:96]:
+        return 0
+    page = int.from_bytes(head[16:18])
+    return int.from_bytes(head[28:32]) * (65536 if page == 1 else page)
+
+
 @contextmanager
 def opened(path: Path, rows: EventRows) -> Iterator[Database]:
     """Open a file read-only; what a log beside it holds that was not yet written into it is noted as lost.
 
     Raises:
-        CaptureError: it is no database.
+        SpecError: it is no database.
     """
-    place = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
-    try:
-        connection = sqlite3.connect(place, uri=True)
-    except _DAMAGE as error:
-        raise CaptureError(f"{path.name}: cannot be opened: {_line(error)}") from None
     log = path.with_name(f"{path.name}-wal")
     if log.is_file() and log.stat().st_size:
         rows.lose("dropped", "rows that are only in the write-ahead log", example=f"{log.name}: close its writer first")
+    with _at_stated_length(path, rows) as file:
+        yield from _connected(file, path, rows)
+
+
+def _connected(file: Path, path: Path, rows: EventRows) -> Iterator[Database]:
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro&immutable=1", uri=True)
+    except _DAMAGE as error:
+        raise SpecError(f"{path.name}: cannot be opened: {_line(error)}") from None
     try:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for pragma in ("cell_size_check = on", "trusted_schema = off", "cache_size = -65536"):
             connection.execute(f"pragma {pragma}")
         yield Database(connection, path, rows)
     except _DAMAGE as error:
-        raise CaptureError(f"{path.name}: is no SQLite file that can be read: {_line(error)}") from None
+        raise _unreadable(path, error) from None
     finally:
         connection.close()
+
+
+@contextmanager
+def _at_stated_length(path: Path, rows: EventRows) -> Iterator[Path]:
+    """Yield the file, or where its end is lost a copy as long as it says it is: the library opens no shorter one."""
+    size, stated = path.stat().st_size, _stated_bytes(path)
+    if size >= stated or stated > _MOST_TIMES * size:
+        yield path
+        return
+    rows.lose("dropped", f"{END} the file", example=f"{size:,} of {stated:,} bytes are there")
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "whole.sqlite"
+        try:
+            shutil.copyfile(path, copy)
+            os.truncate(copy, stated)  # no space is taken for what is lost
+        except OSError as error:
+            raise SpecError(f"{path.name}: is cut off, and cannot be copied to be read: {error.strerror}") from None
+        yield copy
+
+
+def _unreadable(path: Path, error: BaseException) -> SpecError:
+    size, stated = path.stat().st_size, _stated_bytes(path)
+    cut = f", cut off after {size:,} of {stated:,} bytes and with them its list of tables" if size < stated else ""
+    return SpecError(f"{path.name}: is no SQLite file that can be read{cut}: {_line(error)}")
 
 
 def _line(error: BaseException) -> str:

@@ -235,8 +235,8 @@ _ENUMS: Mapping[str, Callable[[int], Any]] = {
 }  # fmt: skip
 _LISTS = ("shapes", "dtypes", "strides", "concrete")
 _LIFTED = frozenset(
-    (*_ENUMS, *_LISTS, "context", "grid", "block", "bytes", "collective", "collective_dtype", "collective_in",
-     "collective_out", "group_size", "group", "group_ranks")
+    (*_ENUMS, *_LISTS, "forward", "context", "grid", "block", "bytes", "collective", "collective_dtype",
+     "collective_in", "collective_out", "group_size", "group", "group_ranks")
 )  # fmt: skip
 
 

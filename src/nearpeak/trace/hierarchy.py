@@ -35,8 +35,11 @@ def forward_of(trace: Trace) -> Array:
     """Return for each backward operator its forward one, `NO_ROW` for all others.
 
     Both have the same sequence number; the backward one names the thread that the forward one ran on, and comes later.
+    Where numbers are missing, the arrows that the profiler draws between the two tell.
     """
     found = np.full(len(trace), NO_ROW, np.int32)
+    if trace.has("forward"):
+        found[trace.sparse["forward"].rows] = trace.sparse["forward"].values
     if not trace.has("sequence") or not trace.has("forward_thread"):
         return found
     rows = trace.sparse["sequence"].rows

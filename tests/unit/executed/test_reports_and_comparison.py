@@ -34,7 +34,7 @@ def healthy(tmp_path_factory):
 def test_a_terminal_of_80_columns_holds_every_line(report):
     text = formats.to_terminal(report)
     assert max(map(len, text.splitlines())) <= 80
-    for word in ("idle.sync_bound", "unmatched", "to refute", "expected", "Not told"):
+    for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not told"):
         assert word in text
 
 
@@ -180,6 +180,44 @@ def test_whole_windows_are_compared_without_a_verdict_on_steps(healthy):
     assert found.verdict == "inconclusive"
     assert "not marked" in found.reason
     assert "whole window" in found.baseline
+
+
+def changed(report, **more):
+    """The same report of steps that differ in some fields."""
+    return dataclasses.replace(report, executed=dataclasses.replace(report.executed, **more))
+
+
+def test_another_program_is_not_comparable_and_compiled_code_is(healthy):
+    other = changed(healthy, called=tuple(f"aten::mine_{place}" for place in range(40)))
+    found = compare(healthy, other)
+    assert found.verdict == "not comparable"
+    assert "another model" in found.reason
+    compiled = changed(other, kernels=(dataclasses.replace(healthy.executed.kernels[0], name="triton_poi_fused_0"),))
+    assert compare(healthy, compiled).verdict != "not comparable"
+
+
+def test_without_operators_kernels_of_one_name_are_aligned(healthy):
+    bare = changed(healthy, called=(), operators=())
+    found = compare(bare, bare)
+    assert found.by_kernel
+    assert found.aligned_ratio is None
+    assert {pair.name for pair in found.operators} == {use.name for use in healthy.executed.kernels}
+    assert "neither trace has operators" in difference.to_terminal(found)
+    assert "nothing can be aligned" in difference.to_terminal(compare(bare, healthy))
+
+
+def test_classes_add_up_to_the_kernels_and_swap_with_the_traces(report, healthy):
+    there, back = compare(report, healthy), compare(healthy, report)
+    assert {(name, after, before) for name, before, after in there.classes} == set(back.classes)
+    assert there.classes[0][0] == "busy"
+    total = sum(before for name, before, _ in there.classes[1:]) * report.executed.step_count
+    assert total == pytest.approx(sum(use.device_ns for use in report.executed.kernels) * 1e-9)
+
+
+def test_a_device_that_is_not_known_is_asked_for(report, healthy):
+    text = difference.to_terminal(compare(changed(report, target=""), healthy))
+    assert "its device is not known; --target NAME" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_every_share_that_is_kept_is_of_a_rule_and_of_a_cause_that_is_planted():

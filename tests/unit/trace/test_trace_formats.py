@@ -10,7 +10,7 @@ from benchmarks._trace_files import WRITERS, kineto_events, planned
 from benchmarks._trace_mutants import fault_of, mutated
 
 from nearpeak.core.trace import EventKind
-from nearpeak.errors import CaptureError, NearpeakError, SpecError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.trace import FORMATS, MISSING, NO_ROW, read_trace
 
 TIMED = {
@@ -197,14 +197,14 @@ def test_wrong_files_are_refused_in_one_line_that_says_what_was_expected(tmp_pat
     path.write_text("hello")
     with pytest.raises(SpecError, match=r"no known trace format; name it: .*kineto"):
         read_trace(path)
-    with pytest.raises(CaptureError, match=r"begins with \{ or \["):
+    with pytest.raises(SpecError, match=r"begins with \{ or \["):
         read_trace(path, "kineto")
-    with pytest.raises(CaptureError, match="no SQLite file"):
+    with pytest.raises(SpecError, match="no SQLite file"):
         read_trace(path, "nsys_sqlite")
     with pytest.raises(SpecError, match="cannot be read"):
         read_trace(tmp_path / "none.json")
     path.write_bytes(b"")
-    with pytest.raises(CaptureError, match="is empty"):
+    with pytest.raises(SpecError, match="is empty"):
         read_trace(path)
 
 

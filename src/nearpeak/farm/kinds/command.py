@@ -11,6 +11,7 @@ from nearpeak.errors import MeasureError, SpecError
 from nearpeak.farm.child import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
 from nearpeak.isolation.server import limit
+from nearpeak.isolation.tail import Tail
 
 LIMIT_S = 600.0
 """Wall time of a program, where the payload does not say."""
@@ -48,10 +49,10 @@ def output_of(words: Sequence[str]) -> tuple[int, str]:
     except OSError as error:
         return 127, f"{words[0]}: {error.strerror}"
     assert process.stdout is not None
-    kept = b""
+    tail = Tail(_TAIL_BYTES)
     while data := process.stdout.read(1 << 16):
-        kept = (kept + data)[-_TAIL_BYTES:]
-    return process.wait(), kept.decode("utf-8", "replace")
+        tail.add(data)
+    return process.wait(), tail.text()
 
 
 def time_in(output: str) -> float | None:

@@ -69,8 +69,9 @@ def _changes(title: str, changes: Sequence[Change]) -> Table:
 
 def _cases(target: TargetComparison) -> Table:
     table = _table("case, all calls", 28)
-    for case in texts.moved(target)[:TOP_COUNT]:
+    moved = texts.moved(target)[:TOP_COUNT]
+    for name, case in zip(words.told_apart([case.label for case in moved], 28), moved, strict=True):
         baseline, candidate, ratio = texts.total(case)
         said = Text(f"{texts.MARKS[case.verdict]} {ratio}", style=_COLOURS[case.verdict])
-        table.add_row(Text(words.clean(case.label)), baseline, candidate, said)
+        table.add_row(Text(name), baseline, candidate, said)
     return table

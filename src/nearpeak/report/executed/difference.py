@@ -1,6 +1,7 @@
 """Two traces side by side, for a terminal and as JSON."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.console import Console
@@ -14,6 +15,8 @@ from nearpeak.units import show
 
 TOP_COUNT = 12
 """Operators shown."""
+_CLASS_COUNT = 9
+_COLUMNS = ("before", "after", "ratio", "of bound")
 
 
 def to_json(found: TraceDifference) -> str:
@@ -44,31 +47,54 @@ def _print(console: Console, found: TraceDifference) -> None:
         lines.append(found.reason)
     for line in words.hung(lines, console.width):
         console.print(Text(line, style="bold" if found.verdict in line else ""))
-    parts = table_of("where the difference of a step goes", "time")
-    for name, time in found.parts:
-        parts.add_row(name, f"{'+' if time > 0 else '−'}{show(abs(time), 's')}")
-    console.print(parts)
-    console.print(
-        Text(f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats")
-    )
-    rows = table_of("device time of a step", "before", "after", "ratio", "of bound")
-    rows.columns[0].width = min(console.width, 120) - 46
-    for pair in found.operators[:TOP_COUNT]:
+    if found.parts:
+        parts = table_of("where the difference of a step goes", "time")
+        for name, time in found.parts:
+            parts.add_row(name, f"{'+' if time > 0 else '−'}{show(abs(time), 's')}")
+        console.print(parts)
+    _classes(console, found)
+    for line in words.hung(_aligned(found), console.width):
+        console.print(Text(line))
+    if found.operators:
+        _operators(console, found)
+    if found.findings:
+        console.print(Text("what the findings of each could gain, of a step", style="bold"))
+    for name, before, after in found.findings:
+        gains = " → ".join(show(one, "s") if one else "none" for one in (before, after))
+        console.print(Text(f"  {name}: {gains}"))
+
+
+def _aligned(found: TraceDifference) -> Iterator[str]:
+    """Yield how far the two can be laid beside each other."""
+    if found.by_kernel:
+        yield "neither trace has operators: kernels of the same name stand beside each other"
+    elif found.aligned_ratio is None:
+        yield "one of the traces has no operators: nothing can be aligned"
+    else:
+        yield f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats"
+    if found.unnamed and not found.by_kernel:
+        names = ", ".join(words.clean(name) for name in found.unnamed)
+        yield f"no bounds for {names}: its device is not known; --target NAME, and another --target for --against"
+
+
+def _classes(console: Console, found: TraceDifference) -> None:
+    table = table_of("device time by class, of a step", "before", "after", "ratio")
+    for name, before, after in found.classes[:_CLASS_COUNT]:
+        table.add_row(name, show(before, "s"), show(after, "s"), f"{after / before:.2f}" if before else "–")
+    console.print(table)
+
+
+def _operators(console: Console, found: TraceDifference) -> None:
+    rows = table_of("kernel, of a step" if found.by_kernel else "operator, of a step", *_COLUMNS)
+    rows.columns[0].width = wide = min(console.width, 120) - 46
+    pairs = found.operators[:TOP_COUNT]
+    for name, pair in zip(words.told_apart([pair.name for pair in pairs], wide), pairs, strict=True):
         ratio = f"{pair.candidate_ns / pair.baseline_ns:.2f}" if pair.baseline_ns else "–"
         reached = " → ".join(
             "–" if one is None else f"{one:.0%}" for one in (pair.baseline_of_bound, pair.candidate_of_bound)
         )
-        rows.add_row(
-            words.clean(pair.name),
-            show(pair.baseline_ns * 1e-9, "s"),
-            show(pair.candidate_ns * 1e-9, "s"),
-            ratio,
-            reached,
-        )
+        rows.add_row(name, show(pair.baseline_ns * 1e-9, "s"), show(pair.candidate_ns * 1e-9, "s"), ratio, reached)
     console.print(rows)
-    for name, before, after in found.findings:
-        gains = " → ".join(show(one, "s") if one else "none" for one in (before, after))
-        console.print(Text(f"{name}: could gain {gains}"))
 
 
 def _change(ratio: float) -> str:

@@ -99,9 +99,11 @@ def _operators(console: Console, report: TraceReport) -> None:
     if not rows:
         return
     table = table_of(*said.HEADINGS)
-    table.columns[0].width = min(console.width, 120) - 47
-    for one in rows[:TOP_COUNT]:
-        table.add_row(*said.cells(report.executed, one))
+    cells = [said.cells(report.executed, one) for one in rows[:TOP_COUNT]]
+    figures = zip(said.HEADINGS[1:], *(one[1:] for one in cells), strict=True)
+    table.columns[0].width = wide = min(console.width, 120) - sum(max(map(len, column)) + 2 for column in figures)
+    for name, row in zip(words.told_apart([one[0] for one in cells], wide), cells, strict=True):
+        table.add_row(name, *row[1:])
     console.print()
     console.print(table)
     rest = rows[TOP_COUNT:]
@@ -115,8 +117,9 @@ def _modules(console: Console, report: TraceReport) -> None:
     if not found:
         return
     total, table = sum(time for _, time in found), table_of("module", "time", "share")
-    table.columns[0].width = 50
-    for name, time in found[:TOP_COUNT]:
+    table.columns[0].width = wide = 50
+    names = words.told_apart([name for name, _ in found[:TOP_COUNT]], wide)
+    for name, (_, time) in zip(names, found, strict=False):
         table.add_row(name, said.per_step(report.executed, time), f"{time / max(1, total):.1%}")
     console.print()
     console.print(table)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from nearpeak.core.gap import MEASURED, PROVEN, Gap, GapGroup, Ranking
-from nearpeak.report._words import clean, hung, shortened
+from nearpeak.report._words import clean, hung, shortened, told_apart
 from nearpeak.units import show
 
 WIDTH = 80
@@ -20,12 +20,13 @@ def ranking_text(ranking: Ranking, groups: Sequence[GapGroup], by: str, top: int
 def _gaps(gaps: Sequence[Gap], top: int) -> Iterator[str]:
     yield f"{'gap':>9}  {'':<{BAR}} {'case':<30} {'measured':>9} {'least':>9}"
     largest = max((one.gain_s for one in gaps), default=0.0)
-    for one in gaps[:top]:
+    names = told_apart([one.timed.label for one in gaps[:top]], 30)
+    for name, one in zip(names, gaps, strict=False):
         row = one.timed
         bar = "█" * round(BAR * one.gain_s / largest) if largest else ""
         least_s = row.measured_s - one.gain_s / row.call_count
         measured, least = show(row.measured_s, "s"), show(least_s, "s")
-        yield f"{show(one.gain_s, 's'):>9}  {bar:<{BAR}} {shortened(row.label, 30):<30} {measured:>9} {least:>9}"
+        yield f"{show(one.gain_s, 's'):>9}  {bar:<{BAR}} {name:<30} {measured:>9} {least:>9}"
         if one.kind == PROVEN:
             further = "" if one.theoretical_s is None else f"; {show(one.theoretical_s, 's')} to the bound"
             why = f"proven: {clean(row.best_known_by)} reaches it{further}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from nearpeak.core.bridge import Bridge
 from nearpeak.core.history import Series
 from nearpeak.core.track import Track, TrackChange, TrackPoint
-from nearpeak.report._words import clean, hung, shortened
+from nearpeak.report._words import clean, hung, shortened, told_apart
 from nearpeak.report.history.spark import marks, sparkline
 from nearpeak.units import show
 
@@ -20,11 +20,12 @@ def list_text(tracks: Sequence[Track]) -> str:
     """Return a line for each series: number, case, sparkline, newest value, change since the first."""
     lines = [f"{'series':>6}  {'case':<27} {'':<{SPARK}} {'newest':>9} {'change':>8}"]
     previous = None
-    for one in tracks:
+    names = told_apart([one.series.label for one in tracks], 27)
+    for one, name in zip(tracks, names, strict=True):
         if (group := place_text(one.series)) != previous:
             lines.append(shortened(group, WIDTH))
             previous = group
-        lines.append(_row(one))
+        lines.append(_row(one, name))
     return "\n".join(lines) + "\n"
 
 
@@ -62,9 +63,8 @@ def place_text(series: Series) -> str:
     return f"{clean(series.device)}, {clean(series.testbed.name)}, {clean(series.branch)}{metric}"
 
 
-def _row(track: Track) -> str:
+def _row(track: Track, label: str) -> str:
     values = [one.value for one in track.points]
-    label = shortened(track.series.label, 27)
     if not values:
         return f"{track.series.id:>6}  {label:<27} no values"
     newest = value_text(values[-1], track.series.metric.unit)

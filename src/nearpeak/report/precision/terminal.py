@@ -11,11 +11,12 @@ from rich.text import Text
 from nearpeak.core.mixed_precision import BASELINES, Cast, LoweredPart, MixedPrecision, PrecisionVerdict
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
+from nearpeak.report.precision._words import BASELINES as BASELINE_WORDS
+from nearpeak.report.precision._words import plain
 from nearpeak.units import show
 
 TOP_COUNT = 8
 """Operators and kinds of casts shown."""
-_BASELINES = {"fp32": "fp32 (highest)", "tf32": "TF32 everywhere", "default": "PyTorch's defaults"}
 _COLOURS = {"pays": "green", "pays only in a graph": "yellow", "does not pay": "red"}
 
 
@@ -58,7 +59,7 @@ def _baselines(device: MixedPrecision, eager: MixedPrecision) -> Table:
     for name in BASELINES:
         cells = [show(device.baseline_s[name], "s"), show(device.lowered_s, "s"), f"{device.speed_up_ratio(name):.2f}"]
         cells += [f"{eager.speed_up_ratio(name):.2f}"] if eager.fixed_s else []
-        table.add_row(_BASELINES[name], *cells)
+        table.add_row(BASELINE_WORDS[name], *cells)
     if device.converted_s is not None:
         ratio = f"{device.baseline_s['default'] / device.converted_s:.2f}"
         table.add_row(
@@ -69,15 +70,15 @@ def _baselines(device: MixedPrecision, eager: MixedPrecision) -> Table:
 
 def _operators(device: MixedPrecision, width: int) -> Table:
     table = _table("operator", "calls", "as written", "lowered", "its casts", "speed-up")
-    table.columns[0].width = width - 52
-    for part in device.parts[:TOP_COUNT]:
-        table.add_row(*_cells(part))
+    table.columns[0].width = wide = width - 52
+    shown = device.parts[:TOP_COUNT]
+    for name, part in zip(words.told_apart([plain(part.operator) for part in shown], wide), shown, strict=True):
+        table.add_row(name, *_cells(part))
     return table
 
 
 def _cells(part: LoweredPart) -> Iterator[str]:
     after = part.lowered_s + part.cast_s
-    yield words.clean(part.operator).removeprefix("aten.").removesuffix(".default")
     yield str(part.call_count)
     yield show(part.baseline_s["default"], "s")
     yield show(part.lowered_s, "s")
@@ -99,7 +100,7 @@ def _casts(console: Console, device: MixedPrecision) -> None:
         times[_key(cast)] += cast.time_s  # type: ignore[assignment]
     for key, _ in times.most_common(TOP_COUNT):
         kind, before, after, consumer = key
-        name = words.clean(consumer).removeprefix("aten.").removesuffix(".default") or "what follows the step"
+        name = plain(consumer) or "what follows the step"
         line = f"  {groups[key]:>4} × {kind} {before} → {after} for {name}: {show(float(times[key]), 's')}"
         console.print(Text(words.shortened(line, console.width)))
 

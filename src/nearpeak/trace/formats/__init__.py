@@ -3,7 +3,7 @@
 import importlib
 from pathlib import Path
 
-from nearpeak.errors import CaptureError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.registry import Registry
 from nearpeak.trace.columns import Trace
 from nearpeak.trace.formats._format import TraceFormat
@@ -33,7 +33,7 @@ def read_trace(path: Path, form: str | None = None) -> Trace:
 
     Raises:
         SpecError: the file cannot be read, or is of no known format.
-        CaptureError: nothing can be read of it; the message names file, place and what was expected.
+        SpecError: nothing can be read of it; the message names file, place and what was expected.
     """
     return (FORMATS[form] if form else format_of(path)).read(path)
 
@@ -46,7 +46,7 @@ def format_of(path: Path) -> TraceFormat:
     """
     head = head_of(path)
     if not head:
-        raise CaptureError(f"{path}: is empty, or nothing of it can be unpacked")
+        raise SpecError(f"{path}: is empty, or nothing of it can be unpacked")
     found = [FORMATS[one] for one in FORMATS if FORMATS[one].recognises(head)]
     if len(found) == 1:
         return found[0]

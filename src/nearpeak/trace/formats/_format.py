@@ -18,4 +18,4 @@ class TraceFormat:
     recognises: Callable[[bytes], bool]
     """Whether the first bytes of a file (unpacked, 64 KiB at most) are of this format; it never raises."""
     read: Callable[[Path], Trace]
-    """The trace of a file; a CaptureError says in one line why nothing could be read."""
+    """The trace of a file; a SpecError says in one line why nothing could be read."""

@@ -37,7 +37,6 @@ def _read(path: Path) -> Trace:
     header = TraceHeader(
         format="chrome_json", source=path.name, record_count=file.record_count, metadata=dict(file.metadata),
         base_ns=base if isinstance(base, int) and abs(base) < 2**63 else 0, method=str(file.metadata.get("method", "")),
-        trimmed=any(loss.kind.startswith("end of") for loss in file.losses),
     )  # fmt: skip
     return table.trace(header)
 

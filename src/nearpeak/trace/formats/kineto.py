@@ -6,6 +6,7 @@ from typing import Any
 
 from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.trace._chrome import EventTable, Rules
+from nearpeak.trace._flows import BACKWARD, LAUNCH
 from nearpeak.trace._json import EventFile
 from nearpeak.trace.columns import Trace
 from nearpeak.trace.formats._format import TraceFormat
@@ -19,9 +20,10 @@ _CATEGORIES = {
     "cuda_profiler_range": EventKind.DEVICE_RANGE, "overhead": EventKind.OVERHEAD,
     "cpu_instant_event": EventKind.INSTANT,
 }  # fmt: skip
+_TO_DEVICE = "flow ac2g (taken where a correlation is missing)"
+_TO_BACKWARD = "flow fwdbwd (taken where sequence numbers are missing)"
 _SKIPPED = {
-    "ac2g": "flow ac2g (correlations say the same)", "async_cpu_to_gpu": "flow ac2g (correlations say the same)",
-    "fwdbwd": "flow fwdbwd (sequence numbers say the same)", "trace": "span of the profiler itself",
+    "ac2g": _TO_DEVICE, "async_cpu_to_gpu": _TO_DEVICE, "fwdbwd": _TO_BACKWARD, "trace": "span of the profiler itself",
 }  # fmt: skip
 _FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
 _VERSIONS = ("cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version",
@@ -44,7 +46,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
     return f"?phase {phase!r} of category {category or 'none'!r}"
 
 
-_RULES = Rules(kind_of=_kind, record="traceEvents")
+_RULES = Rules(kind_of=_kind, record="traceEvents", flows={_TO_DEVICE: LAUNCH, _TO_BACKWARD: BACKWARD})
 
 
 def _read(path: Path) -> Trace:
@@ -70,7 +72,7 @@ def _header(path: Path, file: EventFile) -> TraceHeader:
         flags={name: bool(data.pop(name)) for name in _FLAGS if name in data},
         versions={name: str(data.pop(name)) for name in _VERSIONS if name in data},
         rank=_int(spread.get("rank")), world_size=_int(spread.get("world_size")), record_count=file.record_count,
-        trimmed=any(loss.kind.startswith("end of") for loss in file.losses), metadata=data,
+        metadata=data,
     )  # fmt: skip
 
 

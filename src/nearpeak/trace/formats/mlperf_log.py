@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.trace import EventKind, Loss, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.exchange.mlperf_log import MARK, marked_lines
 from nearpeak.trace._csv import lines_of
 from nearpeak.trace._rows import EventRows, whole
@@ -105,7 +105,7 @@ def _figures(events: list[dict[str, Any]]) -> dict[str, Any]:
 def _summary(path: Path, text: str, losses: list[Loss], rows: EventRows) -> Trace:
     """Return the figures of a summary, latencies in nanoseconds as the file states them."""
     if _TITLE not in text:
-        raise CaptureError(f"{path.name}: holds neither {MARK} nor {_TITLE!r}")
+        raise SpecError(f"{path.name}: holds neither {MARK} nor {_TITLE!r}")
     pairs = {
         key.strip(): value.strip()
         for line in text.splitlines()

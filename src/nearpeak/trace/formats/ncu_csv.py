@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nearpeak.core.trace import EventKind, Loss, TraceDevice, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._csv import lines_of, rows_of
 from nearpeak.trace._ncu import NcuMetric, NcuRule, metric_of, raw_metrics, rule_of
 from nearpeak.trace._rows import EventRows, wholes
@@ -60,7 +60,7 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
     """Return the kernels of a details or raw page in the order of the file.
 
     Raises:
-        CaptureError: there is no header that begins with "ID".
+        SpecError: there is no header that begins with "ID".
     """
     lines = rows_of(lines_of(path, losses), lambda line: line.startswith(('"ID"', "ID,")))
     kernels: dict[str, _Kernel] = {}
@@ -68,7 +68,7 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
     try:
         header = next(lines, [])
         if not all(name in header for name in ("ID", "Kernel Name")):
-            raise CaptureError(
+            raise SpecError(
                 f'{path.name}: no line begins with "ID" and names Kernel Name, as pages of Nsight Compute do'
             )
         bad = (

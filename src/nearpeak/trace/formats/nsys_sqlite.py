@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._rows import EventRows, whole, wholes
 from nearpeak.trace._sqlite import MAGIC, Database, opened
 from nearpeak.trace.columns import MISSING, Trace
@@ -94,7 +94,7 @@ def _read(path: Path) -> Trace:
     rows = EventRows()
     with opened(path, rows) as base:
         if not any(name.startswith((_PREFIX, "NVTX_EVENTS", "META_DATA_EXPORT", "StringIds")) for name in base.tables):
-            raise CaptureError(f"{path.name}: is a SQLite file without tables of Nsight Systems; wanted {_PREFIX}…")
+            raise SpecError(f"{path.name}: is a SQLite file without tables of Nsight Systems; wanted {_PREFIX}…")
         strings = base.pairs("StringIds", "id", "value")
         calls = _calls(base, rows, strings)
         _kernels(base, rows, strings)

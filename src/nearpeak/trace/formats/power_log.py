@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from nearpeak.core.trace import EventKind, Loss, TraceHeader
-from nearpeak.errors import CaptureError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS
 from nearpeak.trace._csv import lines_of
 from nearpeak.trace._rows import EventRows
@@ -19,11 +19,8 @@ def _read(path: Path) -> Trace:
     text = "".join(lines_of(path, losses))
     name = next((one for one in LOGS if LOGS[one].recognises(text[:4096])), None)
     if name is None:
-        raise CaptureError(f"{path.name}: no power log that is known; there are {', '.join(LOGS)}")
-    try:
-        telemetry = LOGS[name].read(text, path.name, None)
-    except SpecError as error:
-        raise CaptureError(str(error)) from None
+        raise SpecError(f"{path.name}: no power log that is known; there are {', '.join(LOGS)}")
+    telemetry = LOGS[name].read(text, path.name, None)
     rows = EventRows()
     for stream in telemetry.streams:
         before, after = (np.array(one, np.int64) for one in (stream.before_ns, stream.after_ns))

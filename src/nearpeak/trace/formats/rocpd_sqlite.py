@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._rocm import blocks_of, copy_fields
 from nearpeak.trace._rows import EventRows, whole, wholes
 from nearpeak.trace._sqlite import MAGIC, Database, opened
@@ -55,7 +55,7 @@ def _read(path: Path) -> Trace:
             and not base.table("rocpd_region")
             and not base.table("rocpd_memory_copy")
         ):
-            raise CaptureError(f"{path.name}: is a SQLite file without tables of rocpd; wanted rocpd_kernel_dispatch_…")
+            raise SpecError(f"{path.name}: is a SQLite file without tables of rocpd; wanted rocpd_kernel_dispatch_…")
         names = _Names(base)
         _kernels(base, rows, names)
         _copies(base, rows, names)

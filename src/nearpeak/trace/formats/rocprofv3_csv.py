@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import EventKind, Loss, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._csv import lines_of, rows_of
 from nearpeak.trace._rocm import agents_of, blocks_of, copy_fields, triple
 from nearpeak.trace._rows import EventRows, reals, wholes
@@ -89,7 +89,7 @@ def _tables(path: Path, rows: EventRows, losses: list[Loss]) -> Iterator[_Table]
     lines = rows_of(lines_of(path, losses), lambda line: "," in line)
     header = [name.strip() for name in next(lines, [])]
     if not _is_header(header):
-        raise CaptureError(
+        raise SpecError(
             f"{path.name}: its first line has no columns of rocprofv3; wanted {', '.join(_SPAN)} or "
             "TotalDurationNs or Counter_Name"
         )

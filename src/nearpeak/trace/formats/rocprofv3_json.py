@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._document import document_of
 from nearpeak.trace._rocm import blocks_of, copy_fields, handle
 from nearpeak.trace._rows import EventRows, whole, wholes
@@ -26,7 +26,7 @@ def _read(path: Path) -> Trace:
     tools = data.get(_ROOT) if isinstance(data, dict) else None
     tools = [tools] if isinstance(tools, dict) else tools
     if not isinstance(tools, list) or not any(isinstance(one, dict) for one in tools):
-        raise CaptureError(f"{path.name}: has no list {_ROOT!r} of objects, as the JSON of rocprofv3 has")
+        raise SpecError(f"{path.name}: has no list {_ROOT!r} of objects, as the JSON of rocprofv3 has")
     rows, devices, lacks = EventRows(), dict[int, TraceDevice](), list[str]()
     for tool in tools:
         if isinstance(tool, dict):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.trace import EventKind, Loss, TraceHeader
-from nearpeak.errors import CaptureError
+from nearpeak.errors import SpecError
 from nearpeak.trace._document import document_of
 from nearpeak.trace._rows import EventRows, reals, whole, wholes
 from nearpeak.trace.columns import MISSING, Trace
@@ -41,7 +41,7 @@ def _read(path: Path) -> Trace:
     if isinstance(data, dict) and isinstance(data.get("Layers"), list):
         return _described(path, data, losses, rows)
     if not isinstance(data, list):
-        raise CaptureError(f"{path.name}: holds neither a list nor an object with Layers, as exports of trtexec do")
+        raise SpecError(f"{path.name}: holds neither a list nor an object with Layers, as exports of trtexec do")
     objects = [one for one in data if isinstance(one, dict)]
     if len(objects) < len(data):
         rows.lose("dropped", "entry that is no object", len(data) - len(objects))
@@ -51,7 +51,7 @@ def _read(path: Path) -> Trace:
         return _queries(path, objects, losses, rows)
     if any("count" in one for one in objects):
         return _profile(path, objects, losses, rows)
-    raise CaptureError(f"{path.name}: its objects have neither name and averageMs nor startComputeMs")
+    raise SpecError(f"{path.name}: its objects have neither name and averageMs nor startComputeMs")
 
 
 def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss], rows: EventRows) -> Trace:

@@ -26,7 +26,7 @@
       const begin = (data.start[i] - from) * per, size = data.length[i] * per;
       if (begin + size < 0 || begin > width) continue;
       const top = data.row[i] * (lane + label) + label;
-      context.fillStyle = colours[data.kind[i]]; context.fillRect(begin, top, Math.max(size, .6), lane - 4);
+      context.fillStyle = colours[data.kind[i]]; context.fillRect(begin, top, Math.max(size > 3 ? size - 1 : size, .6), lane - 4);
       if (size > 46) {
         context.save(); context.beginPath(); context.rect(Math.max(begin, 0), top, Math.min(size, width), lane - 4); context.clip();
         context.fillStyle = card; context.fillText(data.names[data.name[i]], Math.max(begin, 0) + 4, top + lane / 2 - 2); context.restore();
@@ -45,7 +45,10 @@
     from = middle - (middle - from) * factor; to = middle + (to - middle) * factor; clamp(); draw();
   };
   const where = (event) => from + (event.offsetX / width) * (to - from);
-  canvas.addEventListener("wheel", (event) => { event.preventDefault(); zoom(event.deltaY > 0 ? 1.25 : .8, where(event)); }, { passive: false });
+  canvas.addEventListener("wheel", (event) => {
+    if (event.deltaY > 0 && to - from >= whole) return; // nothing wider: the page scrolls on
+    event.preventDefault(); zoom(event.deltaY > 0 ? 1.25 : .8, where(event));
+  }, { passive: false });
   const held = new Map();
   canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); held.set(event.pointerId, event.offsetX); });
   canvas.addEventListener("pointermove", (event) => {
@@ -65,6 +68,7 @@
     const move = { ArrowLeft: -.2, ArrowRight: .2 }[event.key], factor = { "+": .5, "=": .5, "-": 2 }[event.key];
     if (move) { const size = (to - from) * move; from += size; to += size; clamp(); draw(); event.preventDefault(); }
     if (factor) zoom(factor);
+    if (event.key === "0" || event.key === "Home") { from = 0; to = whole; draw(); event.preventDefault(); }
   });
   document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => {
     const factor = Number(button.dataset.zoom); if (factor) zoom(factor); else { from = 0; to = whole; draw(); }
