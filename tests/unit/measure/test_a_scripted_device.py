@@ -149,10 +149,11 @@ class FakeProfiler:
 
 def test_the_device_s_own_records_count_each_moment_once_and_leave_out_the_host():
     timer = timer_on(FakeCuda(cycle_s=1e-9))
-    timer._torch.profiler = FakeProfiler(
-        ("aten::softmax", "DeviceType.CPU", 0.0, 90.0), ("side", "DeviceType.CUDA", 12.0, 20.0),
-        ("main", "DeviceType.CUDA", 10.0, 15.0), ("main", "DeviceType.CUDA", 30.0, 31.0),
-    )  # fmt: skip
+    call = (("side", "DeviceType.CUDA", 12.0, 20.0), ("main", "DeviceType.CUDA", 10.0, 15.0),
+            ("main", "DeviceType.CUDA", 30.0, 31.0))  # fmt: skip
+    later = [(name, kind, start + at, end + at) for at in (100.0, 200.0) for name, kind, start, end in call]
+    slow_first = [(name, kind, start, end + (0.5 if end == 31.0 else 0.0)) for name, kind, start, end in call]
+    timer._torch.profiler = FakeProfiler(("aten::softmax", "DeviceType.CPU", 0.0, 290.0), *slow_first, *later)
     found = timer.activity(lambda: None)
     assert found.busy_s == pytest.approx(11e-6)
     assert set(found.kernels) == {"main", "side"}
