@@ -77,6 +77,19 @@ def test_a_case_goes_all_the_way(runner, phase, cache):
     assert "plan" in found.phases_s or runner != "cuda_graph"
 
 
+def test_a_function_of_the_user_s_gets_tensors_on_the_gpu_and_is_checked():
+    from nearpeak.measure.runners.callable_cuda import CallableOnGpu
+    from nearpeak.measure.taking import TimedRunner
+
+    case = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
+    timing = Timing(cache="hot", budget_s=0.02)
+    for scale, outcome in ((1.0, "PASS"), (1.01, "NUMERIC_FAIL")):
+        backend = CallableOnGpu.of(lambda tensors, scale=scale, **_: torch.softmax(tensors["x"] * scale, -1), timing)
+        found = TimedRunner(backend, timing, argument=backend.argument).measure(case)
+        assert (found.validation.status, bool(found.samples_s)) == (outcome, outcome == "PASS")
+        assert found.target == ("h200_sxm" if found.samples_s else found.target)
+
+
 def test_inputs_take_turns_until_they_exceed_the_last_cache_twice():
     case = nearpeak.case("softmax", rows=64, columns=64, dtype="fp32")  # 32 KiB of a cache of 1 MiB
     timers = [runner_of("torch_cuda", Timing(cache=cache)).backend.timer() for cache in ("cold", "hot")]

@@ -43,8 +43,12 @@ class UserCallable:
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""
+        return too_large(case) or self.own_refusal(case)
+
+    def own_refusal(self, case: Case) -> str:
+        """Return why the function says that it cannot run the case; empty where it says nothing."""
         own = getattr(self._function, "refusal", None)
-        return too_large(case) or (str(own(case) or "") if callable(own) else "")
+        return str(own(case) or "") if callable(own) else ""
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""

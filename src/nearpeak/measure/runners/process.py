@@ -253,7 +253,7 @@ def _read(program: _Program, folder: Path) -> dict[str, Any]:
 def _array(program: _Program, name: str, said: Mapping[str, Any]) -> Any:
     """Return one output, whose file must hold what is said of it."""
     file, dtype, shape = (said.get(key) for key in ("file", "dtype", "shape"))
-    if dtype not in FORMATS:
+    if not isinstance(dtype, str) or dtype not in FORMATS:
         raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")
     if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
         raise program.broke(f"gives the shape of {name} as {shape!r}; wanted a list of extents")
