@@ -185,7 +185,7 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
     table = _table()
     for name, columns in (("measured", 9), ("expected", 9), ("bound", 9), ("attained", 11)):
         table.add_column(name, justify="right", no_wrap=True, width=columns)
-    table.add_column("one call of", no_wrap=True, overflow="ellipsis")
+    table.add_column("one call of")  # it wraps where the line is narrow, so that numbers keep their width
     for row, time in found[:TOP_COUNT]:
         ratio = "implausible" if words.is_implausible(time) else words.percent(words.attained(time) or 0.0)
         label = Text(words.clean(row.label))
