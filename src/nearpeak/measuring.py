@@ -70,10 +70,9 @@ def measured(
         progress: told each case when it is done.
     """
     from nearpeak.analyze.plausibility import with_measurements
-    from nearpeak.measure.runners import RUNNERS
     from nearpeak.measure.session import run_cases
 
-    target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    target = _timed_target(runner)
     here = next((one for one in analysis.targets if one.target == target), None)
     if here is None:
         raise SpecError(f"--measure: {runner} times the target {target!r}; add --target {target}")
@@ -85,6 +84,19 @@ def measured(
             progress(labels[found.case])
     new = with_measurements(analysis.rows, here, taken)
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def _timed_target(runner: str) -> str:
+    """Return the name of the device that the runner times; that of a GPU is its driver's to say.
+
+    Raises:
+        MeasureError: there is no GPU.
+    """
+    from nearpeak.measure.runners import RUNNERS, runner_of
+    from nearpeak.targets.naming import UNKNOWN
+
+    named: str = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    return named if named != UNKNOWN else runner_of(runner).target
 
 
 def _target_of(runner: str) -> "Target | None":

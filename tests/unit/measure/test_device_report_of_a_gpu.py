@@ -148,3 +148,18 @@ def test_a_warmed_process_asks_for_no_gpu_as_its_children_could_then_use_none(mo
     for name in ("is_available", "device_count", "init", "get_device_properties", "get_device_name", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, refuse)
     warm_up()
+
+
+def test_a_report_of_a_model_shows_times_of_this_gpu_beside_its_bounds():
+    from nearpeak.core.workload import Call, Workload
+    from nearpeak.errors import SpecError
+    from nearpeak.measuring import measured
+
+    case = nearpeak.case("softmax", rows=64, columns=64, dtype="fp32")
+    whole = Workload(name="one", step="forward", calls=(Call(case=case, operator="softmax", phase="forward"),))
+    found = measured(nearpeak.analyze(whole, ["h200_sxm", "t4"]), "torch_cuda", budget_s=0.02)
+    times = {one.target: one.times[0].measured_s for one in found.targets}
+    assert times["t4"] is None
+    assert times["h200_sxm"] > 0
+    with pytest.raises(SpecError, match="add --target h200_sxm"):
+        measured(nearpeak.analyze(whole, "t4"), "torch_cuda")
