@@ -14,7 +14,7 @@ from nearpeak.core.energy import energies_of
 from nearpeak.core.measurement import TIMED, Measurement, Outcome, Timing
 from nearpeak.errors import NearpeakError
 from nearpeak.isolation import call_isolated
-from nearpeak.measuring import bound_s, known_target, measure
+from nearpeak.measuring import bound_s, known_target, least_s, measure
 from nearpeak.ops import label_of, work_of
 from nearpeak.targets import target_of
 
@@ -54,7 +54,7 @@ def device_report(
     large = [one for name, one in wanted.items() if name != "launch"]
     cold, hot = _timing(size, "cold"), _timing(size, "hot")
     sections: dict[str, Any] = {"timer": _timer(runner, part)}
-    roofs = part("roofs", lambda: _measured(large, runner, cold, clock, telemetry_hz=50.0), [])
+    roofs = part("roofs", lambda: _measured(large, runner, cold, clock), [])
     roofs += part("launch", lambda: _measured([wanted["launch"]], runner, hot, clock), [])
     families = part("families", lambda: _measured(cases.family_cases(size), runner, cold, clock), [])
     load = [wanted["product bf16"]]
@@ -220,24 +220,24 @@ def _launch(found: Measurement) -> dict[str, Any]:
 def _rate(found: Measurement, *, of_flop: bool) -> dict[str, Any]:
     work = work_of(found.case)
     amount = sum(work.flop.values()) if of_flop else work.read_bytes + work.write_bytes
-    least_s = bound_s(found.case, known_target(found.target))
+    bounded_s = bound_s(found.case, known_target(found.target))
     return {
         "unit": "FLOP/s" if of_flop else "B/s", "best_s": found.best_s, "rate": amount / found.best_s,
-        "bound_s": least_s, "stated_rate": amount / least_s if least_s else None,
-        "attained_ratio": least_s / found.best_s if least_s else None,
+        "bound_s": bounded_s, "stated_rate": amount / bounded_s if bounded_s else None,
+        "attained_ratio": bounded_s / found.best_s if bounded_s else None,
     }  # fmt: skip
 
 
 def _bounds(timed: list[Measurement]) -> dict[str, Any]:
     """Return how many cases have a bound, and those that were faster than it."""
-    known = [(one, bound_s(one.case, known_target(one.target))) for one in timed]
-    bounded = [(one, least_s) for one, least_s in known if least_s is not None]
+    known = [(one, least_s(one, known_target(one.target))) for one in timed]
+    bounded = [(one, floor_s) for one, floor_s in known if floor_s is not None]
     below = [
-        {"case": label_of(one.case), "best_s": one.best_s, "bound_s": least_s}
-        for one, least_s in bounded
-        if one.best_s + one.timer_s < least_s
+        {"case": label_of(one.case), "best_s": one.best_s, "bound_s": floor_s}
+        for one, floor_s in bounded
+        if one.best_s + one.timer_s < floor_s
     ]
-    nearest = max((least_s / one.best_s for one, least_s in bounded), default=None)
+    nearest = max((floor_s / one.best_s for one, floor_s in bounded), default=None)
     return {"timed_count": len(timed), "bounded_count": len(bounded), "below": below, "nearest_ratio": nearest}
 
 

@@ -120,24 +120,35 @@ def known_target(name: str) -> "Target | None":
         return None
 
 
-def bound_s(case: Case, device: "Target | None") -> float | None:
-    """Return the bound of `case` on `device`; none where there is no figure or rule for it."""
+def bound_s(case: Case, device: "Target | None", *, cached: bool = False) -> float | None:
+    """Return the bound of `case` on `device`; none where there is no figure or rule for it.
+
+    Args:
+        cached: whether inputs may lie in the last cache already, as those of a hot call do.
+    """
+    from nearpeak.core.bound import Policy
     from nearpeak.theory.case_bound import case_bound
 
     if device is None:
         return None
     try:
-        return case_bound(case, device).time_s
+        return case_bound(case, device, Policy(cold_inputs=not cached)).time_s
     except NearpeakError:
         return None
 
 
+def least_s(found: Measurement, device: "Target | None") -> float | None:
+    """Return the time that no sample of `found` can be below: the bound, with inputs where its calls found them."""
+    cached = found.method is not None and found.method.cache == "hot"
+    return bound_s(found.case, device, cached=cached)
+
+
 def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
     """Return `found` as below its bound where it is: a rule, a figure of the device or a timer is wrong."""
-    least_s = bound_s(found.case, device) if found.outcome in TIMED and found.method else None
-    if least_s is None or found.best_s + found.timer_s >= least_s:
+    floor_s = least_s(found, device) if found.outcome in TIMED and found.method else None
+    if floor_s is None or found.best_s + found.timer_s >= floor_s:
         return found
-    note = f"its best sample of {found.best_s:.4g} s is below the bound of {least_s:.4g} s on {found.target}"
+    note = f"its best sample of {found.best_s:.4g} s is below the bound of {floor_s:.4g} s on {found.target}"
     return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=note)
 
 
