@@ -51,10 +51,10 @@ check: lint
 SECONDS ?= 820
 ifdef DEVICE_PYTHON
 test-device:
-	PYTHONPATH=src:. $(DEVICE_PYTHON) -m pytest -m device --device-seconds $(SECONDS) tests/device
+	PYTHONPATH=src:. $(DEVICE_PYTHON) -m pytest -m device -rs --device-seconds $(SECONDS) tests/device
 else
 test-device: $(VENV)/.developed
-	$(PYTEST) -m device --device-seconds $(SECONDS) tests/device
+	$(PYTEST) -m device -rs --device-seconds $(SECONDS) tests/device
 endif
 
 bench: $(VENV)/.developed
