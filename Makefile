@@ -47,8 +47,15 @@ test: lint
 check: lint
 	$(PYTEST) $(SPREAD) -m 'not device and not slow' tests/conventions tests/golden tests/unit
 
+# Where nothing can be installed: `make test-device DEVICE_PYTHON=python3`, an interpreter that has what is needed.
+SECONDS ?= 820
+ifdef DEVICE_PYTHON
+test-device:
+	PYTHONPATH=src:. $(DEVICE_PYTHON) -m pytest -m device -rs --device-seconds $(SECONDS) tests/device
+else
 test-device: $(VENV)/.developed
-	$(PYTEST) -m device tests/device
+	$(PYTEST) -m device -rs --device-seconds $(SECONDS) tests/device
+endif
 
 bench: $(VENV)/.developed
 	$(BIN)/python -m benchmarks.run

@@ -1,12 +1,18 @@
 """Verdicts of `compare` beside two busy loops: pairs of the same work, and pairs with 5 % more planted.
 
-Pairs are kept in build/paired_compare.jsonl as long as nothing that takes or judges them changes, so that they can be
-taken in pieces: `python -m benchmarks.paired_compare --minutes 12` adds what fits and says how things stand.
+Pairs are kept in docs/explain/figures/paired_compare_pairs.jsonl, a line each, so that they can be taken in several
+sittings: `python -m benchmarks.paired_compare --minutes 45` adds what fits and says how things stand. A pair counts
+as long as the code that takes and judges pairs, and the machine, are those that it was taken by.
 """
 
 import argparse
+import ast
+import datetime
+import functools
+import inspect
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -15,11 +21,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks._figures import ROOT, Figure
-from benchmarks.load import busy
+import numpy as np
+
+from benchmarks._figures import FOLDER, ROOT, Figure
+from benchmarks.load import COUNT, busy
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
+from nearpeak.measure.environment import cpu_name
 from nearpeak.measure.turns import Arm
 from nearpeak.measuring import compare
 from nearpeak.ops import case
@@ -28,9 +37,10 @@ FIGURES = ("compare_false_verdicts", "compare_planted_found", "compare_inconclus
 PAIRS = 300
 AT_ONCE = 2
 """Comparisons that run at a time, each on cores of its own choice: each has more load beside it than the bar asks."""
-KEPT = ROOT / "build" / "paired_compare.jsonl"
+KEPT = FOLDER / "paired_compare_pairs.jsonl"
 SAME, PLANTED = "base", "planted"
 CASE: Case = case("softmax", rows=64, columns=128, dtype="fp32")
+TIMING = Timing(cache="hot", validate=False)
 BUDGET_S = 50.0
 """Budget of a pair; the round that is under way when it ends is still finished."""
 _MECHANISM = (
@@ -53,8 +63,12 @@ class Pair:
     """Candidate over baseline."""
     round_count: int
     """Rounds."""
+    day: str
+    """When it was taken."""
     mechanism: str
-    """Digest of the files that take and judge pairs."""
+    """Digest of the code that takes and judges pairs."""
+    machine: str
+    """Digest of processor, cores, Python and NumPy."""
 
 
 def measure() -> Iterator[Figure]:
@@ -84,22 +98,13 @@ def figures(pairs: Sequence[Pair]) -> Iterator[Figure]:
 
 def add(count: int, minutes: float) -> None:
     """Add pairs of both kinds until there are `count` of each, or the minutes are over, beside two busy loops."""
-    KEPT.parent.mkdir(exist_ok=True)
     with busy(), tempfile.TemporaryDirectory() as folder:
         workers = []
         for number in range(AT_ONCE):
             place = Path(folder) / str(number)  # the lock of the device lies there: each worker has its own
             place.mkdir()
-            words = [
-                sys.executable,
-                "-m",
-                "benchmarks.paired_compare",
-                "--worker",
-                "--pairs",
-                str(count),
-                "--minutes",
-                str(minutes),
-            ]
+            words = [sys.executable, "-m", "benchmarks.paired_compare", "--worker"]
+            words += ["--pairs", str(count), "--minutes", str(minutes)]
             workers.append(subprocess.Popen(words, cwd=ROOT, env={**os.environ, "TMPDIR": str(place)}))
         for worker in workers:
             worker.wait()
@@ -113,8 +118,16 @@ def work(count: int, minutes: float) -> None:
         kind = min((SAME, PLANTED), key=taken.count)
         if taken.count(kind) >= count:
             return
-        with KEPT.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(pair(kind))) + "\n")
+        keep(pair(kind))
+
+
+def keep(one: Pair) -> None:
+    """Add a pair in one write, behind whatever a sitting that was cut off has left."""
+    line = json.dumps(asdict(one), separators=(",", ":")) + "\n"
+    with KEPT.open("ab+", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        file.write((line if file.read(1) in (b"", b"\n") else "\n" + line).encode())
 
 
 def pair(candidate: str) -> Pair:
@@ -122,26 +135,61 @@ def pair(candidate: str) -> Pair:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     begun_s = time.monotonic()
-    arms = (Arm(runner=f"callable:benchmarks._planted:{name}") for name in (SAME, candidate))
-    found = compare(CASE, *arms, Timing(cache="hot", validate=False), budget_s=BUDGET_S)
+    left, right = (Arm(runner=f"callable:benchmarks._planted:{name}") for name in (SAME, candidate))
+    found = compare(CASE, left, right, TIMING, budget_s=BUDGET_S)
     judged = found.judgement
     return Pair(
-        candidate=candidate, verdict=judged.verdict if judged else found.outcome, took_s=time.monotonic() - begun_s,
-        ratio=judged.time_ratio if judged else None, round_count=len(found.rounds), mechanism=mechanism(),
+        candidate=candidate, verdict=judged.verdict if judged else found.outcome,
+        took_s=round(time.monotonic() - begun_s, 1), ratio=round(judged.time_ratio, 5) if judged else None,
+        round_count=len(found.rounds), day=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        mechanism=mechanism(), machine=machine(),
     )  # fmt: skip
 
 
 def kept() -> list[Pair]:
-    """Return the pairs that this mechanism has taken."""
+    """Return the pairs that this mechanism has taken on this machine."""
     if not KEPT.exists():
         return []
-    rows = [Pair(**json.loads(line)) for line in KEPT.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return [one for one in rows if one.mechanism == mechanism()]
+    rows = (_read(line) for line in KEPT.read_text(encoding="utf-8").splitlines())
+    return [one for one in rows if one and (one.mechanism, one.machine) == (mechanism(), machine())]
 
 
+def _read(line: str) -> Pair | None:
+    try:
+        return Pair(**json.loads(line))
+    except (ValueError, TypeError):  # cut off
+        return None
+
+
+@functools.cache
 def mechanism() -> str:
-    """Return what changes when pairs are taken or judged in another way."""
-    return digest([(ROOT / name).read_text(encoding="utf-8") for name in _MECHANISM])[:16]
+    """Return what changes when pairs are taken or judged in another way; words and layout do not count."""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in _MECHANISM] + [inspect.getsource(compare)]
+    settings = [CASE.record(), asdict(TIMING), BUDGET_S, AT_ONCE, COUNT]
+    return digest([*map(code_of, texts), settings])[:12]
+
+
+def code_of(text: str) -> str:
+    """Return what Python makes of a module, without comments and docstrings.
+
+    >>> code_of("x = 1  # one") == code_of('x  =  1'), code_of("x = 1") == code_of("x = 2")
+    (True, False)
+    """
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [  # type: ignore[attr-defined]  # every node with a body has statements in it
+                one for one in body
+                if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+            ]  # fmt: skip
+    return ast.dump(tree)
+
+
+@functools.cache
+def machine() -> str:
+    """Return what tells machines apart whose pairs are not counted together."""
+    cores = [os.cpu_count(), len(os.sched_getaffinity(0))]
+    return digest([cpu_name(), cores, platform.machine(), platform.python_version(), np.__version__])[:12]
 
 
 def main() -> None:
@@ -154,8 +202,12 @@ def main() -> None:
     if options.worker:
         work(options.pairs, options.minutes)
         return
+    before, begun_s = len(kept()), time.monotonic()
     add(options.pairs, options.minutes)
-    for one in figures(kept()):
+    pairs, took_s = kept(), time.monotonic() - begun_s
+    print(f"{len(pairs) - before} pairs in {took_s:.0f} s, {2 * options.pairs - len(pairs)} to take", end="")
+    print(f", {took_s / max(1, len(pairs) - before):.1f} s a pair; kept in {KEPT.relative_to(ROOT)}")
+    for one in figures(pairs):
         print(f"{one.name} = {one.shown()} ({'passed' if one.passed else 'open'}: {one.bar})")
 
 

@@ -18,6 +18,11 @@ gc.disable()
 atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
+def pytest_addoption(parser):
+    """Take how long tests of a device may be begun: what is then under way ends within a quarter of an hour."""
+    parser.addoption("--device-seconds", type=float, default=820.0, help="begin no test of a device after this time")
+
+
 def pytest_collection_finish():
     """Leave what collecting made out of every later search for cycles."""
     gc.freeze()
@@ -48,7 +53,8 @@ def pytest_make_collect_report(collector):
 
 SLOW_FILES = frozenset({
     "test_architecture", "test_autocast", "test_bisecting", "test_block_formats", "test_bridging", "test_chaos",
-    "test_compare", "test_demonstration", "test_device_report", "test_doors", "test_executions", "test_executors",
+    "test_compare", "test_demonstration", "test_device_report",
+    "test_device_report_of_a_gpu", "test_doors", "test_executions", "test_executors",
     "test_farm_command", "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_house",
     "test_importers", "test_ingest_and_history", "test_keeping", "test_kernel_functions", "test_laws_of_rules",
     "test_leases", "test_lowerings", "test_masked_products", "test_measured_in_isolation",

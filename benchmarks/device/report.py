@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import exp, log
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from nearpeak.core.energy import energies_of
 from nearpeak.core.measurement import TIMED, Measurement, Outcome, Timing
 from nearpeak.errors import NearpeakError
 from nearpeak.isolation import call_isolated
-from nearpeak.measuring import bound_s, known_target, measure
+from nearpeak.measuring import bound_s, known_target, least_s, measure
 from nearpeak.ops import label_of, work_of
 from nearpeak.targets import target_of
 
@@ -22,10 +23,16 @@ MOST_STOPS = 5
 """Cases that may stop a runner before any gave a row: then it is the runner's fault, and that of no case."""
 MOST_TRIES = 3
 """Directed cases of an operator that are tried until one can tell a right result from a constant."""
-SECONDS_S = 600.0
-"""Time after which nothing new is begun: with what is under way the report is done within a quarter of an hour."""
+SECONDS_S = 540.0
+"""Time after which nothing new is begun, and within which what is under way has to end."""
+LIMIT_S, LEAST_LIMIT_S = 60.0, 10.0
+"""Time after which a case is given up, and the least that one which was begun is left."""
+SHARES = {"roofs": 0.2, "launch": 0.2, "families": 0.4, "energy": 0.45, "every operator": 1.0}
+"""Share of the whole time at which each part ends; what an earlier part leaves is a later one's."""
 WRONG = frozenset({Outcome.INCORRECT, Outcome.CRASH, Outcome.SUSPECT_FAST, Outcome.BELOW_BOUND, Outcome.TIMEOUT})
 """Outcomes that are faults of nearpeak, of the device or of its software; the others only say what is not there."""
+BOUNDED = TIMED | {Outcome.BELOW_BOUND, Outcome.THROTTLED}
+"""Outcomes whose best sample is held against the bound: a clock that fell makes no sample shorter."""
 Say = Callable[[str], None]
 
 
@@ -41,18 +48,19 @@ def device_report(
         say: told what is under way.
     """
     begun_s = time.monotonic()
-    clock, part = _Deadline(begun_s + seconds, say), _Parts(say)
+    clock = _Deadline(begun_s, seconds, say)
+    part = _Parts(say, clock)
     wanted = cases.roof_cases(size)
     large = [one for name, one in wanted.items() if name != "launch"]
     cold, hot = _timing(size, "cold"), _timing(size, "hot")
     sections: dict[str, Any] = {"timer": _timer(runner, part)}
-    roofs = part("roofs", lambda: _measured(large, runner, cold, clock, telemetry_hz=50.0), [])
+    roofs = part("roofs", lambda: _measured(large, runner, cold, clock), [])
     roofs += part("launch", lambda: _measured([wanted["launch"]], runner, hot, clock), [])
     families = part("families", lambda: _measured(cases.family_cases(size), runner, cold, clock), [])
     load = [wanted["product bf16"]]
     energy = part("energy", lambda: _measured(load, runner, _long(size), clock, telemetry_hz=100.0), [])
     known, operator_rows = part("every operator", lambda: _checked(runner, operators, clock), ([], []))
-    timed = [one for one in (*roofs, *families, *operator_rows) if one.outcome in TIMED | {Outcome.BELOW_BOUND}]
+    timed = [one for one in (*roofs, *families, *operator_rows) if one.outcome in BOUNDED]
     none = {"timed_count": len(timed), "bounded_count": 0, "below": [], "nearest_ratio": None}
     sections |= {
         "roofs": part("table of roofs", lambda: list(_roofs(wanted, roofs)), []),
@@ -78,13 +86,14 @@ Made = TypeVar("Made")
 class _Parts:
     """Parts of the report one after the other: one that raises is a fault, and the others go on."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, say: Say, clock: "_Deadline") -> None:
+        self._say, self._clock = say, clock
         self.faults: list[str] = []
 
     def __call__(self, name: str, make: Callable[[], Made], otherwise: Made) -> Made:
         """Return what `make` gives, or `otherwise` where it raises."""
         self._say(name)
+        self._clock.share_ratio = SHARES.get(name, 1.0)
         try:
             return make()
         except Exception as error:  # whatever it is, the report says so
@@ -121,16 +130,26 @@ def _tells_nothing(found: Measurement) -> bool:
 class _Deadline:
     """When nothing new is begun, what was left out for it, and which cases could not even be a row."""
 
-    def __init__(self, end_s: float, say: Say) -> None:
-        self._end_s, self.say = end_s, say
+    def __init__(self, begun_s: float, seconds: float, say: Say) -> None:
+        self._begun_s, self._seconds, self.say = begun_s, seconds, say
+        self.share_ratio = 1.0
         self.left_out: list[str] = []
         self.faults: list[str] = []
 
+    def left_s(self) -> float:
+        """Return how much of its time the part that is under way has left."""
+        return self._begun_s + self.share_ratio * self._seconds - time.monotonic()
+
     def admits(self, one: Case) -> bool:
-        if time.monotonic() < self._end_s:
+        """Say whether there is time for a case; one that there is none for is noted."""
+        if self.left_s() > 0:
             return True
         self.left_out.append(label_of(one))
         return False
+
+    def limited(self, timing: Timing) -> Timing:
+        """Return the timing of a case that ends with its part."""
+        return replace(timing, limit_s=min(LIMIT_S, max(LEAST_LIMIT_S, self.left_s())))
 
 
 def _timing(size: str, cache: str) -> Timing:
@@ -147,19 +166,15 @@ def _measured(
 ) -> list[Measurement]:
     """Return the measurements that there was time for; cases are asked for one at a time, so that time can run out."""
     found: list[Measurement] = []
-    left = [one for one in wanted if clock.admits(one)]
-    while left:
+    for case in wanted:
+        if not clock.admits(case):
+            continue
         try:
-            for one in measure(left, runner, timing, telemetry_hz=telemetry_hz):
-                clock.say(f"  {label_of(one.case)}: {one.outcome.value}")
+            for one in measure(case, runner, clock.limited(timing), telemetry_hz=telemetry_hz):
+                clock.say(f"  {label_of(case)}: {one.outcome.value}")
                 found.append(one)
-                left = left[1:]
-                if left and not clock.admits(left[0]):
-                    clock.left_out += [label_of(each) for each in left[1:]]
-                    return found
         except Exception as error:  # a case that stops the runner is a fault, and the next one is asked for
-            clock.faults.append(_said(label_of(left[0]), error))
-            left = left[1:]
+            clock.faults.append(_said(label_of(case), error))
             if not found and len(clock.faults) > MOST_STOPS:
                 raise
     return found
@@ -172,7 +187,7 @@ def _timer(runner: str, part: _Parts) -> dict[str, Any] | None:
         NearpeakError: the runner cannot run here.
     """
     ending = call_isolated(
-        "benchmarks.device.timer:facts", {"runner": runner}, timeout_s=120.0, memory_bytes=None, preload=("torch",)
+        "benchmarks.device.timer:facts", {"runner": runner}, timeout_s=LIMIT_S, memory_bytes=None, preload=("torch",)
     )
     if ending.verdict == "error":
         raise NearpeakError(f"device report: runner {runner}: its clock could not be read: {ending.value}")
@@ -205,24 +220,24 @@ def _launch(found: Measurement) -> dict[str, Any]:
 def _rate(found: Measurement, *, of_flop: bool) -> dict[str, Any]:
     work = work_of(found.case)
     amount = sum(work.flop.values()) if of_flop else work.read_bytes + work.write_bytes
-    least_s = bound_s(found.case, known_target(found.target))
+    bounded_s = bound_s(found.case, known_target(found.target))
     return {
         "unit": "FLOP/s" if of_flop else "B/s", "best_s": found.best_s, "rate": amount / found.best_s,
-        "bound_s": least_s, "stated_rate": amount / least_s if least_s else None,
-        "attained_ratio": least_s / found.best_s if least_s else None,
+        "bound_s": bounded_s, "stated_rate": amount / bounded_s if bounded_s else None,
+        "attained_ratio": bounded_s / found.best_s if bounded_s else None,
     }  # fmt: skip
 
 
 def _bounds(timed: list[Measurement]) -> dict[str, Any]:
     """Return how many cases have a bound, and those that were faster than it."""
-    known = [(one, bound_s(one.case, known_target(one.target))) for one in timed]
-    bounded = [(one, least_s) for one, least_s in known if least_s is not None]
+    known = [(one, least_s(one, known_target(one.target))) for one in timed]
+    bounded = [(one, floor_s) for one, floor_s in known if floor_s is not None]
     below = [
-        {"case": label_of(one.case), "best_s": one.best_s, "bound_s": least_s}
-        for one, least_s in bounded
-        if one.best_s + one.timer_s < least_s
+        {"case": label_of(one.case), "best_s": one.best_s, "bound_s": floor_s}
+        for one, floor_s in bounded
+        if one.best_s + one.timer_s < floor_s
     ]
-    nearest = max((least_s / one.best_s for one, least_s in bounded), default=None)
+    nearest = max((floor_s / one.best_s for one, floor_s in bounded), default=None)
     return {"timed_count": len(timed), "bounded_count": len(bounded), "below": below, "nearest_ratio": nearest}
 
 

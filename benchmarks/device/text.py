@@ -49,11 +49,19 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def _roofs(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield from _table("Roofs", ("roof", "case", "measured", "stated", "attained"), [
         (row["roof"], row["case"],
-         show(row["rate"], row["unit"]) if "rate" in row else f"{row['outcome']}: {row['note']}",
+         _measured(row),
          show(row["stated_rate"], row["unit"]) if row.get("stated_rate") else "unknown",
          f"{row['attained_ratio']:.1%}" if row.get("attained_ratio") else "unknown")
         for row in rows
     ])  # fmt: skip
+
+
+def _measured(row: dict[str, Any]) -> str:
+    """Return the rate, and what is to be known of it where its time counts for no comparison."""
+    if "rate" not in row:
+        return f"{row['outcome']}: {row['note']}"
+    rate = show(row["rate"], row["unit"])
+    return rate if row["outcome"] in ("converged", "budget") else f"{rate}, {row['outcome']}: {row['note']}"
 
 
 def _bounds(found: dict[str, Any]) -> Iterator[str]:

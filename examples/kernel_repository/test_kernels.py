@@ -16,7 +16,7 @@ LEAST_RATIO = 0.001
 def test_softmax_is_right_and_reaches_its_share(nearpeak_measure: NearpeakMeasure) -> None:
     """Fail where a result is wrong, or the time is too far from the bound."""
     found = nearpeak_measure(kernels.softmax, cache="hot", budget_s=0.05)
-    assert found.ratio("cpu") >= LEAST_RATIO
+    found.require_ratio(LEAST_RATIO)
 
 
 @nearpeak.case("softmax", rows=64, columns=128, dtype="fp32")

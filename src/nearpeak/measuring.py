@@ -70,10 +70,9 @@ def measured(
         progress: told each case when it is done.
     """
     from nearpeak.analyze.plausibility import with_measurements
-    from nearpeak.measure.runners import RUNNERS
     from nearpeak.measure.session import run_cases
 
-    target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    target = _timed_target(runner)
     here = next((one for one in analysis.targets if one.target == target), None)
     if here is None:
         raise SpecError(f"--measure: {runner} times the target {target!r}; add --target {target}")
@@ -85,6 +84,19 @@ def measured(
             progress(labels[found.case])
     new = with_measurements(analysis.rows, here, taken)
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def _timed_target(runner: str) -> str:
+    """Return the name of the device that the runner times; that of a GPU is its driver's to say.
+
+    Raises:
+        MeasureError: there is no GPU.
+    """
+    from nearpeak.measure.runners import RUNNERS, runner_of
+    from nearpeak.targets.naming import UNKNOWN
+
+    named: str = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    return named if named != UNKNOWN else runner_of(runner).target
 
 
 def _target_of(runner: str) -> "Target | None":
@@ -108,24 +120,35 @@ def known_target(name: str) -> "Target | None":
         return None
 
 
-def bound_s(case: Case, device: "Target | None") -> float | None:
-    """Return the bound of `case` on `device`; none where there is no figure or rule for it."""
+def bound_s(case: Case, device: "Target | None", *, cached: bool = False) -> float | None:
+    """Return the bound of `case` on `device`; none where there is no figure or rule for it.
+
+    Args:
+        cached: whether inputs may lie in the last cache already, as those of a hot call do.
+    """
+    from nearpeak.core.bound import Policy
     from nearpeak.theory.case_bound import case_bound
 
     if device is None:
         return None
     try:
-        return case_bound(case, device).time_s
+        return case_bound(case, device, Policy(cold_inputs=not cached)).time_s
     except NearpeakError:
         return None
 
 
+def least_s(found: Measurement, device: "Target | None") -> float | None:
+    """Return the time that no sample of `found` can be below: the bound, with inputs where its calls found them."""
+    cached = found.method is not None and found.method.cache == "hot"
+    return bound_s(found.case, device, cached=cached)
+
+
 def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
     """Return `found` as below its bound where it is: a rule, a figure of the device or a timer is wrong."""
-    least_s = bound_s(found.case, device) if found.outcome in TIMED and found.method else None
-    if least_s is None or found.best_s + found.timer_s >= least_s:
+    floor_s = least_s(found, device) if found.outcome in TIMED and found.method else None
+    if floor_s is None or found.best_s + found.timer_s >= floor_s:
         return found
-    note = f"its best sample of {found.best_s:.4g} s is below the bound of {least_s:.4g} s on {found.target}"
+    note = f"its best sample of {found.best_s:.4g} s is below the bound of {floor_s:.4g} s on {found.target}"
     return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=note)
 
 

@@ -1,5 +1,6 @@
 """The pytest plug-in: a test marked with `@nearpeak.case(...)` checks and times a function by `nearpeak_measure`."""
 
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError, SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.core.measurement import Measurement
+    from nearpeak.core.measurement import Measurement, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +21,14 @@ class Attained:
 
     measurement: "Measurement"
     """All samples."""
+    again: str = ""
+    """Command that measures it again."""
 
-    def ratio(self, target: str = "cpu") -> float:
-        """Return the bound on `target` over the median time: 1 is as fast as the hardware can be.
+    def ratio(self, target: str = "") -> float:
+        """Return the bound over the median time: 1 is as fast as the hardware can be.
+
+        Args:
+            target: whose bound; that of the device that was measured where none is named.
 
         Raises:
             MeasureError: no bound is known: 'nearpeak calibrate roofs' measures this machine's CPU.
@@ -30,10 +36,31 @@ class Attained:
         from nearpeak.measuring import bound_s
         from nearpeak.targets import target_of
 
-        least_s = bound_s(self.measurement.case, target_of(target))
+        name = target or self.measurement.target
+        least_s = bound_s(self.measurement.case, target_of(name))
         if least_s is None:
-            raise MeasureError(f"{self.measurement.case.label()}: there is no bound on {target}")
+            raise MeasureError(f"{self.measurement.case.label()}: there is no bound on {name}")
         return least_s / self.time_s
+
+    def require_ratio(self, least_ratio: float, target: str = "") -> None:
+        """Fail where less than `least_ratio` of the bound is attained.
+
+        Raises:
+            AssertionError: with both times, what limits the bound, and the command that measures it again.
+        """
+        from nearpeak.api import bound
+        from nearpeak.units import show
+
+        __tracebackhide__ = True  # what failed is the caller's line
+        found, name = self.ratio(target), target or self.measurement.target
+        if found >= least_ratio:
+            return
+        least, half = bound(self.measurement.case, name), self.measurement.estimate().half_width_ratio
+        raise AssertionError(
+            f"{self.measurement.case.label()}: {found:.3g} of the bound on {name} is attained, {least_ratio:g} is "
+            f"required: {show(self.time_s, 's')} ± {half:.1%} beside {show(least.time_s, 's')}, limited by "
+            f"{least.limiter}; again: {self.again}"
+        )
 
     @property
     def time_s(self) -> float:
@@ -44,42 +71,76 @@ class Attained:
 class NearpeakMeasure:
     """What the fixture gives: call it with the function under test."""
 
-    def __init__(self, case: Case | None) -> None:
-        """Keep the case of the test."""
-        self.case = case
+    def __init__(self, case: Case | None, test: str = "") -> None:
+        """Keep the case of the test, and how pytest calls it."""
+        self.case, self._test = case, test
 
     def __call__(
-        self, function: Callable[..., Any], case: Case | None = None, *, cache: str = "cold", budget_s: float = 0.3
-    ) -> Attained:
+        self, function: Callable[..., Any], case: Case | None = None, *, cache: str = "cold", budget_s: float = 0.3,
+        device: str = "cpu",
+    ) -> Attained:  # fmt: skip
         """Return the times of `function` on the test's case, after the contract on results has passed it.
 
         Args:
             function: (inputs by name, **arguments of the case) → outputs by name, on PyTorch tensors, or on NumPy
                 arrays where the function has an attribute `arrays = "numpy"`.
             case: instead of that of the decorator.
+            device: `cpu`, or `cuda` for a function of tensors on the first GPU.
 
-        A warning says where results were not proved: the case is too large, or cannot tell right from wrong.
+        The device is locked while samples are taken, so that tests side by side do not disturb each other. A warning
+        says where results were not proved: the case is too large, or cannot tell right from wrong.
 
         Raises:
             AssertionError: a result is wrong, or the function raised; the message has the command that repeats it.
         """
         from nearpeak.core.measurement import Timing
-        from nearpeak.measure.runners.callable import UserCallable
+        from nearpeak.measure.isolated import lock_of
         from nearpeak.measure.taking import TimedRunner
 
+        __tracebackhide__ = True  # what failed is the caller's line
         wanted = case or self.case
         if wanted is None:
             raise SpecError("nearpeak_measure: no case; decorate the test with @nearpeak.case(...) or give case=")
         timing = Timing(cache=cache, budget_s=budget_s)
-        backend = UserCallable.of(function, timing)
-        found = TimedRunner(backend, timing, argument=backend.argument, process="caller").measure(wanted)
+        backend = _backend(function, timing, device)
+        runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")
+        found = runner.measure(wanted, lock_of)
         if not found.samples_s:
-            again = f"; {found.validation.command}" if found.validation is not None else ""
-            raise AssertionError(f"{wanted.label()}: {found.outcome.value}: {found.note}{again}")
+            command = found.validation.command if found.validation is not None else ""
+            again = self._again(function, command)
+            raise AssertionError(
+                f"{wanted.label()}: {found.outcome.value}: {found.note}{again and f'; again: {again}'}"
+            )
         unproved = _unproved(found)
         if unproved:
             warnings.warn(f"{wanted.label()}: results are not proved right: {unproved}", stacklevel=2)
-        return Attained(measurement=found)
+        words = shlex.join(["--runner", runner.name, "--cache", cache, "--budget", f"{budget_s:g} s"])
+        return Attained(measurement=found, again=self._again(function, f"nearpeak measure {_in_words(wanted)} {words}"))
+
+    def _again(self, function: Callable[..., Any], command: str) -> str:
+        """Return the command where the function has a name that others can import, else the test itself."""
+        named = "<" not in getattr(function, "__qualname__", "<")
+        test = f"pytest {shlex.quote(self._test)}" if self._test else ""
+        return command if named and command else test or command
+
+
+def _backend(function: Callable[..., Any], timing: "Timing", device: str) -> Any:
+    from nearpeak.measure.runners.callable import UserCallable
+
+    if device == "cpu":
+        return UserCallable.of(function, timing)
+    if device == "cuda":
+        from nearpeak.measure.runners.callable_cuda import CallableOnGpu
+
+        return CallableOnGpu.of(function, timing)
+    raise SpecError(f"nearpeak_measure: device {device!r}; choose cpu or cuda")
+
+
+def _in_words(case: Case) -> str:
+    from nearpeak.measure.validation import _words
+
+    words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in _words(case)]
+    return shlex.join([case.op, *words])
 
 
 def _unproved(found: "Measurement") -> str:
@@ -87,13 +148,6 @@ def _unproved(found: "Measurement") -> str:
     if found.validation is None:
         return "the case is too large to be checked where it is timed, or has no contract; check a smaller one"
     return "" if not found.validation.failed else str(found.validation.reason)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark by which `@nearpeak.case` is found."""
-    config.addinivalue_line(
-        "markers", "nearpeak_case(case): the case that nearpeak_measure runs; set by @nearpeak.case"
-    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -111,6 +165,6 @@ def _nearpeak_case(request: pytest.FixtureRequest) -> Case | None:
 
 
 @pytest.fixture
-def nearpeak_measure(_nearpeak_case: Case | None) -> NearpeakMeasure:
+def nearpeak_measure(_nearpeak_case: Case | None, request: pytest.FixtureRequest) -> NearpeakMeasure:
     """Check and time a function on the case of the test."""
-    return NearpeakMeasure(_nearpeak_case)
+    return NearpeakMeasure(_nearpeak_case, request.node.nodeid)

@@ -19,7 +19,7 @@ LOAD = nearpeak.case("gemm", m=8192, n=8192, k=8192, dtype="bf16")
 
 @pytest.fixture(scope="module")
 def beside():
-    timing = Timing(cache="hot", validate=False, budget_s=5.0, precision_ratio=0.0)
+    timing = Timing(cache="hot", validate=False, budget_s=5.0, precision_ratio=0.0, limit_s=60.0)
     (found,) = measure(LOAD, "torch_cuda", timing, telemetry_hz=100)
     return found.telemetry
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.cli._words import case_of
+from nearpeak.cli._words import case_of, value_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def _case(row: dict[str, Any], where: str) -> "Case":
         phase = str(row.get("phase") or "forward")
         operator.rule(phase)
         known = operator.signatures[phase].names()
-        given = {name: value for name, value in row.items() if name in known and value is not None and value != ""}
+        cells = {name: value for name, value in row.items() if name in known and value is not None and value != ""}
+        # A column of CSV in which some rows are empty, as their operator has no such axis, comes as text.
+        given = {name: value_of(value) if isinstance(value, str) else value for name, value in cells.items()}
         return operator.case(phase, **given)
     except (SpecError, KeyError) as error:
         raise SpecError(f"{where}: {error}") from None

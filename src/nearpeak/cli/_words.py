@@ -27,7 +27,7 @@ def case_of(words: list[str], command: str) -> "Case":
             raise SpecError(f"{command}: {word!r} is not AXIS=EXTENT; e.g. m=4096")
         if name in arguments:
             raise SpecError(f"{command}: {name} is given twice; give it once")
-        arguments[name] = _value(value)
+        arguments[name] = value_of(value)
     phase = arguments.pop("phase", "forward")
     return OPS[words[0]].case(str(phase), **arguments)
 
@@ -59,7 +59,12 @@ def plain(value: object) -> str:
     return " ".join(plain(item) for item in value) if isinstance(value, (tuple, list)) else str(value)
 
 
-def _value(text: str) -> int | str | bool:
+def value_of(text: str) -> int | str | bool:
+    """Return the number, the truth or the text that a word states.
+
+    >>> value_of("4_096"), value_of("True"), value_of("bf16")
+    (4096, True, 'bf16')
+    """
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     digits = text.replace("_", "")

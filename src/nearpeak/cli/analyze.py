@@ -66,7 +66,7 @@ def analyze(
     perfetto: Path | None = PERFETTO,
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
-    measure: bool = typer.Option(False, "--measure", help="Run the operators on this CPU and show measured times."),
+    measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
@@ -151,7 +151,7 @@ def _measured(analysis: "Analysis", runner: str) -> "Analysis":
 
     cases = len({row.case for row in analysis.rows})
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("measuring on this CPU", total=cases)
+        task = bar.add_task("measuring", total=cases)
         return measured(analysis, runner, progress=lambda _label: bar.advance(task))
 
 

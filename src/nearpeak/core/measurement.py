@@ -72,6 +72,11 @@ class Timing:
     validate: bool = True
     """Whether results are checked before they are timed, where a contract for them is at hand."""
 
+    @property
+    def swept_bytes(self) -> int:
+        """Bytes that a host's timer reads before each call: none where caches stay as the call before left them."""
+        return self.flush_bytes if self.cache == "cold" else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:

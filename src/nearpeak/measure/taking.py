@@ -210,6 +210,9 @@ def _hidden(seen: Activity, least_s: float) -> str:
 def _outcome_of(error: Exception) -> Outcome:
     from nearpeak.measure.validation._run import refuses
 
+    own: Outcome | None = getattr(error, "outcome", None)
+    if own is not None:
+        return own
     if isinstance(error, MeasureError):
         return Outcome.INFRA
     if refuses(error):
@@ -220,6 +223,6 @@ def _outcome_of(error: Exception) -> Outcome:
 def _line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0][:300] if lines else ""
-    if isinstance(error, NearpeakError):
+    if isinstance(error, NearpeakError) or hasattr(error, "outcome"):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

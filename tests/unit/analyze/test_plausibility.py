@@ -79,3 +79,18 @@ def test_a_beaten_bound_is_not_compared_until_its_cause_is_known(analysis):
     explained = dataclasses.replace(target.below_bound[0], cause="warm_cache")
     known = dataclasses.replace(beaten, targets=(dataclasses.replace(target, below_bound=(explained,)),))
     assert compare(analysis, known).targets[0].cases[0].verdict == "same"
+
+
+def test_bound_expected_and_measured_time_stand_beside_each_other_in_eighty_columns(analysis):
+    long = nearpeak.case("conv", batch=8, in_channels=3, out_channels=32, h=32, w=32, kh=3, kw=3, ph=1, dtype="fp16")
+    calls = (Call(case=long, operator="conv", phase="forward"),)
+    whole = nearpeak.analyze(Workload(name="one", step="sweep", calls=calls), "h100_sxm")
+    taken = Measurement(case=long, target="h100_sxm", runner="stopwatch", samples_s=(1e-4,))
+    here = with_measurements(whole.rows, whole.targets[0], {long: taken})
+    lines = render(dataclasses.replace(whole, targets=(here,)), "terminal").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Measured on"))
+    head, row = lines[start + 1], lines[start + 3]
+    assert head.split()[:4] == ["measured", "expected", "bound", "attained"]
+    assert row.startswith("   100 µs")
+    assert "…" not in " ".join(lines[start + 1 : start + 7])
+    assert max(map(len, lines)) <= 80

@@ -1,12 +1,14 @@
 """A program that answers the external-process protocol; its argument makes it break it."""
 
 import json
+import os
+import signal
 import sys
 import time
 
 import numpy as np
 
-MODE = sys.argv[1] if len(sys.argv) > 1 else ""
+MODE = " ".join(sys.argv[1:])
 
 
 def computed(case, tensors):
@@ -16,6 +18,19 @@ def computed(case, tensors):
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
+PREPARED = {
+    "version": {"protocol": 7}, "ledger": {"ledger": [{"where": "x"}]}, "silent": {"unsupported": None},
+}  # fmt: skip
+TIMES = {
+    "timeless": {"time_s": None}, "nan time": {"time_s": float("nan")}, "negative": {"time_s": -1},
+    "true": {"time_s": True}, "cpu": {"cpu_s": "x"},
+}  # fmt: skip
+WRITTEN = {
+    "dtype": {"dtype": "float32"}, "shape": {"shape": "big"}, "transposed": {"shape": [5, 8, 2]},
+    "file": {"file": "/dev/zero"},
+}  # fmt: skip
+
+
 def answer(request, state):
     if request["do"] == "prepare":
         if request["case"]["op"] not in ("gemm", "softmax"):
@@ -23,19 +38,28 @@ def answer(request, state):
         said = request["inputs"].items()
         state["tensors"] = {name: np.fromfile(one["file"], "<f4").reshape(one["shape"]) for name, one in said}
         state["case"] = request["case"]
-        return {"algorithm": "numpy"}
+        return {"algorithm": "numpy"} | PREPARED.get(MODE, {})
     if request["do"] == "run":
         start, cpu = time.perf_counter(), time.thread_time()
         for _ in range(request["call_count"]):
             state["y"] = computed(state["case"], state["tensors"])
-        return {"cpu_s": time.thread_time() - cpu} | (
-            {} if MODE == "timeless" else {"time_s": time.perf_counter() - start}
-        )
+        return {"cpu_s": time.thread_time() - cpu, "time_s": time.perf_counter() - start} | TIMES.get(MODE, {})
     if request["do"] == "outputs":
         file = f"{request['folder']}/y.out"
         state["y"].astype("<f4").tofile(file)
-        return {"outputs": {"y": {"file": file, "dtype": "fp32", "shape": list(state["y"].shape)}}}
+        said = {"file": file, "dtype": "fp32", "shape": list(state["y"].shape)} | WRITTEN.get(MODE, {})
+        return {} if MODE == "nothing" else {"outputs": {"y": said}}
     return {}
+
+
+def broken():
+    if MODE == "leave":
+        sys.exit(7)
+    if MODE == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if MODE == "long":
+        sys.stdout.write("x" * (3 << 20))
+    return {"error": '{"error": "out of luck"}', "words": "hello", "list": "[1]"}.get(MODE)
 
 
 def main():
@@ -44,10 +68,7 @@ def main():
         request = json.loads(line)
         if request["do"] == "close":
             return
-        if MODE == "leave":
-            sys.exit(7)
-        text = {"error": '{"error": "out of luck"}', "words": "hello"}.get(MODE)
-        print(text or json.dumps(answer(request, state)), flush=True)
+        print(broken() or json.dumps(answer(request, state)), flush=True)
 
 
 if __name__ == "__main__":

@@ -149,10 +149,29 @@ class FakeProfiler:
 
 def test_the_device_s_own_records_count_each_moment_once_and_leave_out_the_host():
     timer = timer_on(FakeCuda(cycle_s=1e-9))
-    timer._torch.profiler = FakeProfiler(
-        ("aten::softmax", "DeviceType.CPU", 0.0, 90.0), ("side", "DeviceType.CUDA", 12.0, 20.0),
-        ("main", "DeviceType.CUDA", 10.0, 15.0), ("main", "DeviceType.CUDA", 30.0, 31.0),
-    )  # fmt: skip
+    call = (("side", "DeviceType.CUDA", 12.0, 20.0), ("main", "DeviceType.CUDA", 10.0, 15.0),
+            ("main", "DeviceType.CUDA", 30.0, 31.0))  # fmt: skip
+    later = [(name, kind, start + at, end + at) for at in (100.0, 200.0) for name, kind, start, end in call]
+    slow_first = [(name, kind, start, end + (0.5 if end == 31.0 else 0.0)) for name, kind, start, end in call]
+    timer._torch.profiler = FakeProfiler(("aten::softmax", "DeviceType.CPU", 0.0, 290.0), *slow_first, *later)
     found = timer.activity(lambda: None)
     assert found.busy_s == pytest.approx(11e-6)
     assert set(found.kernels) == {"main", "side"}
+
+
+def test_inputs_that_lie_in_the_cache_are_not_held_against_the_bandwidth_of_memory():
+    from nearpeak.core.measurement import Measurement, Method
+    from nearpeak.measuring import _beside_bound, known_target, least_s
+
+    device = known_target("h200_sxm")
+    case = nearpeak.case("reduce", outputs=1, reduced=2**22, dtype="fp32", function="sum")  # 16 MiB of a cache of 50 MB
+
+    def taken(cache, time_s):
+        method = Method(timer="t", mode="device", cache=cache, flush="none", process="fresh", thread_count=1,
+                        clock_policy="free")  # fmt: skip
+        return Measurement(case=case, target="h200_sxm", runner="r", samples_s=(time_s,), method=method)
+
+    floor_s = least_s(taken("cold", 1.0), device)
+    assert floor_s == nearpeak.bound(case, "h200_sxm").time_s
+    assert _beside_bound(taken("cold", 0.8 * floor_s), device).outcome is Outcome.BELOW_BOUND
+    assert _beside_bound(taken("hot", 0.8 * floor_s), device).outcome is Outcome.BUDGET

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 HEAD = "import numpy as np, pytest, torch, nearpeak\nquick = dict(budget_s=0.01, cache='hot')\n"
 MARK = "@nearpeak.case('softmax', rows=4, columns=8, dtype='fp32')\n"
@@ -104,6 +104,33 @@ def test_an_attained_ratio_is_the_bound_over_the_median(tmp_path):
     assert "too slow" in said, said
 
 
+def test_a_kernel_that_is_too_slow_fails_with_both_times_and_the_command(tmp_path):
+    said = said_by_pytest(tmp_path, "def own(t, **_): return {'y': torch.softmax(t['x'], -1)}\n" + MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    found = nearpeak_measure(own, **quick)\n"
+        "    found.require_ratio(found.ratio('t4') / 2, 't4')\n"
+        "    found.require_ratio(0.9, 't4')\n"
+    ))  # fmt: skip
+    assert "of the bound on t4 is attained, 0.9 is required" in said, said
+    assert "limited by" in said
+    assert "again: nearpeak measure softmax rows=4 columns=8 dtype=fp32 --runner callable:test_kernels:own" in said
+
+
+def test_a_function_without_a_name_is_repeated_by_its_test(tmp_path):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    nearpeak_measure(lambda t, **_: {'y': t['x']}, **quick)\n"
+    ))  # fmt: skip
+    assert "again: pytest 'test_kernels.py::test_softmax[softmax-rows=4-columns=8" in said, said
+
+
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    text = MARK + "def test_softmax(nearpeak_measure):\n    nearpeak_measure(torch.softmax, device='DEVICE', **quick)\n"
+    assert "choose cpu or cuda" in said_by_pytest(tmp_path, text.replace("DEVICE", "tpu"))
+    if not torch.cuda.is_available():
+        assert "needs a GPU" in said_by_pytest(tmp_path, text.replace("DEVICE", "cuda"))
+
+
 @pytest.mark.slow
 def test_the_example_of_a_kernel_repository_passes(tmp_path):
     import shutil
@@ -111,7 +138,7 @@ def test_the_example_of_a_kernel_repository_passes(tmp_path):
     shutil.copytree(Path(__file__).parents[3] / "examples" / "kernel_repository", tmp_path / "kernels")
     text = (tmp_path / "kernels" / "test_kernels.py").read_text(encoding="utf-8")
     (tmp_path / "kernels" / "test_kernels.py").write_text(
-        text.replace('"cpu"', '"t4"').replace("= 0.001", "= 1e-7"), encoding="utf-8"
+        text.replace("(LEAST_RATIO)", "(1e-7, 't4')"), encoding="utf-8"
     )  # the bound of a device whose figures every machine has
     said = run_pytest(tmp_path / "kernels")
     assert "4 passed" in said, said

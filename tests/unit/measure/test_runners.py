@@ -1,6 +1,8 @@
 """Every runner: what it declares is so, what it computes agrees with the reference, what it cannot do it says."""
 
 import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -86,13 +88,48 @@ def test_a_program_s_own_times_are_kept_beside_the_host_s():
     assert found.algorithm == "numpy"
 
 
-@pytest.mark.parametrize(("mode", "message"), [
-    ("error", "out of luck"), ("words", "not JSON"), ("leave", "exit code 7"), ("timeless", "no time_s"),
+@pytest.mark.parametrize(("mode", "outcome", "message"), [
+    ("error", "failed", "says 'out of luck'"), ("words", "failed", "'hello' when asked to prepare, which is not JSON"),
+    ("list", "failed", "no JSON object"), ("long", "failed", "more than 1048576 characters"),
+    ("leave", "crash", "ended with exit code 7"), ("crash", "crash", "was ended by SIGSEGV"),
+    ("version", "failed", "speaks protocol 7; this is protocol 1"), ("ledger", "failed", "as its ledger; wanted"),
+    ("silent", "unsupported", "does not say why"), ("timeless", "failed", "gives time_s as None"),
+    ("nan time", "failed", "gives time_s as nan"), ("negative", "failed", "gives time_s as -1"),
+    ("true", "failed", "gives time_s as True"), ("cpu", "failed", "gives cpu_s as 'x'"),
 ])  # fmt: skip
-def test_a_program_that_breaks_the_protocol_is_named(mode, message):
+def test_a_program_that_breaks_the_protocol_is_named(mode, outcome, message):
     found = runner_of(f"process:{sys.executable} {PROGRAM} {mode}", TIMING).measure(GEMM)
-    assert found.outcome in (Outcome.FAILED, Outcome.INFRA)
+    assert (found.outcome.value, found.samples_s) == (outcome, ())
     assert message in found.note
+
+
+def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(SpecError, match="no such program"):
+        runner_of(f"process:{tmp_path}/absent", TIMING)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler of C++")
+def test_the_program_of_the_examples_computes_what_it_is_asked_for(tmp_path):
+    source = Path(__file__).parents[3] / "examples" / "program" / "product.cpp"
+    subprocess.run(["g++", "-O2", "-std=c++17", "-Wall", "-Werror", "-o", tmp_path / "product", source], check=True)
+    runner = f"process:{tmp_path}/product"
+    found = runner_of(runner, Timing(budget_s=0.0, cache="cold")).measure(GEMM)
+    assert (found.outcome, found.validation.status) == (Outcome.BUDGET, "PASS")
+    other = nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp16")
+    assert "it computes fp32" in runner_of(runner, TIMING).measure(other).note
+
+
+@pytest.mark.parametrize(("mode", "message"), [
+    ("dtype", "dtype of y as 'float32'; known are"), ("shape", "shape of y as 'big'"), ("nothing", "no outputs"),
+    ("file", "'/dev/zero' as the file of y, which is no file"), ("transposed", "takes 320"),
+])  # fmt: skip
+def test_outputs_that_are_not_what_a_program_says_are_named(mode, message):
+    ready = runner_of(f"process:{sys.executable} {PROGRAM} {mode}", TIMING).backend.prepare(GEMM, drawn(GEMM))
+    try:
+        with pytest.raises(RuntimeError, match=message):
+            ready.outputs(ready.runs[0]())
+    finally:
+        ready.close()
 
 
 @pytest.mark.parametrize("runner", ["torch_cuda", "cuda_graph", "torch_compile_cuda", "torch_tensorrt"])

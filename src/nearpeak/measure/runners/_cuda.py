@@ -24,7 +24,17 @@ FLUSH_CACHES = 2
 PROBE_COUNT = 5
 """Readings of the clock of which the shortest counts."""
 SPIN_CYCLES = 200_000
-"""Clock cycles for which the device spins before a batch, so that its launches queue up behind: about 0.1 ms."""
+"""Clock cycles for which the device spins at least before a batch, so that its launches queue up: about 0.1 ms."""
+MOST_SPIN_CYCLES = 10_000_000
+"""Cycles for which it spins at most: about 5 ms, as a call that waits for the device would ask for more and more."""
+CYCLES_PER_S = 2e9
+"""Clock by which the time of launches becomes cycles; one that is slower spins longer, which does no harm."""
+LAUNCH_S = 1e-5
+"""Time to launch one call as long as none was launched."""
+LAUNCH_MARGIN_RATIO = 1.5
+"""How much longer than the launches of a batch the device spins."""
+ACTIVITY_CALLS = 3
+"""Calls whose activity is recorded, of which the shortest counts: the first one finds a clock that has gone down."""
 
 
 def cuda_or_refusal(name: str) -> Any:
@@ -98,6 +108,7 @@ class EventTimer:
         self._swept_bytes = FLUSH_CACHES * cached
         self._swept = torch.rand(self._swept_bytes // 4, device="cuda") if cold else None
         self._sink = torch.empty((), device="cuda")
+        self._launch_s = LAUNCH_S
 
     def set_count(self, case: Case) -> int:
         """Return how many independent sets of inputs together exceed the last cache; one where that is not asked."""
@@ -112,30 +123,39 @@ class EventTimer:
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the device's time of `call_count` calls in a row.
 
-        The device spins meanwhile the launches are queued, so that a gap before the first kernel is not timed; how
-        long it spins for the same number of cycles says what its clock was.
+        The device spins meanwhile the launches are queued, so that neither a gap before the first kernel nor the host
+        is timed; how long it spins for the same number of cycles says what its clock was.
         """
         torch = self._torch
         torch.cuda.synchronize()
         cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
-        spins = hasattr(torch.cuda, "_sleep")
+        cycles = self._spin_cycles(call_count) if hasattr(torch.cuda, "_sleep") else 0
         self._before.record()
-        if spins:
-            torch.cuda._sleep(SPIN_CYCLES)
+        if cycles:
+            torch.cuda._sleep(cycles)
         self._start.record()
-        result = None
+        begun, result = time.perf_counter_ns(), None
         for _ in range(call_count):
             result = run()
+        queued = time.perf_counter_ns()
         self._end.record()
         self._end.synchronize()
         recorded = time.perf_counter_ns()
         torch.cuda.synchronize()  # of every stream: work beside the recorded one must not go unseen
         end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
+        if call_count:
+            self._launch_s = (queued - begun) / 1e9 / call_count
+        spun_s = self._before.elapsed_time(self._start) / 1e3 if cycles else 0.0
         return Reading(
             time_s=self._start.elapsed_time(self._end) / 1e3, cpu_s=(cpu_end - cpu_start) / 1e9,
             host_s=(end - start) / 1e9, result=result, late_s=(end - recorded) / 1e9,
-            cycles_s=self._before.elapsed_time(self._start) / 1e3 if spins else 0.0,
+            cycles_s=spun_s * SPIN_CYCLES / cycles if cycles else 0.0,
         )  # fmt: skip
+
+    def _spin_cycles(self, call_count: int) -> int:
+        """Return for how long to spin, so that a batch is queued before its first kernel begins."""
+        wanted = LAUNCH_MARGIN_RATIO * call_count * self._launch_s * CYCLES_PER_S
+        return int(min(max(SPIN_CYCLES, wanted), MOST_SPIN_CYCLES))
 
     def clock_probe_s(self) -> float:
         """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
@@ -146,20 +166,43 @@ class EventTimer:
         """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""
         torch = self._torch
         try:
+            run()
             torch.cuda.synchronize()
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-                run()
-                torch.cuda.synchronize()
-            seen = [one for one in profile.events() if "CUDA" in str(one.device_type)]
-        except (RuntimeError, AttributeError):  # no such library, no permission, another profiler at work
+                for _ in range(ACTIVITY_CALLS):
+                    run()
+                    torch.cuda.synchronize()
+            seen = [
+                (one.time_range.start / 1e6, one.time_range.end / 1e6, one.name) for one in profile.events()
+                if "CUDA" in str(one.device_type) and not getattr(one, "is_user_annotation", False)
+            ]  # fmt: skip
+        except (RuntimeError, AttributeError, AssertionError):  # no such library, no permission, another at work
             return None
-        spans = sorted((one.time_range.start / 1e6, one.time_range.end / 1e6) for one in seen)
-        return Activity(busy_s=busy_s(spans), kernels=tuple(dict.fromkeys(one.name for one in seen))) if spans else None
+        return activity_of(seen, ACTIVITY_CALLS)
 
     def flush(self) -> None:
         """Read more than the last cache holds; written lines would be written back while the case is timed."""
         if self._swept is not None:
             self._torch.amax(self._swept, out=self._sink)
+
+
+def activity_of(seen: Sequence[tuple[float, float, str]], call_count: int) -> Activity | None:
+    """Return the shortest of some equal calls by the spans that the device recorded of all; none without a span.
+
+    Calls that did not all do the same are not told apart: each then counts for its share of the whole.
+
+    >>> activity_of([(5.0, 6.0, "add"), (0.0, 2.0, "add")], 2)
+    Activity(busy_s=1.0, kernels=('add',))
+    >>> activity_of([(0.0, 2.0, "add"), (5.0, 6.0, "add"), (6.0, 7.0, "copy")], 2).busy_s
+    2.0
+    """
+    spans = sorted(seen)
+    if not spans:
+        return None
+    size, rest = divmod(len(spans), call_count)
+    parts = [spans] if rest else [spans[first : first + size] for first in range(0, len(spans), size)]
+    shortest = min(busy_s([span[:2] for span in part]) for part in parts) / (call_count if rest else 1)
+    return Activity(busy_s=shortest, kernels=tuple(dict.fromkeys(name for _, _, name in spans)))
 
 
 def busy_s(spans: Sequence[tuple[float, float]]) -> float:
@@ -226,7 +269,7 @@ def environment(torch: Any) -> Environment:
     host, name = cpu_environment("torch", "numpy"), torch.cuda.get_device_name(0)
     properties = torch.cuda.get_device_properties(0)
     runtime = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    said = driver_facts()
+    said = driver_facts(device_id(torch))
     return Environment(
         device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=said.get("driver_version", ""),
         runtime=runtime, system=host.system, python=host.python, packages=host.packages + versions("triton"),
@@ -234,26 +277,48 @@ def environment(torch: Any) -> Environment:
     )  # fmt: skip
 
 
+def device_id(torch: Any) -> str:
+    """Return what the driver's program calls the first GPU of this process, which need not be its own first one."""
+    uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+    return f"GPU-{uuid.removeprefix('GPU-')}" if uuid else "0"
+
+
+_FACTS = ("driver_version", "power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current",
+          "clocks.applications.graphics", "clocks.max.graphics", "vbios_version")  # fmt: skip
+
+
 @cache
-def driver_facts() -> Mapping[str, str]:
-    """Return what the driver says that does not change while a case runs; empty where it has no such program."""
+def driver_facts(device: str = "0") -> Mapping[str, str]:
+    """Return what the driver says that does not change while a case runs; empty where it has no such program.
+
+    A driver refuses the whole question for one field that it does not know: then each is asked for on its own.
+    """
+    whole = _asked(_FACTS, device)
+    found = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
+    if not any(found) and device != "0":  # a part of a device, or a machine that hides identities
+        return driver_facts("0")
+    return {name: value for name, value in zip(_FACTS, found, strict=False) if value and value[0] != "["}
+
+
+def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
+    """Return the driver's answers, of which `[N/A]` and the like stand for none; none where it refuses."""
     import shutil
     import subprocess
 
-    fields = ("driver_version", "power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current",
-              "clocks.applications.graphics", "clocks.max.graphics", "vbios_version")  # fmt: skip
     if shutil.which("nvidia-smi") is None:
-        return {}
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", "--id=0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    values = [value.strip() for value in done.stdout.splitlines()[0].split(",")] if done.stdout.strip() else []
-    return dict(zip(fields, values, strict=False)) if done.returncode == 0 else {}
+        return [""] * len(fields)
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={device}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return [""] * len(fields)
+    lines = done.stdout.strip().splitlines()
+    return [value.strip() for value in lines[0].split(",")] if done.returncode == 0 and lines else None
 
 
 def clock_policy(torch: Any) -> str:
-    """Return `locked@… MHz` where the applications clock is set below the highest, `free` otherwise."""
-    del torch
-    said = driver_facts()
+    """Return `applications@… MHz` where that clock is set below the highest, `free` where it is the highest."""
+    said = driver_facts(device_id(torch))
     chosen, highest = said.get("clocks.applications.graphics", ""), said.get("clocks.max.graphics", "")
     if not chosen.isdigit() or not highest.isdigit():
         return "unknown"

@@ -43,8 +43,12 @@ class UserCallable:
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""
+        return too_large(case) or self.own_refusal(case)
+
+    def own_refusal(self, case: Case) -> str:
+        """Return why the function says that it cannot run the case; empty where it says nothing."""
         own = getattr(self._function, "refusal", None)
-        return too_large(case) or (str(own(case) or "") if callable(own) else "")
+        return str(own(case) or "") if callable(own) else ""
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""
@@ -77,7 +81,7 @@ class UserCallable:
 
     def timer(self) -> Timer:
         """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.flush_bytes)
+        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
 
     def environment(self) -> Environment:
         """Return this machine, NumPy and PyTorch."""

@@ -21,24 +21,30 @@ class CudaGraph(_cuda.OnFirstGpu):
     name, graph = "cuda_graph", True
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` captured, one graph for each set of inputs."""
-        ready = prepared(self._torch, case, inputs, "cuda")
+        """Return `case` captured, one graph for each set of inputs.
+
+        A gradient runs on the stream of its forward pass, so that this runs where the graph is captured.
+        """
+        torch, side = self._torch, self._torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            ready = prepared(torch, case, inputs, "cuda")
         start = time.perf_counter()
-        runs = tuple(self._captured(run) for run in ready.runs)
+        runs = tuple(self._captured(run, side) for run in ready.runs)
         plan_s = time.perf_counter() - start
         return dataclasses.replace(ready, runs=runs, algorithm="graph", phases_s={**ready.phases_s, "plan": plan_s})
 
-    def _captured(self, run: Callable[[], object]) -> Callable[[], object]:
+    def _captured(self, run: Callable[[], object], side: Any) -> Callable[[], object]:
         torch = self._torch
-        side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_CALLS):
                 run()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=side):
             result = run()
+        torch.cuda.synchronize()
 
         def replay() -> object:
             graph.replay()
@@ -53,7 +59,7 @@ class CudaGraph(_cuda.OnFirstGpu):
         def captured(tensors: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
             fixed = {name: tensor.to("cuda") for name, tensor in tensors.items()}
             with self._torch.no_grad():
-                replay = self._captured(lambda: call(fixed, **arguments))
+                replay = self._captured(lambda: call(fixed, **arguments), self._torch.cuda.Stream())
 
             def again(others: Mapping[str, Any]) -> object:
                 for name, tensor in others.items():

@@ -1,7 +1,10 @@
 """Runs cases in a program of the user's, `process:COMMAND`, which answers JSON lines: C++, CUTLASS, other languages."""
 
 import json
+import math
 import shlex
+import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -12,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Prepared, Reading, RunnerAbilities, Timer, Timing
-from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.core.measurement import Environment, Fallback, Outcome, Prepared, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.ops import OPS
@@ -26,6 +29,17 @@ FORMATS: Mapping[str, str] = {
     "int8": "i1", "uint8": "u1", "bool": "u1",
 }  # fmt: skip
 """How the files of tensors hold each format; bf16 as its 16 bits."""
+LONGEST_ANSWER = 1 << 20
+"""Characters of the longest answer that is read."""
+
+
+class ProgramError(RuntimeError):
+    """The program ended, or answered what the protocol does not know."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
+        """Keep what becomes of the case."""
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class ExternalProcess:
@@ -40,6 +54,8 @@ class ExternalProcess:
         self._words, self._timing = shlex.split(argument), timing
         if not self._words:
             raise SpecError("process: the command is empty; write process:'./program --option'")
+        if shutil.which(self._words[0]) is None:
+            raise SpecError(f"process: {self._words[0]}: no such program; give a path, or one that is on PATH")
 
     def refusal(self, case: Case) -> str:
         """Return that the tensors are too large; empty when they are not."""
@@ -55,17 +71,16 @@ class ExternalProcess:
             "thread_count": self._timing.thread_count, "folder": folder.name,
             "inputs": _written(case, inputs[0], Path(folder.name)),
         }  # fmt: skip
-        answer = program.ask(request)
-        if "unsupported" in answer:
-            program.close()
-            folder.cleanup()
-            raise NotModelledError(f"{self._words[0]}: {answer['unsupported']}")
 
         def close() -> None:
             program.close()
             folder.cleanup()
 
-        ledger = tuple(Fallback(**row) for row in answer.get("ledger", ()))
+        try:
+            answer, ledger = _understood(program, program.ask(request))
+        except Exception:
+            close()
+            raise
         return Prepared(
             runs=(_Run(program),),
             outputs=lambda _: _read(program, Path(folder.name)),
@@ -86,29 +101,39 @@ class _Program:
     """A running program and its two pipes."""
 
     def __init__(self, words: list[str]) -> None:
-        self._name = words[0]
+        self.name = shlex.join(words)[:100]
         try:
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
+            )
         except OSError as error:
-            raise SpecError(f"process: {self._name}: {error.strerror}") from None
+            raise SpecError(f"process: {words[0]}: {error.strerror}") from None
+
+    def broke(self, how: str, outcome: Outcome = Outcome.FAILED) -> ProgramError:
+        """Return the error that says how the program broke the protocol."""
+        return ProgramError(f"{self.name} {how}", outcome)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the program's answer, one line of JSON."""
         try:
             self._process.stdin.write(json.dumps(request) + "\n")  # type: ignore[union-attr]  # both are pipes
             self._process.stdin.flush()  # type: ignore[union-attr]
-            line = self._process.stdout.readline()  # type: ignore[union-attr]
+            line = self._process.stdout.readline(LONGEST_ANSWER)  # type: ignore[union-attr]
         except OSError:
             line = ""
+        asked = f"when asked to {request['do']}"
         if not line:
-            code = self._process.wait()
-            raise RuntimeError(f"{self._name} ended with exit code {code} when asked to {request['do']}")
+            raise self.broke(f"{_ending(self._process)} {asked}", Outcome.CRASH)
+        if len(line) == LONGEST_ANSWER:
+            raise self.broke(f"answered more than {LONGEST_ANSWER} characters in one line {asked}")
         try:
             answer = json.loads(line)
         except ValueError:
-            raise RuntimeError(f"{self._name} answered {line.strip()[:100]!r}, which is not JSON") from None
-        if not isinstance(answer, dict) or "error" in answer:
-            raise RuntimeError(f"{self._name}: {answer['error'] if isinstance(answer, dict) else answer!r}")
+            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is not JSON") from None
+        if not isinstance(answer, dict):
+            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is no JSON object")
+        if "error" in answer:
+            raise self.broke(f"says {str(answer['error'])[:200]!r} {asked}")
         return answer
 
     def close(self) -> None:
@@ -120,6 +145,27 @@ class _Program:
         except (OSError, subprocess.TimeoutExpired):
             self._process.kill()
             self._process.wait()
+
+
+def _understood(program: _Program, answer: dict[str, Any]) -> tuple[dict[str, Any], tuple[Fallback, ...]]:
+    """Return the answer to `prepare` of a program that runs the case, and its ledger."""
+    if "unsupported" in answer:
+        raise NotModelledError(f"{program.name}: {answer['unsupported'] or 'it does not say why'}")
+    spoken = answer.get("protocol", PROTOCOL)
+    if spoken != PROTOCOL:
+        raise program.broke(f"speaks protocol {spoken!r}; this is protocol {PROTOCOL}")
+    return answer, _ledger(program, answer.get("ledger", []))
+
+
+def _ending(process: "subprocess.Popen[str]") -> str:
+    """Return how a program ended that closed its output; one that still runs is ended."""
+    try:
+        code = process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "closed its output"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 class _Run:
@@ -149,10 +195,9 @@ class _ProgramTimer:
         start = time.perf_counter()
         answer = run.program.ask({"do": "run", "call_count": call_count})
         host_s = time.perf_counter() - start
-        if not isinstance(answer.get("time_s"), (int, float)):
-            raise MeasureError("process: the answer to run has no time_s; it is the time of all calls in seconds")
-        cpu_s = float(answer.get("cpu_s", 0.0))
-        return Reading(time_s=float(answer["time_s"]), cpu_s=cpu_s, host_s=host_s, result=answer)
+        program = run.program
+        time_s, cpu_s = _time(program, answer, "time_s", None), _time(program, answer, "cpu_s", 0.0)
+        return Reading(time_s=time_s, cpu_s=cpu_s, host_s=host_s, result=answer)
 
     def flush(self) -> None:
         if self._last is not None:
@@ -181,15 +226,47 @@ def _raw(array: Any, dtype: str) -> Any:
     return np.ascontiguousarray(array).astype(FORMATS[dtype])
 
 
+def _time(program: _Program, answer: Mapping[str, Any], name: str, otherwise: float | None) -> float:
+    found = answer.get(name, otherwise)
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
+        raise program.broke(f"gives {name} as {found!r} when asked to run; it is the time of all calls in seconds")
+    return float(found)
+
+
+def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
+    try:
+        return tuple(Fallback(**row) for row in rows)
+    except TypeError:
+        form = '[{"node": "…", "ran_on": "…", "reason": "…"}]'
+        raise program.broke(f"gives {json.dumps(rows)[:100]} as its ledger; wanted {form}") from None
+
+
 def _read(program: _Program, folder: Path) -> dict[str, Any]:
     """Return the outputs that the program has written."""
-    found = {}
-    for name, said in program.ask({"do": "outputs", "folder": str(folder)})["outputs"].items():
-        raw = np.fromfile(said["file"], FORMATS[said["dtype"]])
-        if said["dtype"] == "bf16":
-            raw = (raw.astype(np.uint32) << 16).view(np.float32)
-        found[name] = raw.reshape(said["shape"])
-    return found
+    outputs = program.ask({"do": "outputs", "folder": str(folder)}).get("outputs")
+    if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
+        form = '{"outputs": {"y": {"file", "dtype", "shape"}}}'
+        raise program.broke(f"answered no outputs when asked for them; wanted {form}")
+    return {name: _array(program, name, said) for name, said in outputs.items()}
+
+
+def _array(program: _Program, name: str, said: Mapping[str, Any]) -> Any:
+    """Return one output, whose file must hold what is said of it."""
+    file, dtype, shape = (said.get(key) for key in ("file", "dtype", "shape"))
+    if not isinstance(dtype, str) or dtype not in FORMATS:
+        raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")
+    if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
+        raise program.broke(f"gives the shape of {name} as {shape!r}; wanted a list of extents")
+    path, kind = Path(str(file)), np.dtype(FORMATS[dtype])
+    if not path.is_file():
+        raise program.broke(f"gives {file!r} as the file of {name}, which is no file")
+    wanted, found = math.prod(shape) * kind.itemsize, path.stat().st_size
+    if found != wanted:
+        raise program.broke(f"wrote {found} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
+    raw = np.fromfile(path, kind)
+    if dtype == "bf16":
+        raw = (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.reshape(shape)
 
 
 RUNNER = ExternalProcess

@@ -40,7 +40,7 @@ class TorchCpu:
 
     def timer(self) -> Timer:
         """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.flush_bytes)
+        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
 
     def environment(self) -> Environment:
         """Return this machine and PyTorch."""

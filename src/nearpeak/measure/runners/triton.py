@@ -68,7 +68,7 @@ class TritonKernel:
         """Return the clock of the device."""
         if self._device == "cuda":
             return _cuda.EventTimer(self._torch, cold=self._timing.cache == "cold")
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.flush_bytes)
+        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
 
     def environment(self) -> Environment:
         """Return device and software."""
