@@ -131,7 +131,7 @@ def _outcomes(
     lease: Lease, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
 ) -> list[Outcome]:
     if lease.device.pool == "slot":
-        return run_on_slot(lease.device.name, lease.jobs)
+        return run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
     return [_alone(lease, job, keeper, locks, grace_s) for job in lease.jobs]
 
 
