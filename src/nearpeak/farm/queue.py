@@ -1,8 +1,8 @@
 """The queue, which is the store: jobs go in once, wait, are cancelled, and come back when their holder is gone."""
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -78,17 +78,15 @@ def check(requests: Sequence[BatchRequest]) -> None:
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
-    _forget_rejected(connection, [one.uid for one in requests])
+    _forget_rejected(connection, uids)
     known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
     costs = _past_s(connection, [job.what for one in requests for job in one.jobs])
     at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
-    for one in requests:
-        new = [job for job in one.jobs if job.uid not in known]
-        if not new:
+    for asked in requests:
+        one = _new_part(asked, known)
+        if one is None:
             continue
-        if len(new) < len(one.jobs):
-            raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
-        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in new)
+        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in one.jobs)
         note = _over_budget(connection, one.trigger, cost_s, spent, at_ns)
         if note:
             refused.append((one.jobs[0].uid, note))
@@ -99,17 +97,31 @@ def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: l
         rows += [
             {"uid": job.uid, "job_batch_id": batch, "place": place, "kind": job.kind, "subject": job.what,
              "payload": text_of(dict(job.payload)), "state": state}
-            for place, job in enumerate(new)
+            for place, job in enumerate(one.jobs)
         ]  # fmt: skip
     if rows:
         connection.execute(insert(JOB), rows)
     return Submitted(new_count=len(rows), known_count=len(known), refused=tuple(refused), uids=tuple(uids))
 
 
+def _new_part(one: BatchRequest, known: Collection[str]) -> BatchRequest | None:
+    """Return what of a batch is not in the queue yet; none where all is.
+
+    Raises:
+        SpecError: it is a part of a round, which is whole or none.
+    """
+    new = tuple(job for job in one.jobs if job.uid not in known)
+    if not new or len(new) == len(one.jobs):
+        return one if new else None
+    if one.pool != "slot":
+        raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
+    return replace(one, jobs=new)
+
+
 def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
     """Take batches that a budget refused out, as though they had not been asked for; nothing of them ever ran."""
-    refused = select(BATCH.c.id).where(BATCH.c.state == "rejected")
-    for part in in_parts(list(_looked_up(connection, refused, BATCH.c.uid, uids))):
+    refused = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
+    for part in in_parts(sorted(set(_looked_up(connection, refused, JOB.c.uid, uids)))):
         connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
         connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
 
