@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from nearpeak.core.measurement import Timing
     from nearpeak.farm.values import BatchRequest, JobRequest
 
-SHARED_S, MOST_COUNT = 10.0, 200
+SHARED_S, MOST_COUNT = 10.0, 1000
 """Time for which small jobs share a lease as far as is known before, and how many at most."""
+LEAST_COUNT, PARTS_COUNT = 50, 16
+"""Jobs that are not divided further, and parts into which a sweep is divided where it can be: hosts share them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,10 @@ def _whole(target: str) -> str:
 def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[BatchRequest]":
     from nearpeak.farm.values import BatchRequest
 
-    size = asked.batch_count or min((usual_count(one) for one in jobs), default=1)
+    if not jobs:
+        return []
+    whole = max(LEAST_COUNT, -(-len(jobs) // PARTS_COUNT))
+    size = asked.batch_count or min(whole, *(usual_count(one) for one in jobs))
     options = dict(asked.options)
     if pool == "slot":  # cores are alike: a small job is bound to no device
         options |= {"device": "", "model": ""}

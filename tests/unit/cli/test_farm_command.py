@@ -343,3 +343,18 @@ def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_we
     for name, text in (("asked.json", '{"uids": 3}'), ("other.json", "x")):
         (tmp_path / name).write_text(text)
         assert call("results", "--of", name)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "sizes"),
+    [("predict", 30, [30]), ("predict", 1600, [100] * 16), ("predict", 40_000, [1000] * 40),
+     ("simulate", 4000, [200] * 20), ("capture", 5, [2, 2, 1])],
+)  # fmt: skip
+def test_small_jobs_share_a_lease_by_what_they_take_and_how_many_there_are(kind, count, sizes):
+    from nearpeak.cli._farm_requests import Asked, _chunked
+    from nearpeak.farm.values import JobRequest
+
+    options = {"device": "", "model": "", "trigger": "manual", "owner": "", "priority": 7}
+    found = _chunked(Asked(kind=kind, words=(), options=options),
+                     [JobRequest(kind=kind, payload={"n": number}) for number in range(count)], "slot")  # fmt: skip
+    assert [len(one.jobs) for one in found] == sizes
