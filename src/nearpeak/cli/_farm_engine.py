@@ -4,6 +4,7 @@ import math
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -189,11 +190,15 @@ def parameters_of(texts: list[str]) -> dict[str, str]:
 
 @contextmanager
 def told_to_end() -> Iterator[threading.Event]:
-    """Yield what is set when the process is asked to end; asked twice, it ends at once."""
-    stop = threading.Event()
+    """Yield what is set when the process is asked to end; asked again a second later, it ends at once.
+
+    Within a second it is the same question: some send a signal to a process and to its group.
+    """
+    stop, first_s = threading.Event(), list[float]()
 
     def asked(number: int, _: object) -> None:
-        if stop.is_set():
+        first_s.append(time.monotonic())
+        if first_s[-1] - first_s[0] > 1.0:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         stop.set()
