@@ -46,7 +46,8 @@ def client(store):
 
 
 def held(store, scope="submit", days=1):
-    return {"authorization": f"Bearer {store.access.add_token('test', scope, days=days)}"}
+    name = f"test {len(store.access.tokens())}"
+    return {"authorization": f"Bearer {store.access.add_token(name, scope, days=days)}"}
 
 
 def body(*runs):

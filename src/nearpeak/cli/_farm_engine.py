@@ -2,14 +2,16 @@
 
 import math
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli.measure import seconds_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, NotFoundError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from nearpeak.store import Store
 
 EXECUTORS = ("local", "dask", "slurm")
+LISTEN = "127.0.0.1:8786"
+"""Where the scheduler of Dask listens, unless somebody says otherwise."""
 
 
 class Engine:
@@ -34,12 +38,8 @@ class Engine:
             dask: where the scheduler listens, and the folder of certificates.
             slurm: nodes, the folder that they share, parameters of sbatch.
         """
-        if name not in EXECUTORS:
-            raise SpecError(f"--executor {name!r}: is not known; there are {', '.join(EXECUTORS)}")
         self.address, self._closing = "", list[Any]()
         if name == "local":
-            if not own:
-                raise SpecError("farm up: has no devices; add --device cpu, --device gpus or --slots N")
             from nearpeak.farm.executors.local import Local
 
             self.executor: Executor = Local(place, own)
@@ -81,13 +81,42 @@ class Engine:
         return Dask(self.address, tls)
 
 
+def check_engine(
+    name: str, own: "tuple[Device, ...]", dask: tuple[str, Path | None],
+    slurm: tuple[list[str], Path | None, dict[str, str]],
+) -> None:  # fmt: skip
+    """Refuse options that contradict each other or that the engine does not read, before a store is made.
+
+    Args:
+        dask: as for `Engine`.
+        slurm: likewise.
+    """
+    if name not in EXECUTORS:
+        raise SpecError(f"--executor {name!r}: is not known; there are {', '.join(EXECUTORS)}")
+    listen, tls = dask
+    node, folder, parameters = slurm
+    given = {"--listen": listen != LISTEN, "--tls": tls is not None}
+    if name != "dask" and (found := next((one for one, is_given in given.items() if is_given), "")):
+        raise SpecError(f"{found}: is for --executor dask; {name} opens no port")
+    given = {"--node": bool(node), "--folder": folder is not None, "--slurm": bool(parameters)}
+    if name != "slurm" and (found := next((one for one, is_given in given.items() if is_given), "")):
+        raise SpecError(f"{found}: is for --executor slurm, not for {name}")
+    if name == "local" and not own:
+        raise SpecError("farm up: has no devices; add --device cpu, --device gpus or --slots N")
+    if name == "slurm" and (not node or folder is None):
+        raise SpecError("farm up: slurm needs --node NAME and --folder DIR, which all nodes share")
+    if name == "dask":
+        from nearpeak.farm.executors._dask_hosts import security_of
+
+        security_of(tls, listen)
+
+
 def _slurm(
     place: str, own: "tuple[Device, ...]", node: list[str], folder: Path | None, parameters: dict[str, str]
 ) -> "Executor":
     from nearpeak.farm.executors.slurm import Slurm, nodes
 
-    if not node or folder is None:
-        raise SpecError("farm up: slurm needs --node NAME and --folder DIR, which all nodes share")
+    assert folder is not None  # `check_engine` saw to it
     return Slurm(place, (*nodes(node), *own), folder, parameters=parameters)
 
 
@@ -111,10 +140,37 @@ def own_devices(names: list[str], slots: int) -> "tuple[Device, ...]":
 
 
 def opened_store(place: str, *, create: bool = True) -> "Store":
-    """Return the store."""
+    """Return the store.
+
+    Raises:
+        NotFoundError: there is none, and none is to be made.
+    """
     from nearpeak.store import open_store
 
-    return open_store(place, create=create)
+    try:
+        return open_store(place, create=create)
+    except NotFoundError as error:
+        if "there is no store" not in str(error):
+            raise
+        raise NotFoundError(f"{place}: there is no store; 'nearpeak farm submit' and 'farm up' make one") from None
+
+
+@contextmanager
+def ended(opened: "Store", *, is_counted: bool = True) -> Iterator[None]:
+    """Take this host off the list when the block ends, and say what became of the jobs."""
+    from nearpeak.farm.devices import leave
+    from nearpeak.farm.status import overview
+    from nearpeak.report.history.farm import counted_text
+
+    try:
+        yield
+    finally:
+        with suppress(NearpeakError):  # a store that is away sees this host fall silent
+            leave(opened)
+    if is_counted:
+        jobs = overview(opened)["jobs"]
+        hint = "; 'nearpeak farm status --state failed' says why" if jobs["failed"] else ""
+        sys.stderr.write(f"{counted_text(jobs)}{hint}\n")
 
 
 def parameters_of(texts: list[str]) -> dict[str, str]:
@@ -134,11 +190,15 @@ def parameters_of(texts: list[str]) -> dict[str, str]:
 
 @contextmanager
 def told_to_end() -> Iterator[threading.Event]:
-    """Yield what is set when the process is asked to end; asked twice, it ends at once."""
-    stop = threading.Event()
+    """Yield what is set when the process is asked to end; asked again a second later, it ends at once.
+
+    Within a second it is the same question: some send a signal to a process and to its group.
+    """
+    stop, first_s = threading.Event(), list[float]()
 
     def asked(number: int, _: object) -> None:
-        if stop.is_set():
+        first_s.append(time.monotonic())
+        if first_s[-1] - first_s[0] > 1.0:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         stop.set()

@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._cases import cases_of, suite_of_words
+from nearpeak.cli._farm_payloads import capture_payloads, command_payloads
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
     from nearpeak.core.measurement import Timing
     from nearpeak.farm.values import BatchRequest, JobRequest
+
+SHARED_S, MOST_COUNT = 10.0, 1000
+"""Time for which small jobs share a lease as far as is known before, and how many at most."""
+LEAST_COUNT, PARTS_COUNT = 50, 16
+"""Jobs that are not divided further, and parts into which a sweep is divided where it can be: hosts share them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +45,16 @@ class Asked:
     """How cases are timed."""
     limit_s: float | None = None
     """Wall time of a program."""
+    memory_bytes: int | None = None
+    """Memory that a program may take; none for any."""
+    folder: str = ""
+    """Folder in which a program runs; empty for an empty one of its own."""
     revision: Mapping[str, Any] | None = None
     """Commit that is measured."""
     branch: str = "main"
     """Branch whose history the results belong to."""
-    batch_count: int = 200
-    """Small jobs that one lease serves."""
+    batch_count: int = 0
+    """Small jobs that one lease serves; 0 for as many as are expected to take some seconds."""
     key: str = ""
     """Tells a campaign from earlier ones."""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -100,15 +110,13 @@ def _small(asked: Asked) -> "list[JobRequest]":
     from nearpeak.farm.values import JobRequest
 
     if asked.kind == "capture":
-        if not asked.words:
-            raise SpecError("farm submit capture: names no model; e.g. nearpeak farm submit capture hf:bert")
-        payloads: list[dict[str, Any]] = [{"source": word} for word in asked.words]
+        payloads = capture_payloads(asked.words)
     elif not asked.targets:
         raise SpecError(f"farm submit {asked.kind}: --target is missing; e.g. --target h200_sxm")
     else:
-        cases = _cases(asked)
-        payloads = [{"case": one.record(), "target": target} for target in asked.targets for one in cases]
-    return [JobRequest(kind=asked.kind, payload=payload, key=asked.key) for payload in payloads]
+        cases, targets = _cases(asked), [_whole(one) for one in asked.targets]
+        payloads = [{"case": one.record(), "target": target} for target in targets for one in cases]
+    return [JobRequest(kind=asked.kind, payload=payload, key=_key(asked)) for payload in payloads]
 
 
 def _alone(asked: Asked) -> "list[BatchRequest]":
@@ -118,26 +126,18 @@ def _alone(asked: Asked) -> "list[BatchRequest]":
     found: list[BatchRequest] = []
     for arms in _payloads(asked):
         if len(arms) == 2:
-            found += rounds(asked.kind, (arms[0], arms[1]), asked.round_count, key=asked.key, **asked.options)
+            found += rounds(asked.kind, (arms[0], arms[1]), asked.round_count, key=_key(asked), **asked.options)
             continue
         for launch in range(asked.launch_count):
-            job = JobRequest(kind=asked.kind, payload=arms[0], key=f"{asked.key} {launch}")
+            job = JobRequest(kind=asked.kind, payload=arms[0], key=f"{_key(asked)} {launch}")
             found.append(BatchRequest(jobs=(job,), pool="device", **asked.options))
     return found
 
 
 def _payloads(asked: Asked) -> list[tuple[dict[str, Any], ...]]:
     """Return for each case, or for the program, the payload of each arm."""
-    import shlex
-
     if asked.kind == "command":
-        if not asked.words:
-            raise SpecError(
-                "farm submit command: names no program; e.g. nearpeak farm submit command -- ./bench --quick"
-            )
-        texts = [list(asked.words), *([shlex.split(asked.against)] if asked.against else [])]
-        more = {} if asked.limit_s is None else {"limit_s": asked.limit_s}
-        return [tuple({"words": one, **more} for one in texts)]
+        return [tuple(command_payloads(asked.words, asked.against, _beside(asked)))]
     if asked.kind != "measure":
         raise SpecError(f"farm submit {asked.kind}: takes no words; write its payloads to a file for farm submit jobs")
     timing = dataclasses.asdict(asked.timing) if asked.timing else {}
@@ -147,10 +147,30 @@ def _payloads(asked: Asked) -> list[tuple[dict[str, Any], ...]]:
     return [tuple({"case": one.record(), "runner": each, **common} for each in runners) for one in _cases(asked)]
 
 
+def _key(asked: Asked, own: str = "") -> str:
+    """Return what tells a job from the same one of another campaign, or on another device or model."""
+    return " ".join(filter(None, (own or asked.key, asked.options.get("device"), asked.options.get("model"))))
+
+
+def _beside(asked: Asked) -> dict[str, Any]:
+    """Return what is said of a program beside its words."""
+    given = {"limit_s": asked.limit_s, "memory_bytes": asked.memory_bytes, "folder": asked.folder or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _whole(target: str) -> str:
+    """Return a target whose file, if it is one, is found from every folder."""
+    name, colon, part = target.partition(":")
+    return f"{Path(name).resolve()}{colon}{part}" if name.endswith(".toml") else target
+
+
 def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[BatchRequest]":
     from nearpeak.farm.values import BatchRequest
 
-    size = asked.batch_count
+    if not jobs:
+        return []
+    whole = max(LEAST_COUNT, -(-len(jobs) // PARTS_COUNT))
+    size = asked.batch_count or min(whole, *(usual_count(one) for one in jobs))
     options = dict(asked.options)
     if pool == "slot":  # cores are alike: a small job is bound to no device
         options |= {"device": "", "model": ""}
@@ -158,6 +178,18 @@ def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[Bat
         BatchRequest(jobs=tuple(jobs[first : first + size]), pool=pool, **options)
         for first in range(0, len(jobs), size)
     ]
+
+
+def usual_count(job: "JobRequest") -> int:
+    """Return how many jobs like this one share a lease: so many that taking it is little beside, and no host idles.
+
+    >>> from nearpeak.farm.values import JobRequest
+    >>> usual_count(JobRequest(kind="capture", payload={"source": "gpt2"}))
+    2
+    """
+    from nearpeak.farm.kinds import KINDS
+
+    return max(1, min(MOST_COUNT, int(SHARED_S / KINDS[job.kind].cost_s(job.payload))))
 
 
 def _of_file(asked: Asked) -> "list[BatchRequest]":
@@ -175,8 +207,7 @@ def _of_file(asked: Asked) -> "list[BatchRequest]":
         if not line.strip():
             continue
         record = _record(line, f"{path}:{number}")
-        key = str(record.get("key") or asked.key)
-        job = JobRequest(kind=record["kind"], payload=record["payload"], key=key)
+        job = JobRequest(kind=record["kind"], payload=record["payload"], key=_key(asked, str(record.get("key") or "")))
         by_pool[KINDS[job.kind].pool].append(job)
     alone = dataclasses.replace(asked, batch_count=1)
     found = _chunked(alone, by_pool["device"], "device") + _chunked(asked, by_pool["slot"], "slot")

@@ -25,7 +25,7 @@ def list_(
     all_: bool = typer.Option(False, "--all", help="Also those that are closed, or put off until a day to come."),
     json: bool = shared.JSON,
 ) -> None:
-    """List alerts, the most urgent first."""
+    """List alerts, the most urgent first; how many are put off until a day to come is said on standard error."""
     from nearpeak.report.history.alerts import alerts_text
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
@@ -33,13 +33,16 @@ def list_(
     with open_store(place_of(store)) as opened:
         found = opened.findings.alerts(is_open=not all_)
     now_ns = time.time_ns()
-    found = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
+    due = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
     if json or not shared.on_terminal():
-        for one in found:
+        for one in due:
             sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
-        return
-    rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in found]
-    sys.stdout.write(alerts_text(rows))
+    else:
+        rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in due]
+        sys.stdout.write(alerts_text(rows))
+    if later := sorted(one.snoozed_until_ns or 0 for one in found if one not in due):
+        when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
+        sys.stderr.write(f"{len(later)} put off, {when}; --all lists them too\n")
 
 
 def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON) -> None:

@@ -1,6 +1,5 @@
 """`nearpeak farm`: many devices measured on exclusively, each result accepted once; the store is the queue."""
 
-import json as jsonlib
 import math
 import sys
 import time
@@ -12,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._farm_engine import Engine, opened_store, own_devices, parameters_of, settings_of, told_to_end
+from nearpeak.cli._farm_engine import (
+    LISTEN,
+    Engine,
+    check_engine,
+    ended,
+    opened_store,
+    own_devices,
+    parameters_of,
+    settings_of,
+    told_to_end,
+)
+from nearpeak.cli._farm_reading import budget, results, say, status
 from nearpeak.cli.measure import BUDGET, CACHE, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
 from nearpeak.cli.store import STORE
 from nearpeak.errors import NearpeakError, SpecError
@@ -20,6 +30,7 @@ from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
     from nearpeak.cli._farm_requests import Asked
+    from nearpeak.farm.queue import Submitted
     from nearpeak.store import Store
 
 DEVICES = typer.Option(
@@ -36,7 +47,7 @@ def up(
     device: list[str] = DEVICES,
     slots: int = SLOTS,
     node: list[str] = typer.Option([], "--node", help="slurm: node whose device is leased. Repeatable."),
-    listen: str = typer.Option("127.0.0.1:8786", "--listen", help="dask: where the scheduler listens, HOST:PORT."),
+    listen: str = typer.Option(LISTEN, "--listen", help="dask: where the scheduler listens, HOST:PORT."),
     folder: Path | None = typer.Option(None, "--folder", help="slurm: folder that all nodes share."),
     slurm: list[str] = typer.Option([], "--slurm", help="slurm: parameter of sbatch, NAME=VALUE. Repeatable."),
     tls: Path | None = TLS,
@@ -56,14 +67,20 @@ def up(
     from nearpeak.store.opening import place_of
 
     settings, place = settings_of(ttl, max_load, max_noise), place_of(store)
-    own = own_devices(device, slots)
+    own, where = own_devices(device, slots), (node, folder, parameters_of(slurm))
+    check_engine(executor, own, (listen, tls), where)
     opened = opened_store(place)
-    where = (node, folder, parameters_of(slurm))
-    with told_to_end() as stop, Engine(executor, place, own, (listen, tls), where) as engine:
-        said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": [one.name for one in own]}
+    with told_to_end() as stop, ended(opened), Engine(executor, place, own, (listen, tls), where) as engine:
+        names = (
+            [one.name for one in engine.executor.capabilities().devices]
+            if executor == "slurm"
+            else [one.name for one in own]
+        )
+        said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
+        text = f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}"
         if engine.address:
             said["address"] = engine.address
-        _say(said, f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}", json=json)
+        say(said, f"{text}\nlends {', '.join(names) or 'nothing itself'}; Ctrl-C ends it", json=json)
         dispatcher = Dispatcher(opened, engine.executor, settings)
         dispatcher.run(lambda: stop.is_set() or (until_idle and is_idle(opened)))
 
@@ -94,8 +111,9 @@ def join(
     opened = opened_store(place)
     register(opened, own)
     join_as(place)
-    with told_to_end() as stop, hosts.workers(address, security, own):
-        _say({"address": address, "devices": [one.name for one in own]}, f"lent to {address}", json=json)
+    names = [one.name for one in own]
+    with told_to_end() as stop, ended(opened, is_counted=False), hosts.workers(address, security, own):
+        say({"address": address, "devices": names}, f"lends {', '.join(names)} to {address}; Ctrl-C ends it", json=json)
         while not stop.is_set():
             with suppress(NearpeakError):  # a store that is away for a while is no reason to leave
                 heartbeat(opened, "dask", {"address": address})
@@ -103,6 +121,7 @@ def join(
 
 
 def submit(
+    context: typer.Context,
     kind: str = typer.Argument(metavar="KIND", help="measure, command, predict, simulate, capture, or jobs (a file)."),
     words: list[str] = typer.Argument(None, metavar="…", help="A case, a table or suite; a program; models; a file."),
     store: str | None = STORE,
@@ -118,7 +137,8 @@ def submit(
     threads: int = THREADS,
     memory: str = MEMORY,
     no_check: bool = NO_CHECK,
-    device: str = typer.Option("", "--device", help="Device that it must run on; any by default."),
+    folder: str = typer.Option("", "--folder", help="command: folder in which it runs, there; else an empty one."),
+    device: str = typer.Option("", "--device", help="Device that it must run on, as 'farm status' names it."),
     model: str = typer.Option("", "--model", help="Model of the device that it must run on; any by default."),
     reason: str = typer.Option("", "--reason", help="gate, suspect, bisect, pr, nightly, manual, calibration, sweep."),
     owner: str = typer.Option("", "--owner", help="Who asks; the user of this process by default."),
@@ -126,24 +146,30 @@ def submit(
     repository: Path | None = typer.Option(None, "--repository", help="Git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
     key: str = typer.Option("", "--key", help="Name of a campaign: what ran in another one runs again."),
-    batch: int = typer.Option(200, "--batch", min=1, max=100000, help="Small jobs that one lease serves."),
+    batch: int = typer.Option(
+        0, "--batch", min=0, max=100000, help="Small jobs that one lease serves; 0: by their time."
+    ),
     json: bool = shared.JSON,
 ) -> None:
     """Put jobs into the queue; a job that is there already, in whatever state, is not added again.
 
     Measurements and programs each run alone on a device, in a fresh process; predictions, simulations and captures
-    run on slots of cores, many under one lease. Exit code 1 when a budget refuses some.
+    run on slots of cores, many under one lease. Captures take words as batch=1,8 sequence=128 step=train beside their
+    models, and are one job for each combination. Exit code 1 when a budget refuses some.
     """
+    from nearpeak.cli._farm_options import check_options
     from nearpeak.cli._farm_requests import Asked, options_of
     from nearpeak.cli.store import revision_of
     from nearpeak.store.opening import place_of
 
+    given = {one for one in context.params if context.get_parameter_source(one).name == "COMMANDLINE"}  # type: ignore[union-attr]
+    check_options(kind, given)
     place, commit = place_of(store), revision_of(repository, None)
     asked = Asked(
         kind=kind, words=tuple(words or ()), runner=runner, against=against, round_count=rounds, key=key,
-        launch_count=launches, targets=tuple(target), branch=branch, batch_count=batch,
+        launch_count=launches, targets=tuple(target), branch=branch, batch_count=batch, folder=folder,
         timing=timing_of(budget, limit, cache, threads, memory, check=not no_check),
-        limit_s=seconds_of(limit, "--limit"),
+        limit_s=seconds_of(limit, "--limit"), memory_bytes=shared.bytes_of(memory) if "memory" in given else None,
         revision=asdict(commit) if commit else None, options=options_of(kind, (device, model), reason, owner, trigger),
     )  # fmt: skip
     _put(asked, place, parse_share(effect, "--effect") if effect else None, json=json)
@@ -155,51 +181,33 @@ def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) 
     from nearpeak.farm.comparisons import check_effect
     from nearpeak.farm.queue import check
     from nearpeak.farm.queue import submit as put
+    from nearpeak.farm.stranded import untaken
 
     wanted = requests_of(asked)
     check(wanted)  # before a store is made
-    opened = opened_store(place)
+    opened = opened_store(place, create=effect_ratio is None)
     if effect_ratio is not None:
         check_effect(opened, asked.options["device"], effect_ratio, asked.round_count)
     found = put(opened, wanted)
     names = sorted({one.comparison for one in wanted if one.comparison})
-    text = f"{found.new_count} new jobs, {found.known_count} known" + "".join(f"\ncomparison {one}" for one in names)
-    _say(asdict(found) | {"comparisons": names}, text, json=json)
-    for uid, why in found.refused:
-        sys.stderr.write(f"batch {uid[:12]}: refused: {why}\n")
+    text = _submitted(opened, found) + "".join(f"\ncomparison {one}" for one in names)
+    say(asdict(found) | {"comparisons": names}, text, json=json)
+    for job, why in found.refused:
+        sys.stderr.write(f"job {job[:12]}: refused: {why}\n")
+    for what in untaken(opened, wanted):
+        sys.stderr.write(f"the farm never had {what}: what asks for it waits until a host lends it\n")
     raise typer.Exit(1 if found.refused else 0)
 
 
-def status(
-    store: str | None = STORE,
-    jobs: bool = typer.Option(False, "--jobs", help="List jobs, the newest first."),
-    state: str = typer.Option("", "--state", help="--jobs: those in this state."),
-    limit: int = typer.Option(50, "--limit", min=1, max=100000, help="--jobs: at most so many."),
-    job: str = typer.Option("", "--job", help="Show one job, with its attempts and its result."),
-    comparison: str = typer.Option("", "--comparison", help="Show what the rounds of a comparison amount to."),
-    json: bool = shared.JSON,
-) -> None:
-    """Show devices and leases, hosts, and the queue; or jobs, one job, a comparison."""
-    from nearpeak.farm import status as found
-    from nearpeak.farm.values import STATES
-    from nearpeak.report.history import farm as text
-    from nearpeak.store.opening import place_of
+def _submitted(opened: "Store", found: "Submitted") -> str:
+    """Return what became of the jobs in words; a single one is named."""
+    from nearpeak.farm.status import job
+    from nearpeak.report.history.farm import counted
 
-    if state and state not in STATES:
-        raise SpecError(f"--state {state!r}: is not known; there are {', '.join(STATES)}")
-    opened = opened_store(place_of(store), create=False)
-    if job:
-        one = found.job(opened, job)
-        _say(one, text.job_text(one).rstrip("\n"), json=json)
-    elif comparison:
-        _show_comparison(opened, comparison, json=json)
-    elif jobs or state:
-        rows = found.jobs(opened, state=state, limit=limit)
-        lines = "\n".join(map(jsonlib.dumps, rows)) if json or not shared.on_terminal() else ""
-        sys.stdout.write(f"{lines}\n" if lines else text.jobs_text(rows) if shared.on_terminal() and not json else "")
-    else:
-        overview = found.overview(opened)
-        _say(overview, text.overview_text(overview).rstrip("\n"), json=json)
+    if len(found.uids) == 1:
+        return f"job {found.uids[0][:12]}: {job(opened, found.uids[0])['state']}{'' if found.new_count else ' already'}"
+    known = f", {found.known_count} there already" if found.known_count else ""
+    return f"{counted(found.new_count, 'new job')}{known}; the first is {found.uids[0][:12]}"
 
 
 def drain(
@@ -216,6 +224,7 @@ def drain(
     Exit code 3 when they are not free in time.
     """
     from nearpeak.farm.devices import devices, set_service
+    from nearpeak.report.history.farm import counted
     from nearpeak.store.opening import place_of
 
     wait_s = seconds_of(wait, "--wait") if wait else 0.0
@@ -225,22 +234,23 @@ def drain(
     while (busy := _busy(devices(opened), names)) and time.monotonic() < until_s:
         time.sleep(0.2)
     what = "in service" if undo else "draining"
-    text = f"{len(names)} devices {what}" + (f", {len(busy)} still run" if busy and not undo else "")
-    _say({"devices": list(names), "service": "open" if undo else "draining", "busy": busy}, text, json=json)
+    text = f"{counted(len(names), 'device')} {what}" + (f"; {', '.join(busy)} still busy" if busy and not undo else "")
+    say({"devices": list(names), "service": "open" if undo else "draining", "busy": busy}, text, json=json)
     raise typer.Exit(3 if wait and busy and not undo else 0)
 
 
 def cancel(
-    jobs: list[str] = typer.Argument(metavar="JOB…", help="Identity of a job or batch, in full."),
+    jobs: list[str] = typer.Argument(metavar="JOB…", help="Identity of a job, or its first letters, eight at least."),
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
     """Cancel jobs that are not over, with the batch that they belong to; what runs is ended."""
     from nearpeak.farm.queue import cancel as cancelled
+    from nearpeak.report.history.farm import counted
     from nearpeak.store.opening import place_of
 
     count = cancelled(opened_store(place_of(store), create=False), jobs)
-    _say({"cancelled": count}, f"{count} batches cancelled", json=json)
+    say({"cancelled": count}, f"{counted(count, 'batch')} cancelled{'' if count else ': all are over'}", json=json)
 
 
 def tls(
@@ -257,47 +267,16 @@ def tls(
     from nearpeak.farm.certificates import make
 
     made = [str(one) for one in make(folder, host, days)]
-    _say({"files": made}, "\n".join(made), json=json)
-
-
-def budget(
-    trigger: str = typer.Argument(help="nightly, pr, manual, …."),
-    time_: str = typer.Argument(metavar="TIME", help="Device time a day, e.g. '7200 s'."),
-    store: str | None = STORE,
-) -> None:
-    """Set how much device time a trigger may ask for in a day; what is over it is refused with the number."""
-    from nearpeak.farm.queue import set_budget
-    from nearpeak.store.opening import place_of
-
-    set_budget(opened_store(place_of(store)), trigger, seconds_of(time_, "TIME"))
+    say({"files": made}, "\n".join(made), json=json)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     group = shared.group_of("Many devices, one queue: each measured on alone, each result accepted once.")
-    for command in (up, join, submit, status, drain, cancel, tls, budget):
+    for command in (up, join, submit, status, results, drain, cancel, tls, budget):
         group.command()(command)
     app.add_typer(group, name="farm")
 
 
 def _busy(found: Any, names: tuple[str, ...]) -> list[str]:
     return [one.device.name for one in found if one.batch is not None and one.device.name in names]
-
-
-def _show_comparison(opened: "Store", comparison: str, *, json: bool) -> None:
-    from nearpeak.farm.comparisons import launches_of, verdict
-
-    found, rounds = verdict(opened, comparison), launches_of(opened, comparison)
-    record = {"comparison": comparison, "rounds": len(rounds), "judgement": asdict(found) if found else None}
-    text = f"comparison {comparison}: {len(rounds)} whole rounds"
-    if found is not None:
-        one = found.judgement
-        text += f"\n{one.verdict}: {one.time_ratio:.4f} ({one.low_ratio:.4f} to {one.high_ratio:.4f})"
-    _say(record, text, json=json)
-
-
-def _say(record: Any, text: str, *, json: bool) -> None:
-    """Print a record: JSON for programs, text for people."""
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{jsonlib.dumps(record) if plain else text}\n")
-    sys.stdout.flush()

@@ -1,6 +1,7 @@
 """`nearpeak measure`: cases run on this machine, each in a process of its own, every sample kept."""
 
 import json as jsonlib
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ CACHE_HOT = typer.Option("hot", "--cache", help="hot: as the last call left inpu
 THREADS = typer.Option(1, "--threads", min=1, help="Threads that a case may use.")
 MEMORY = typer.Option("8 GB", "--memory", help="Memory that the process of a case may take, e.g. '4 GB'.")
 NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking them.")
+_LONG_S = {"min": 60.0, "h": 3600.0}
 
 
 TARGET_OPTION = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm.")
@@ -160,18 +162,20 @@ def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *,
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Return the seconds that an option states, with or without a space before the unit.
+    """Return the seconds that an option states, with or without a space before the unit; minutes and hours too.
 
-    >>> seconds_of("300ms", "--budget"), seconds_of("2 s", "--budget")
-    (0.3, 2.0)
+    >>> seconds_of("300ms", "--budget"), seconds_of("2 s", "--budget"), seconds_of("1.5 h", "--wait")
+    (0.3, 2.0, 5400.0)
     """
     from nearpeak.units import parse
 
-    digits = text.rstrip("smunµ ")
+    match = re.fullmatch(r"\s*(.*?)\s*([a-zµ]*)\s*", text)
+    digits, unit = match.groups() if match else (text, "")
+    factor_s = _LONG_S.get(unit, 1.0)
     try:
-        found = parse(f"{digits.strip()} {text[len(digits) :].strip()}", "s")
-    except SpecError as error:
-        raise SpecError(f"{option}: {error}") from None
+        found = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
+    except SpecError:
+        raise SpecError(f"{option} {text!r}: is no time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
     if found <= 0:
         raise SpecError(f"{option} {text!r}: must be more than 0")
     return found

@@ -34,6 +34,7 @@ def add(
 
 def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
     """List tokens: whose, what they may do, until when."""
+    from nearpeak.report._words import shortened
     from nearpeak.store import open_store
     from nearpeak.store.opening import place_of
 
@@ -44,10 +45,12 @@ def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
         for one in found:
             sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
         return
+    if found:
+        sys.stdout.write(f"{'token':>5}  {'scope':<7} {'state':<17} name\n")
     for one in found:
         until = time_text(one.expires_ns)[:10]
-        state = f"until {until}" if one.holds(now_ns) else "ended"
-        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {one.name}\n")
+        state = f"until {until}" if one.holds(now_ns) else "ended" if one.revoked_ns is None else "taken back"
+        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {shortened(one.name, 47)}\n")
     if not found:
         sys.stdout.write("no tokens: nobody may write through the dashboard\n")
 

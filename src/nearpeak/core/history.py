@@ -292,6 +292,8 @@ class Run:
     """Fields of that file that were left out."""
     facts: Mapping[str, Scalar]
     """What else is to be known of it."""
+    selector: str = ""
+    """Which part of that file it is, where the file holds several runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,12 @@ from typing import Any
 from nearpeak.core.launches import Launch
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.farm import queue, status
-from nearpeak.farm.devices import hosts
+from nearpeak.farm.devices import SILENT_S, hosts
 from nearpeak.farm.schedule import priority_of
 from nearpeak.farm.values import FINAL, BatchRequest, JobRequest
 from nearpeak.store import Store
 from nearpeak.store.identity import new_uid
 
-SILENT_S = 60.0
-"""Time without a sign of life of any host after which no farm is believed to run."""
 _POLL_S = 0.2
 
 

@@ -2,14 +2,15 @@
 
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from nearpeak.canon import canonical_json
-from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.errors import MeasureError, NotFoundError, SpecError
 from nearpeak.farm.queue import LEASE, NS
 from nearpeak.farm.values import SERVICES, Device
 from nearpeak.store import Store
@@ -17,6 +18,10 @@ from nearpeak.store.dialect import insert_new, now_ns, reading, writing
 from nearpeak.store.schema import TABLES
 
 HEARTBEAT = TABLES["host_heartbeat"]
+SILENT_S = 60.0
+"""Time without a sign of life of a host after which it is believed to lend nothing, and of all, to be no farm."""
+_MISTAKEN = re.compile(r"(?!gpus$|cpu$)(?i:gpus?|cuda|cpus?|all|any)[:_-]?\d{0,3}")
+"""What people write for the processor or a GPU and would get a device of that name, which is neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +80,43 @@ def placed(device: Device) -> Device:
 
 
 def named_devices(names: Sequence[str]) -> tuple[Device, ...]:
-    """Return the devices that `--device` names on this host: `cpu`, `gpus` (all that the driver lists), or UUIDs."""
-    host, found = platform.node(), list[Device]()
-    for name in names:
-        if name == "cpu":
-            found.append(cpu_device())
-        elif name == "gpus":
-            found += gpus()
-        else:
-            found.append(next((one for one in gpus() if one.name == name), Device(name=name, host=host)))
+    """Return the devices that `--device` names on this host.
+
+    `cpu`, `gpus` (all that the driver lists), UUIDs of GPUs and slices, or names of the user's own, which are leased
+    and locked like any other.
+
+    Raises:
+        SpecError: a device is named twice, or a name is none that it would be taken for.
+        MeasureError: GPUs are named that this host does not have; says why.
+    """
+    found = [device for name in names for device in _named(name)]
     if len({one.name for one in found}) < len(found):
         raise SpecError("--device: the same device is named twice")
     return tuple(found)
+
+
+def _named(name: str) -> tuple[Device, ...]:
+    if name == "cpu":
+        return (cpu_device(),)
+    if _MISTAKEN.fullmatch(name):
+        raise SpecError(
+            f"--device {name!r}: is no device's name; cpu is this host's processor, gpus are all its GPUs, one GPU is "
+            "named by its UUID ('nvidia-smi -L' lists them)"
+        )
+    if name != "gpus" and not name.startswith(("GPU-", "MIG-")):
+        return (Device(name=name, host=platform.node()),)
+    known = gpus()
+    if not known:
+        from nearpeak.farm.health import why_no_gpu
+
+        raise MeasureError(
+            f"--device {name}: this host has no GPU that could be leased ({why_no_gpu()}); --device cpu leases its "
+            "processor, --slots N lends its cores"
+        )
+    chosen = known if name == "gpus" else tuple(one for one in known if one.name == name)
+    if not chosen:
+        raise MeasureError(f"--device {name}: is not on this host; it has {', '.join(one.name for one in known)}")
+    return chosen
 
 
 def gpus() -> tuple[Device, ...]:
@@ -169,6 +199,12 @@ def heartbeat(store: Store, executor: str, facts: Mapping[str, Any]) -> None:
         values = {"seen_ns": now_ns(connection), "executor": executor, "facts": text}
         if not connection.execute(update(HEARTBEAT).where(HEARTBEAT.c.name == name).values(values)).rowcount:
             connection.execute(insert(HEARTBEAT).values(name=name, **values))
+
+
+def leave(store: Store) -> None:
+    """Say that this host lends nothing any more; a process of it that still does says otherwise at its next sign."""
+    with writing(store.engine, store.name) as connection:
+        connection.execute(delete(HEARTBEAT).where(HEARTBEAT.c.name == platform.node()))
 
 
 def hosts(store: Store) -> tuple[tuple[str, str, float], ...]:

@@ -13,6 +13,7 @@ from nearpeak.farm.devices import DeviceState, devices, heartbeat
 from nearpeak.farm.executors import Errand, Executor
 from nearpeak.farm.health import Limits
 from nearpeak.farm.leases import TTL_S
+from nearpeak.farm.stranded import fitting, wanted
 from nearpeak.farm.values import WaitingBatch
 from nearpeak.store import Store
 
@@ -20,6 +21,8 @@ AHEAD = 2
 """Executions that an engine is given per device, so that the next one is at hand when one ends."""
 REST_S, LONGEST_REST_S = 1.0, 60.0
 """Time for which a batch rests when the engine lost its execution; it doubles each time, up to the longest."""
+MISSING_S = 5.0
+"""Time for which jobs wait for a device that nobody lends before that is said: hosts of Dask join one by one."""
 HEARTBEAT_S = 15.0
 """Time between two signs of life in the store."""
 
@@ -63,6 +66,7 @@ class Dispatcher:
         self._out: dict[str, _Sent] = {}
         self._beat_s = -math.inf
         self._resting: dict[int, tuple[float, float]] = {}
+        self._missing: dict[str, float] = {}
 
     def step(self) -> int:
         """Look once: what expired goes back, what ended is forgotten, what is urgent is handed on.
@@ -121,11 +125,23 @@ class Dispatcher:
         if not waiting:
             return
         used = queue.used_s(self._store)
+        self._tell_missing(waiting, [one for one in known if one.device.name in here])
         for one in schedule.ordered(waiting, used):
             fit = [state for state in usable if serves(state, one, self._settings.noise_ratio)]
             fit = [state for state in fit if state.device.name not in one.dead] or fit
             if fit and self._room(fit):
                 self._submit(one, fit)
+
+    def _tell_missing(self, waiting: Sequence[WaitingBatch], here: Sequence[DeviceState]) -> None:
+        """Say once, on standard error, which devices are waited for that no host lends: a wrong name waits for ever."""
+        asked = {(one.pool, one.device, one.model) for one in waiting}
+        missing = {wanted(*one) for one in asked if not fitting(here, *one)}
+        now_s = time.monotonic()
+        self._missing = {one: self._missing.get(one, now_s) for one in missing}
+        for text, since_s in self._missing.items():
+            if now_s - since_s >= MISSING_S:
+                sys.stderr.write(f"farm: jobs wait for {text}, which no host of this farm lends\n")
+                self._missing[text] = math.inf
 
     def _room(self, fit: Sequence[DeviceState]) -> bool:
         """Say whether the engine has less than its share for these devices."""

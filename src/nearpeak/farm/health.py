@@ -153,6 +153,18 @@ def gpu_list() -> list[tuple[str, str, str]]:
     return found
 
 
+def why_no_gpu() -> str:
+    """Return why the driver lists no GPU, in a few words."""
+    from nearpeak.measure.telemetry.sources import Unavailable
+    from nearpeak.measure.telemetry.sources._nvml import devices, library
+
+    try:
+        devices(library())
+    except Unavailable as error:
+        return str(error)
+    return "the driver lists none"
+
+
 def _slices(nvml: Any, handle: Any) -> list[str]:
     """Return the slices of a board; none where it is whole."""
     found: list[str] = []

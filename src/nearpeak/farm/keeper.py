@@ -1,5 +1,6 @@
 """Keeps a lease alive while its batch runs, and knows when it is lost, also where the database cannot be reached."""
 
+import math
 import threading
 from types import TracebackType
 
@@ -15,9 +16,14 @@ MARGIN_S = 10.0
 class Keeper:
     """Renews a lease every quarter of its life until it is closed."""
 
-    def __init__(self, store: Store, lease: Lease) -> None:
-        """Begin to renew."""
-        self._store, self._lease = store, lease
+    def __init__(self, store: Store, lease: Lease, longest_s: float = math.inf) -> None:
+        """Begin to renew.
+
+        Args:
+            longest_s: time after which the lease is let go: who holds it hangs, in a driver as it may be, and its batch
+                must not wait for ever.
+        """
+        self._store, self._lease, self._until_s = store, lease, lease.began_s + longest_s
         self._margin_s = min(MARGIN_S, lease.ttl_s / 6)
         self._renewed_s = lease.began_s
         self._lost, self._closed = threading.Event(), threading.Event()
@@ -45,12 +51,19 @@ class Keeper:
         return self._lost.is_set() or steady_s() > self._renewed_s + self._lease.ttl_s - self._margin_s
 
     def _keep(self) -> None:
-        while not self._closed.wait(self._lease.ttl_s / 4):
+        wait_s = usual_s = self._lease.ttl_s / 4
+        while not self._closed.wait(wait_s):
             asked_s = steady_s()
+            if asked_s > self._until_s:
+                self._lost.set()
+                return
             try:
                 if not renew(self._store, self._lease):
                     self._lost.set()
                     return
-            except NearpeakError:
-                continue  # until the margin is reached, it is tried again
-            self._renewed_s = asked_s
+            except (
+                NearpeakError
+            ):  # until the margin is reached it is tried again, soon: waiting for a lock took its time
+                wait_s = usual_s / 8
+                continue
+            self._renewed_s, wait_s = asked_s, usual_s

@@ -204,14 +204,17 @@ def renew(store: Store, lease: Lease) -> bool:
 def publish(
     store: Store, lease: Lease, outcomes: Sequence[Outcome], postflight: Mapping[str, Any] = {}, note: str = ""
 ) -> bool:
-    """Make the results count and free the device, in one transaction; return whether the lease still lived.
+    """Make the results count and free the device, in one transaction; return whether they count.
 
-    Without it nothing counts: the results are kept with the attempt, as evidence, and enter no history.
+    Without the lease nothing counts: the results are kept with the attempt, as evidence, and enter no history. Asked
+    again after they were accepted, as by a holder that did not hear of it, it says so and changes nothing.
     """
     with writing(store.engine, store.name) as connection:
         live, at_ns = _live(connection, lease), now_ns(connection)
         flight = {"postflight": text_of(dict(postflight)), "ended_ns": at_ns, "note": note}
         mine = update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt)
+        if not live and _is_accepted(connection, lease):
+            return True
         if not live:
             told = f"[{','.join(one.text for one in outcomes)}]"[:_EVIDENCE_BYTES]
             connection.execute(mine.values(outcome="rejected", evidence=told, **flight))
@@ -245,6 +248,8 @@ def give_back(
     """
     with writing(store.engine, store.name) as connection:
         live, at_ns = _live(connection, lease), now_ns(connection)
+        if not live and _is_accepted(connection, lease):
+            return False
         mine = update(ATTEMPT).where(ATTEMPT.c.id == lease.attempt)
         connection.execute(mine.values(outcome=outcome, ended_ns=at_ns, note=note))
         if not live:
@@ -257,6 +262,12 @@ def give_back(
         set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
         _release(connection, lease, failures=1 if is_unfit else None)
         return True
+
+
+def _is_accepted(connection: Connection, lease: Lease) -> bool:
+    """Say whether the results of this attempt count already."""
+    asked = select(ATTEMPT.c.outcome).where(ATTEMPT.c.id == lease.attempt)
+    return bool(connection.execute(asked).scalar() == "accepted")
 
 
 def _wait_ns(connection: Connection, batch: int) -> int:

@@ -1,12 +1,13 @@
 """The queue, which is the store: jobs go in once, wait, are cancelled, and come back when their holder is gone."""
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from nearpeak.core.history import TRIGGERS
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.schedule import STEP_S
@@ -20,6 +21,8 @@ BATCH, JOB, ATTEMPT = TABLES["job_batch"], TABLES["job"], TABLES["job_attempt"]
 LEASE, RESULT, BUDGET = TABLES["device_lease"], TABLES["job_result"], TABLES["farm_budget"]
 NS = 1_000_000_000
 DAY_S = 86400.0
+LEAST_LETTERS = 8
+"""Letters of an identity by which a job may be cancelled."""
 LOST_COUNT = 20
 """Holders that a batch may lose before it counts as what ends them."""
 MOST_WAITING = 5000
@@ -35,7 +38,7 @@ class Submitted:
     known_count: int
     """Jobs that were there already, in whatever state."""
     refused: tuple[tuple[str, str], ...]
-    """Batches over their budget, and why."""
+    """First job of each batch that is over its budget, and why."""
     uids: tuple[str, ...]
     """Identities of all jobs that were asked for, in order."""
 
@@ -75,20 +78,18 @@ def check(requests: Sequence[BatchRequest]) -> None:
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
-    _forget_rejected(connection, [one.uid for one in requests])
+    _forget_rejected(connection, uids)
     known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
     costs = _past_s(connection, [job.what for one in requests for job in one.jobs])
     at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
-    for one in requests:
-        new = [job for job in one.jobs if job.uid not in known]
-        if not new:
+    for asked in requests:
+        one = _new_part(asked, known)
+        if one is None:
             continue
-        if len(new) < len(one.jobs):
-            raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
-        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in new)
+        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in one.jobs)
         note = _over_budget(connection, one.trigger, cost_s, spent, at_ns)
         if note:
-            refused.append((one.uid, note))
+            refused.append((one.jobs[0].uid, note))
         batch = connection.execute(
             insert(BATCH).values(_row(one, cost_s, at_ns, note)).returning(BATCH.c.id)
         ).scalar_one()
@@ -96,17 +97,31 @@ def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: l
         rows += [
             {"uid": job.uid, "job_batch_id": batch, "place": place, "kind": job.kind, "subject": job.what,
              "payload": text_of(dict(job.payload)), "state": state}
-            for place, job in enumerate(new)
+            for place, job in enumerate(one.jobs)
         ]  # fmt: skip
     if rows:
         connection.execute(insert(JOB), rows)
     return Submitted(new_count=len(rows), known_count=len(known), refused=tuple(refused), uids=tuple(uids))
 
 
+def _new_part(one: BatchRequest, known: Collection[str]) -> BatchRequest | None:
+    """Return what of a batch is not in the queue yet; none where all is.
+
+    Raises:
+        SpecError: it is a part of a round, which is whole or none.
+    """
+    new = tuple(job for job in one.jobs if job.uid not in known)
+    if not new or len(new) == len(one.jobs):
+        return one if new else None
+    if one.pool != "slot":
+        raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
+    return replace(one, jobs=new)
+
+
 def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
     """Take batches that a budget refused out, as though they had not been asked for; nothing of them ever ran."""
-    refused = select(BATCH.c.id).where(BATCH.c.state == "rejected")
-    for part in in_parts(list(_looked_up(connection, refused, BATCH.c.uid, uids))):
+    refused = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
+    for part in in_parts(sorted(set(_looked_up(connection, refused, JOB.c.uid, uids)))):
         connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
         connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
 
@@ -144,11 +159,7 @@ def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dic
     if day_s is None:
         return ""
     if trigger not in spent:
-        since = at_ns - int(DAY_S * NS)
-        asked = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
-            BATCH.c.run_trigger == trigger, BATCH.c.created_ns > since, BATCH.c.state.not_in(("rejected", "cancelled"))
-        )
-        spent[trigger] = float(connection.execute(asked).scalar_one())
+        spent[trigger] = _asked_s(connection, trigger, at_ns)
     if spent[trigger] + cost_s > day_s:
         return (
             f"budget of trigger {trigger!r}: {spent[trigger]:.0f} s of {day_s:.0f} s a day are spent, "
@@ -158,13 +169,36 @@ def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dic
     return ""
 
 
-def set_budget(store: Store, trigger: str, day_s: float) -> None:
-    """Say how much device time a trigger may ask for in a day."""
+def set_budget(store: Store, trigger: str, day_s: float | None) -> None:
+    """Say how much device time a trigger may ask for in a day; none for as much as it likes.
+
+    Raises:
+        SpecError: there is no such trigger.
+    """
+    if trigger not in TRIGGERS:
+        raise SpecError(f"budget: trigger {trigger!r} is not known; there are {', '.join(TRIGGERS)}")
     with writing(store.engine, store.name) as connection:
         claim(connection, "farm submit")
-        changed = update(BUDGET).where(BUDGET.c.run_trigger == trigger).values(day_s=day_s)
-        if not connection.execute(changed).rowcount:
+        connection.execute(delete(BUDGET).where(BUDGET.c.run_trigger == trigger))
+        if day_s is not None:
             connection.execute(insert(BUDGET).values(run_trigger=trigger, day_s=day_s))
+
+
+def budgets(store: Store) -> dict[str, tuple[float, float]]:
+    """Return for each trigger that has a budget what it may ask for in a day, and what it asked for in the last one."""
+    with reading(store.engine, store.name) as connection:
+        at_ns = now_ns(connection)
+        rows = connection.execute(select(BUDGET.c.run_trigger, BUDGET.c.day_s).order_by(BUDGET.c.run_trigger)).all()
+        return {row.run_trigger: (row.day_s, _asked_s(connection, row.run_trigger, at_ns)) for row in rows}
+
+
+def _asked_s(connection: Connection, trigger: str, at_ns: int) -> float:
+    """Return the device time that a trigger has asked for in the last day."""
+    asked = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
+        BATCH.c.run_trigger == trigger, BATCH.c.created_ns > at_ns - int(DAY_S * NS),
+        BATCH.c.state.not_in(("rejected", "cancelled")),
+    )  # fmt: skip
+    return float(connection.execute(asked).scalar_one())
 
 
 def waiting(store: Store) -> list[WaitingBatch]:
@@ -285,8 +319,11 @@ def cancel(store: Store, uids: Sequence[str]) -> int:
 
     A measurement that runs is ended at the next renewal of its lease; its result could not be published any more.
 
+    Args:
+        uids: identities, or at least eight letters that begin only one.
+
     Raises:
-        NotFoundError: there is no such job.
+        NotFoundError: there is no such job, or several begin so.
     """
     with writing(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
@@ -302,8 +339,12 @@ def cancel(store: Store, uids: Sequence[str]) -> int:
 
 
 def _batch_of(connection: Connection, uid: str) -> int:
-    owner = select(JOB.c.job_batch_id).where(JOB.c.uid == uid)
-    found = connection.execute(select(BATCH.c.id).where((BATCH.c.uid == uid) | BATCH.c.id.in_(owner))).scalar()
-    if found is None:
-        raise NotFoundError(f"job {uid}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
-    return int(found)
+    if len(uid) < LEAST_LETTERS:
+        raise SpecError(f"job {uid!r}: is too short to name one; give at least {LEAST_LETTERS} of its letters")
+    named = select(BATCH.c.id).where(BATCH.c.uid.startswith(uid, autoescape=True))
+    owners = select(JOB.c.job_batch_id).where(JOB.c.uid.startswith(uid, autoescape=True))
+    found = {*connection.execute(named.limit(2)).scalars(), *connection.execute(owners.limit(2)).scalars()}
+    if len(found) != 1:
+        why = "begins several identities" if found else "is not in the queue"
+        raise NotFoundError(f"job {uid}: {why}; 'nearpeak farm status --jobs' lists what is")
+    return int(found.pop())

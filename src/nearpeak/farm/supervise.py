@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from nearpeak.errors import MeasureError, NearpeakError, UnfitError
+from nearpeak.errors import MeasureError, NearpeakError, SpecError, StoreError, UnfitError
 from nearpeak.farm import health, leases
 from nearpeak.farm.device_lock import held
 from nearpeak.farm.devices import placed
@@ -29,7 +29,9 @@ from nearpeak.store.dialect import now_ns, reading
 
 WAIT_S = 300.0
 """Longest wait for another measurement on the host to end."""
-_POLL_S = 0.1
+START_S = 10.0
+"""Time that starting and ending a process takes at most, beside its own limit."""
+_POLL_S, _RETRY_S = 0.1, 1.0
 _TAIL = 300
 
 
@@ -61,7 +63,7 @@ def execute(errand: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 def _run(store: Store, lease: Lease, limits: health.Limits, grace_s: float) -> str:
     """Return `published`, `rejected`, `infra` or `lost`."""
-    with Keeper(store, lease) as keeper:
+    with Keeper(store, lease, _longest_s(lease, grace_s)) as keeper:
         try:
             with held(placed(lease.device), WAIT_S, lambda: keeper.is_lost) as (files, names):
                 before = _fit(store, lease, limits)
@@ -71,14 +73,38 @@ def _run(store: Store, lease: Lease, limits: health.Limits, grace_s: float) -> s
                 after, flags = _after(store, lease, before, limits)
         except (NearpeakError, OSError) as error:
             return _given_back(store, lease, error, is_lost=keeper.is_lost)
-    note = "; ".join(flags)
-    return "published" if leases.publish(store, lease, outcomes, after, note) else "rejected"
+        return "published" if _published(store, lease, keeper, outcomes, (after, "; ".join(flags))) else "rejected"
+
+
+def _longest_s(lease: Lease, grace_s: float) -> float:
+    """Return the time that an execution may take at most: beyond it something hangs that has no limit of its own."""
+    limits_s = [KINDS[one.kind].limit_s(one.payload) + grace_s for one in lease.jobs]
+    return WAIT_S + 2 * health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
+
+
+def _published(
+    store: Store, lease: Lease, keeper: Keeper, outcomes: list[Outcome], flight: tuple[dict[str, Any], str]
+) -> bool:
+    """Publish as long as the lease lives: a store that is locked, full or away for a while takes it later.
+
+    What the history refuses is a failure of the job, with the reason.
+    """
+    while True:
+        try:
+            return leases.publish(store, lease, outcomes, *flight)
+        except SpecError as error:
+            text = text_of({"outcome": "failed", "message": f"the history does not take it: {error}"})
+            outcomes = [Outcome(text=text, time_s=one.time_s, failed=True) for one in outcomes]
+        except StoreError:
+            if keeper.is_lost:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def _given_back(store: Store, lease: Lease, error: Exception, *, is_lost: bool) -> str:
-    """Return the batch to the queue; only a device that is busy or hot now leaves its count of failures alone."""
+    """Return the batch to the queue; a device or store that will do later leaves its count of failures alone."""
     is_dead, outcome = isinstance(error, health.DeadDeviceError), "lost" if is_lost else "infra"
-    passing = isinstance(error, UnfitError) and not is_dead
+    passing = isinstance(error, (UnfitError, StoreError)) and not is_dead
     leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
     return outcome
 
@@ -131,7 +157,7 @@ def _outcomes(
     lease: Lease, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
 ) -> list[Outcome]:
     if lease.device.pool == "slot":
-        return run_on_slot(lease.device.name, lease.jobs)
+        return run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
     return [_alone(lease, job, keeper, locks, grace_s) for job in lease.jobs]
 
 
@@ -176,7 +202,10 @@ def _more(lease: Lease, job: LeasedJob) -> Mapping[str, str]:
 def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
     """Return what a process told, or how it ended instead: the program's own failure is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
-        return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
+        try:
+            return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
+        except SpecError as error:  # not a number: a result that says nothing, and no fault of the host
+            answer = {"error": "SpecError", "message": str(error)}
     if isinstance(answer, dict) and answer.get("is_unfit"):
         raise UnfitError(str(answer["message"]))
     device = placed(lease.device)

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 _START = "import sys; from nearpeak.isolation.server import serve; serve(sys.argv[1:])"
@@ -107,18 +106,20 @@ class _Server:
                 pipe.close()
 
 
-@cache
-def _started(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], inherits: bool) -> _Server:
-    return _Server(preload, variables, inherits)
+_Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...], bool]
+_SERVERS: dict[_Key, _Server] = {}
+"""Servers that run, by what they were started with: starting one takes seconds, so they outlive the call."""
+_STARTING = threading.Lock()
 
 
 def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], inherits: bool) -> _Server:
-    """Return the running server, started again if it has ended."""
-    found = _started(preload, variables, inherits)
-    if found.alive():
+    """Return the running server, started again if it has ended; others go on, whichever thread asks."""
+    key = (preload, variables, inherits)
+    with _STARTING:
+        found = _SERVERS.get(key)
+        if found is None or not found.alive():
+            found = _SERVERS[key] = _Server(preload, variables, inherits)
         return found
-    _started.cache_clear()
-    return _started(preload, variables, inherits)
 
 
 def send(pipe: Any, data: bytes) -> None:

@@ -167,7 +167,10 @@ def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:
 
 
 def limit(memory_bytes: int | None) -> None:
-    """Limit what this process may allocate on top of what it has, leave no core file, and die with the parent."""
+    """Limit what this process may allocate on top of what it has, leave no core file, and die with the parent.
+
+    A limit that stands already, of a process that started this one, is never raised.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":
         return
@@ -176,4 +179,6 @@ def limit(memory_bytes: int | None) -> None:
         return
     with open("/proc/self/statm") as file:
         present = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (present + memory_bytes, present + memory_bytes))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = present + memory_bytes if hard == resource.RLIM_INFINITY else min(present + memory_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.store.dialect import reading, writing
+from nearpeak.store.dialect import claim, reading, writing
 from nearpeak.store.migrations.versions.v0006_access import SCOPES
 from nearpeak.store.schema import TABLES
+from nearpeak.units import time_text
 
 _PREFIX = "np_"
 _DAY_NS = 86_400 * 10**9
 MOST_DAYS = 3650
+_OURS = ("run token", "command line")
+"""Names that stand in the audit log for the token of `nearpeak serve --write`, and for the command line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +69,13 @@ class Access:
         """Make a token and return its text, which is shown once and stored nowhere.
 
         Raises:
-            SpecError: no name, no such scope, or a life that is not between 0 and ten years.
+            SpecError: no name, one that a token which holds has already, no such scope, or a life that is not between
+                0 and ten years.
         """
         if not name.strip() or not name.isprintable() or len(name) > 100:
             raise SpecError(f"token {name!r}: needs a name of one line, at most 100 characters")
+        if name in _OURS:
+            raise SpecError(f"token {name!r}: is what nearpeak calls itself in the audit log; choose another name")
         if scope not in SCOPES:
             raise SpecError(f"token {name}: scope {scope!r} is not known; there are {', '.join(SCOPES)}")
         if not 0 < days <= MOST_DAYS:
@@ -80,6 +86,8 @@ class Access:
             "expires_ns": now_ns + int(days * _DAY_NS), "revoked_ns": None,
         }  # fmt: skip
         with writing(self._engine, self._name) as connection:
+            claim(connection, f"token {name}")
+            _check_alone(connection, name, now_ns)
             connection.execute(insert(TABLES["api_token"]).values(row))
             add_entry(connection, "command line", "token add", name, scope)
         return text
@@ -144,6 +152,18 @@ def add_entry(connection: Connection, actor: str, action: str, what: str, note: 
     """Add a line to the audit log within a transaction."""
     row = {"at_ns": time.time_ns(), "actor": actor, "action": action, "object": what, "note": note}
     connection.execute(insert(TABLES["audit"]).values(row))
+
+
+def _check_alone(connection: Connection, name: str, now_ns: int) -> None:
+    """Refuse a name that a token has which holds: the audit log tells them apart by their names."""
+    table = TABLES["api_token"]
+    mine = select(table.c.id, table.c.expires_ns).where(table.c.name == name, table.c.revoked_ns.is_(None))
+    found = connection.execute(mine.where(table.c.expires_ns > now_ns).limit(1)).first()
+    if found is not None:
+        raise SpecError(
+            f"token {name}: there is one of that name until {time_text(found.expires_ns)[:10]}; choose another name, "
+            f"or 'nearpeak token revoke {found.id}' first"
+        )
 
 
 def _token(row: object) -> Token:

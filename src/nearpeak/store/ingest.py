@@ -17,6 +17,7 @@ from nearpeak.store import latest
 from nearpeak.store.blobs import array_of, checksum, packed
 from nearpeak.store.dialect import add_rows
 from nearpeak.store.dimensions import device_id, revision_id, series_ids, stack_id
+from nearpeak.store.identity import importer_text
 from nearpeak.store.schema import SUMMARIES, TABLES
 from nearpeak.store.summaries import summaries
 
@@ -126,7 +127,7 @@ def _run_row(connection: Connection, ready: Prepared) -> dict[str, Any]:
         "order_key": _order_key(connection, record, revision), "run_trigger": record.trigger,
         "started_ns": record.started_ns, "ended_ns": record.ended_ns,
         "settings": canonical_json(dict(record.device.settings)), "facts": canonical_json(dict(record.facts)),
-        "source_name": source.name, "source_digest": source.digest, "importer": f"{source.importer} {source.version}",
+        "source_name": source.name, "source_digest": source.digest, "importer": importer_text(source),
         "lost": canonical_json(list(source.lost)), "superseded_by": None,
     }  # fmt: skip
 

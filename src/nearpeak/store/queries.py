@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from nearpeak.core.history import Device, Latest, Metric, Pairs, Revision, Run, Series, Testbed
 from nearpeak.errors import NotFoundError, StoreError
 from nearpeak.store.blobs import checksum, unpacked
+from nearpeak.store.identity import importer_of
 from nearpeak.store.schema import SUMMARIES, TABLES
 
 _T = TABLES
@@ -308,7 +309,7 @@ def _run(row: Row[Any], stack: Pairs) -> Run:
     return Run(
         id=row.id, uid=row.uid, revision=_revision(row), order_key=row.order_key, device=device, stack=stack,
         started_ns=row.started_ns, trigger=row.run_trigger, source=row.source_name,
-        lost=tuple(json.loads(row.lost)), facts=json.loads(row.facts),
+        lost=tuple(json.loads(row.lost)), facts=json.loads(row.facts), selector=importer_of(row.importer)[2],
     )  # fmt: skip
 
 

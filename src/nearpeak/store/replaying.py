@@ -8,6 +8,7 @@ from nearpeak.core.history import RunRecord, SampleSet, Series, Source
 from nearpeak.store import queries
 from nearpeak.store.blobs import unpacked
 from nearpeak.store.dialect import reading
+from nearpeak.store.identity import importer_of
 from nearpeak.store.schema import TABLES
 from nearpeak.store.store import Store
 
@@ -36,7 +37,7 @@ def _record(connection: Connection, number: int) -> RunRecord:
     (run,) = queries.runs_of(connection, [number])
     table = TABLES["run"]
     row = connection.execute(select(table).where(table.c.id == number)).mappings().one()
-    importer, _, version = str(row["importer"]).rpartition(" ")
+    importer, version, selector = importer_of(row["importer"])
     series = _series_of(connection, number)
     return RunRecord(
         device=run.device, samples=tuple(_sets(connection, number, series)), revision=run.revision,
@@ -44,8 +45,8 @@ def _record(connection: Connection, number: int) -> RunRecord:
         started_ns=run.started_ns, ended_ns=row["ended_ns"],
         trigger=run.trigger, dirty=row["dirty_hash"], facts=run.facts,
         source=Source(
-            digest=row["source_digest"], importer=importer, version=int(version), name=run.source, lost=run.lost,
-            uid=run.uid,
+            digest=row["source_digest"], importer=importer, version=version, selector=selector, name=run.source,
+            lost=run.lost, uid=run.uid,
         ),
     )  # fmt: skip
 

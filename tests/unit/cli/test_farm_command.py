@@ -41,7 +41,7 @@ def test_jobs_go_in_once_run_and_are_shown(call, tmp_path):
     up = ("up", "--device", "fake-command", "--slots", "1", "--until-idle", "--json")
     line = [sys.executable, "-m", "nearpeak", "farm", *up]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "jobs: 3 done\n")
     assert json.loads(done.stdout)["executor"] == "local"
     overview = json.loads(call("status")[1])
     assert (overview["jobs"]["done"], overview["attempts"]) == (3, {"accepted": 2})
@@ -55,7 +55,8 @@ def test_the_farm_ends_when_it_is_asked_to(call, tmp_path):
     line = [sys.executable, "-m", "nearpeak", "farm", "up", "--device", "fake-end", "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as up:
         assert json.loads(up.stdout.readline())["devices"] == ["fake-end"]
-        up.send_signal(signal.SIGTERM)
+        for _ in range(2):  # to the process and to its group, as some do: it is asked once
+            up.send_signal(signal.SIGTERM)
         assert up.wait(timeout=30) == 0
 
 
@@ -128,6 +129,12 @@ def test_a_budget_refuses_with_the_number_and_exit_code_1(call):
         (("submit", "meassure", *GEMM), "did you mean measure"),
         (("submit", "predict", *GEMM), "--target is missing"),
         (("submit", "launches", *GEMM), "takes no words"),
+        (("budget", "fun", "1 h"), "trigger 'fun' is not known; there are manual"),
+        (("budget", "pr"), "e.g. farm budget pr '2 h'"),
+        (("budget", "pr", "2 days"), "TIME '2 days': is no time"),
+        (("status", "--job", "a", "--jobs"), "give one of --jobs, --job and --comparison"),
+        (("results", "--kind", "predit"), "did you mean predict"),
+        (("join", "ftp://127.0.0.1:1", "--slots", "1"), "is no HOST:PORT"),
         (("submit", "measure"), "no case"),
         (("submit", "measure", *GEMM, "--reason", "fun"), "there are round, gate"),
         (("submit", "command"), "names no program"),
@@ -167,13 +174,188 @@ def test_text_for_people_is_at_most_80_wide():
     from nearpeak.report.history.farm import job_text, jobs_text, overview_text
 
     device = {"name": "GPU-" + "8" * 40, "pool": "device", "service": "quarantined", "note": "", "noise_ratio": 0.01,
-              "batch": 7, "fencing_token": 123456, "left_s": 59.0}  # fmt: skip
+              "batch": 7, "fencing_token": 123456, "left_s": 59.0, "is_away": False}  # fmt: skip
     overview = {"devices": [device], "hosts": [{"name": "h" * 90, "executor": "dask", "seen_s": 3.0}], "queued_s": 1.0,
-                "jobs": {"queued": 1}, "attempts": {"lost": 2}, "budgets": {"nightly": 60.0}}  # fmt: skip
+                "jobs": {"queued": 1}, "attempts": {"lost": 2, "accepted": 10**6, "infra": 7, "rejected": 5},
+                "stranded": [{"job_count": 3, "wanted": "device '" + "d" * 90, "is_known": False}],
+                "budgets": {"nightly": 60.0}, "asked_s": {}}  # fmt: skip
     job = {"uid": "a" * 32, "kind": "measure", "state": "cancelled", "priority": 6, "attempt_count": 12,
-           "device": "GPU-" + "8" * 40, "note": "n" * 60}  # fmt: skip
+           "device": "GPU-" + "8" * 40, "note": "n" * 90, "what": "w" * 90}  # fmt: skip
     tried = {**device, "device": "d" * 90, "outcome": "lost", "note": "n" * 90}
     whole = {"uid": "a" * 32, "kind": "measure", "state": "done", "batch": {"uid": "b" * 32}, "attempts": [tried],
              "payload": {"x": "y" * 99}, "result": None}  # fmt: skip
-    for text in (overview_text(overview), jobs_text([job]), jobs_text([]), job_text(whole)):
+    for text in (overview_text(overview), jobs_text([job], 10**6), jobs_text([], 0), job_text(whole)):
         assert max(map(len, text.splitlines())) <= 80, text
+        assert "\x1b" not in text
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Output as people see it."""
+    from nearpeak.cli import _shared
+
+    monkeypatch.setattr(_shared, "on_terminal", lambda: True)
+
+
+def test_a_job_has_one_name_that_every_command_takes(call, terminal):
+    code, text, _ = call("submit", "command", "--", "true")
+    name = text.split()[1].rstrip(":")
+    assert (code, len(name), text) == (0, 12, f"job {name}: queued\n")
+    assert call("submit", "command", "--", "true")[1] == f"job {name}: queued already\n"
+    assert call("status", "--jobs")[1].splitlines()[1].startswith(f"{name} command  queued")
+    assert call("status", "--job", name)[1].startswith(f"job {name}")
+    assert call("cancel", name)[1] == "1 batch cancelled\n"
+    assert call("cancel", name)[1] == "0 batches cancelled: all are over\n"
+    assert call("submit", "command", "--", "true")[1] == f"job {name}: cancelled already\n"
+    code, _, error = call("cancel", name[:5])
+    assert (code, "give at least 8 of its letters" in error) == (2, True)
+    two = call("submit", "predict", *GEMM, "-t", "h100_sxm", "-t", "h200_sxm")[1]
+    assert two.startswith("2 new jobs; the first is ")
+
+
+def test_jobs_for_a_device_that_is_not_there_are_told(call, terminal):
+    from nearpeak.farm.devices import cpu_device, register
+    from nearpeak.store import open_store
+
+    call("submit", "command", "--device", "cpu", "--", "true")
+    with open_store("farm.db") as store:
+        register(store, [cpu_device("here")])
+    assert "1 job waits for device 'cpu', which no host ever lent" in call("status")[1]
+    error = call("submit", "command", "--model", "H300", "--", "true")[2]
+    assert error == "the farm never had a device of model 'H300': what asks for it waits until a host lends it\n"
+    call("submit", "command", "--device", "cpu@here", "--", "true")
+    call("drain")
+    assert "1 job waits for device 'cpu@here', which is out of service" in " ".join(call("status")[1].split())
+
+
+def test_the_same_on_another_device_or_model_is_another_job(call):
+    words = ("submit", "measure", *GEMM, "--runner", "numpy")
+    for more in ((), ("--device", "a"), ("--device", "b"), ("--model", "H200"), ("--against", "numpy", "--device", "a"),
+                 ("--against", "numpy", "--device", "b")):  # fmt: skip
+        found = json.loads(call(*words, *more)[1])
+        assert (found["new_count"] > 0, found["known_count"]) == (True, 0), more
+        assert json.loads(call(*words, *more)[1])["new_count"] == 0
+
+
+def test_a_host_that_lends_nothing_any_more_is_away(call, terminal):
+    from nearpeak.farm.devices import heartbeat, leave, slots_of
+    from nearpeak.farm.devices import register as known
+    from nearpeak.store import open_store
+
+    with open_store("farm.db", create=True) as store:
+        known(store, slots_of(1))
+        heartbeat(store, "local", {})
+        assert " free " in call("status")[1]
+        leave(store)
+        assert " away " in call("status")[1]
+        assert "host " not in call("status")[1]
+
+
+def test_a_budget_is_shown_changed_and_taken_away(call, terminal):
+    assert call("budget", "pr", "2 h")[1] == "budget of trigger pr: 7200 s of device time a day, 0 s asked for\n"
+    call("submit", "command", "--trigger", "pr", "--", "true")
+    assert call("budget")[1] == "budget of trigger pr: 7200 s of device time a day, 10 s asked for\n"
+    assert call("budget", "pr", "none")[1] == "no budgets: each trigger may ask for as much as it likes\n"
+
+
+def test_a_farm_whose_options_are_wrong_makes_no_store(call, tmp_path):
+    for words in (("--executor", "celery", "--slots", "1"), ("--executor", "slurm", "--slots", "1"),
+                  ("--executor", "dask", "--listen", "127.0.0.1:99999"), ("--slots", "1", "--tls", "none"),
+                  ("--executor", "dask", "--tls", "none"), ("--slots", "1", "--node", "n1"),
+                  ("--executor", "dask", "--slurm", "a=b"), ("--device", "gpu"), ("--device", "CUDA:0")):  # fmt: skip
+        code, _, error = call("up", *words)
+        assert (code, "\n" in error) == (2, False), (words, error)
+        assert not (tmp_path / "farm.db").exists()
+
+
+def test_gpus_that_are_not_there_are_told_with_what_there_is_instead(call, monkeypatch):
+    from nearpeak.farm import devices, health
+    from nearpeak.farm.values import Device
+
+    monkeypatch.setattr(devices, "gpus", lambda: ())
+    monkeypatch.setattr(health, "why_no_gpu", lambda: "no driver")
+    code, _, error = call("up", "--device", "gpus", "--device", "cpu")
+    assert (code, "(no driver); --device cpu leases its processor, --slots N lends its cores" in error) == (3, True)
+    monkeypatch.setattr(devices, "gpus", lambda: (Device(name="GPU-aaaa"), Device(name="GPU-bbbb")))
+    assert [one.name for one in devices.named_devices(["gpus", "own"])] == ["GPU-aaaa", "GPU-bbbb", "own"]
+    assert [one.name for one in devices.named_devices(["GPU-bbbb"])] == ["GPU-bbbb"]
+    code, _, error = call("up", "--device", "GPU-cccc")
+    assert (code, error) == (3, "--device GPU-cccc: is not on this host; it has GPU-aaaa, GPU-bbbb")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("predict", *GEMM, "-t", "h100_sxm", "--against", "numpy"),
+            "--against: is for measure, command; a job of kind",
+        ),
+        (("measure", *GEMM, "-t", "h100_sxm"), "--target: is for predict, simulate"),
+        (("command", "--runner", "numpy", "--", "true"), "--runner: is for measure"),
+        (("command", "--rounds", "3", "--", "true"), "name what to compare with by --against"),
+        (("command", "--effect", "1%", "--", "true"), "name what to compare with by --against"),
+        (("command", "--against", "false", "--launches", "2", "--", "true"), "number of --rounds counts"),
+        (("command", "--against", "'", "--", "true"), "no closing quotation"),
+        (("command", "--", "./bench"), "name it whole"),
+        (("command", "--folder", "here", "--", "./bench"), "must be a whole path"),
+        (
+            ("command", "--limit", "5", "--", "true"),
+            "--limit '5': is no time; e.g. '300 ms', '60 s', '20 min' or '2 h'",
+        ),
+        (("capture", "none.py"), "none.py: not found"),
+        (("capture", "resnet51"), "did you mean resnet-50"),
+        (("capture", "resnet-50", "bath=3"), "'bath' is not one of step, dtype, batch"),
+        (("capture", "resnet-50", "batch=0"), "batch=0: must be a whole number of at least 1"),
+        (("capture", "resnet-50", "step=sideways"), "step 'sideways' is not one of"),
+    ],
+)
+def test_what_a_kind_of_job_does_not_read_is_refused_and_no_store_is_made(call, tmp_path, words, said):
+    code, _, error = call("submit", *words)
+    assert (code, said in error, "\n" in error) == (2, True, False), error
+    assert not (tmp_path / "farm.db").exists()
+
+
+def test_a_program_runs_in_the_folder_that_is_named(call, tmp_path):
+    (tmp_path / "bench.sh").write_text("echo 3 ms")
+    words = ("submit", "command", "--folder", str(tmp_path), "--", "sh", "bench.sh")
+    (uid,) = json.loads(call(*words)[1])["uids"]
+    call("submit", "command", "--folder", str(tmp_path / "none"), "--", "sh", "bench.sh")
+    line = [sys.executable, "-m", "nearpeak", "farm", "up", "--device", "fake-folder", "--until-idle"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+    assert done.stderr == "jobs: 1 done, 1 failed; 'nearpeak farm status --state failed' says why\n"
+    assert json.loads(call("status", "--job", uid)[1])["result"]["time_s"] == 0.003
+    (failed,) = [json.loads(row) for row in call("status", "--state", "failed")[1].splitlines()]
+    assert "none: is no folder on this host" in failed["note"]
+
+
+def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_were_asked_for(call, tmp_path):
+    words = ("submit", "predict", *GEMM, "-t", "h200_sxm", "-t", "h100_sxm", "--json")
+    (tmp_path / "asked.json").write_text(call(*words)[1] + call("submit", "capture", "resnet-50", "batch=1,2")[1])
+    assert call("results", "--of", "asked.json")[2] == "4 of 4 jobs have no result yet, or are of another kind\n"
+    line = [sys.executable, "-m", "nearpeak", "farm", "up", "--slots", "1", "--until-idle"]
+    subprocess.run(line, capture_output=True, check=True, cwd=tmp_path, timeout=240)
+    rows = [json.loads(row) for row in call("results", "--of", "asked.json")[1].splitlines()]
+    assert [row["payload"].get("target", row["payload"].get("batch")) for row in rows] == ["h200_sxm", "h100_sxm", 1, 2]
+    assert [row["result"]["call_count"] > 10 for row in rows[2:]] == [True, True]
+    assert call("results", "--kind", "predict", "--out", "table.csv")[2] == "wrote table.csv: 2 results\n"
+    head, *lines = (tmp_path / "table.csv").read_text().splitlines()
+    assert {"op", "m", "dtype", "target", "bound_s", "time_s", "limiter"} <= set(head.split(","))
+    assert len(lines) == 2
+    for name, text in (("asked.json", '{"uids": 3}'), ("other.json", "x")):
+        (tmp_path / name).write_text(text)
+        assert call("results", "--of", name)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "sizes"),
+    [("predict", 30, [30]), ("predict", 1600, [100] * 16), ("predict", 40_000, [1000] * 40),
+     ("simulate", 4000, [200] * 20), ("capture", 5, [2, 2, 1])],
+)  # fmt: skip
+def test_small_jobs_share_a_lease_by_what_they_take_and_how_many_there_are(kind, count, sizes):
+    from nearpeak.cli._farm_requests import Asked, _chunked
+    from nearpeak.farm.values import JobRequest
+
+    options = {"device": "", "model": "", "trigger": "manual", "owner": "", "priority": 7}
+    found = _chunked(Asked(kind=kind, words=(), options=options),
+                     [JobRequest(kind=kind, payload={"n": number}) for number in range(count)], "slot")  # fmt: skip
+    assert [len(one.jobs) for one in found] == sizes

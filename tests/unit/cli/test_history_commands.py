@@ -119,6 +119,23 @@ def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
             run(capsys, "alerts", *words, "--by", "me", "--store", place)
 
 
+def said(capsys, *words):
+    """What a command says on standard error."""
+    assert not application()(list(words), standalone_mode=False)
+    return capsys.readouterr().err
+
+
+def test_a_list_of_alerts_says_how_many_are_put_off(place, capsys, monkeypatch):
+    run(capsys, "regressions", "--save", "--store", place)
+    run(capsys, "alerts", "snooze", "1", "--until", "2099-01-31", "--by", "me", "--store", place)
+    words = ("alerts", "list", "--store", place)
+    assert said(capsys, *words) == "1 put off, until 2099-01-31; --all lists them too\n"
+    run(capsys, "alerts", "snooze", "2", "--until", "2098-12-24", "--by", "me", "--store", place)
+    on_terminal(monkeypatch)
+    assert said(capsys, *words) == "2 put off, the first until 2098-12-24; --all lists them too\n"
+    assert said(capsys, *words, "--all") == ""
+
+
 def test_alerts_live_through_their_states_and_forget_nothing(place, capsys, monkeypatch):
     run(capsys, "regressions", "--save", "--store", place)
     for words in (("move", "1", "active", "--note", "seen"), ("assign", "1", "ada"), ("move", "1", "expected")):
@@ -230,3 +247,13 @@ def test_what_is_wrong_is_said_in_one_line(words, said, place, capsys):
         run(capsys, *words, "--store", place)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_tokens_are_listed_under_a_head_with_what_became_of_them(place, capsys, monkeypatch):
+    for name in ("ci", "n" * 90):
+        run(capsys, "token", "add", name, "--days", "30", "--store", place)
+    run(capsys, "token", "revoke", "1", "--store", place)
+    on_terminal(monkeypatch)
+    lines = run(capsys, "token", "list", "--store", place)[0].splitlines()
+    assert lines[:2] == ["token  scope   state             name", "    1  submit  taken back        ci"]
+    assert max(map(len, lines)) <= 80

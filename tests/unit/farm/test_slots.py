@@ -1,7 +1,11 @@
 """Small jobs under one lease: a job that ends its process takes no other with it."""
 
 import json
+import time
 
+import pytest
+
+from nearpeak.errors import MeasureError
 from nearpeak.farm import slots
 from nearpeak.farm.values import LeasedJob
 from nearpeak.isolation import Ending, call_isolated
@@ -45,7 +49,7 @@ def test_a_batch_is_halved_until_only_the_job_that_crashes_is_left(monkeypatch):
         called.append(len(arguments["jobs"]))
         if any("h200" in payload for _, payload in arguments["jobs"]):
             return Ending(verdict="died", value=-11)
-        return Ending(verdict="result", value=slots.answers(arguments["jobs"]))
+        return Ending(verdict="result", value=slots.answers(**arguments))
 
     monkeypatch.setattr(slots, "call_isolated", dies_with_the_third)
     wanted = jobs(6)
@@ -60,3 +64,44 @@ def test_a_job_that_does_not_end_is_a_timeout(monkeypatch):
     monkeypatch.setattr(slots, "call_isolated", lambda *_, **__: Ending(verdict="timeout", value=None))
     (found,) = slots.run_on_slot("here/0", jobs(1))
     assert (found.failed, json.loads(found.text)["outcome"]) == (True, "timeout")
+
+
+def test_a_process_gives_what_it_has_after_a_while_and_the_rest_goes_to_another(monkeypatch):
+    called = []
+
+    def slow(kind, payload):
+        time.sleep(0.02)
+        return {"result": payload}
+
+    def here(function, arguments, **more):
+        called.append((len(arguments["jobs"]), more["timeout_s"]))
+        return Ending(verdict="result", value=slots.answers(**arguments))
+
+    monkeypatch.setattr(slots, "answer", slow)
+    monkeypatch.setattr(slots, "ENOUGH_S", 0.01)
+    monkeypatch.setattr(slots, "call_isolated", here)
+    assert len(slots.run_on_slot("here/0", jobs(3))) == 3
+    assert called == [(3, 600.01), (2, 600.01), (1, 600.0)]
+
+
+def test_a_slot_whose_lease_is_lost_begins_no_other_process(monkeypatch):
+    called = []
+
+    def here(function, arguments, **more):
+        called.append(len(arguments["jobs"]))
+        return Ending(verdict="timeout", value=None)
+
+    monkeypatch.setattr(slots, "call_isolated", here)
+    with pytest.raises(MeasureError, match="the lease was lost"):
+        slots.run_on_slot("here/0", jobs(4), lambda: len(called) == 2)
+    assert called == [4, 2]
+
+
+def test_a_capture_in_a_slot_starts_its_own_limited_process():
+    found = slots.run_on_slot("here/0", [job_of("capture", {"source": "gpt2", "layers": None, "sequence": 8})])
+    assert not found[0].failed, found[0].text
+    assert json.loads(found[0].text)["covered_count"] > 50
+
+
+def job_of(kind, payload):
+    return LeasedJob(id=1, uid="1", kind=kind, text=json.dumps(payload))

@@ -6,9 +6,10 @@ import pytest
 from tests.unit.store.records import contents, random_run, run, samples
 
 from nearpeak.core.history import Source
-from nearpeak.errors import NotFoundError
+from nearpeak.errors import NotFoundError, SpecError, StoreError
 from nearpeak.history.points import points_of
 from nearpeak.store import Detector, StoredChange, open_store
+from nearpeak.store.identity import importer_of
 from nearpeak.store.listed import AlertRow, MemberRow
 from nearpeak.store.replaying import records_of
 
@@ -105,9 +106,43 @@ def test_tokens_hold_until_they_are_taken_back(store):
     assert [one.action for one in store.access.audit()] == ["token revoke", "token add"]
 
 
+def test_two_tokens_that_hold_never_share_a_name(store):
+    store.access.add_token("ci", "submit", days=1)
+    with pytest.raises(SpecError, match=r"there is one of that name until .*'nearpeak token revoke 1' first"):
+        store.access.add_token("ci", "read", days=1)
+    store.access.revoke(1)
+    store.access.add_token("ci", "read", days=1)
+    assert [(one.name, one.scope) for one in store.access.tokens()] == [("ci", "submit"), ("ci", "read")]
+    for name in ("run token", "command line"):
+        with pytest.raises(SpecError, match="calls itself in the audit log"):
+            store.access.add_token(name, "read", days=1)
+
+
 def test_runs_given_on_keep_samples_and_identity(filled, make_place):
     filled.ingest(run(9, [samples("x", (), outcome="crash", note="it died")], source=Source(digest="z", selector="2")))
     with open_store(make_place(), create=True) as other:
         assert all(one.new for one in other.ingest_all(records_of(filled)))
         assert not any(one.new for one in other.ingest_all(records_of(filled)))
         assert contents(other) == contents(filled)
+
+
+@pytest.mark.parametrize("importer", ["nvbench", "my own tool", '["odd", 3]'])
+def test_a_run_that_is_given_on_names_the_part_of_the_file_that_it_was(store, make_place, importer):
+    for selector in ("", "device=0", 'a "b" [1]'):
+        given = Source(digest="file", importer=importer, version=3, selector=selector, name="nv.json")
+        store.ingest(run(1, [samples("x", (1.0, 2.0))], source=given))
+    with open_store(make_place(), create=True) as other:
+        other.ingest_all(records_of(store))
+        for one in (store, other):
+            found = [record.source for record in records_of(one)]
+            assert [(s.importer, s.version, s.selector) for s in found] == [
+                (importer, 3, ""), (importer, 3, "device=0"), (importer, 3, 'a "b" [1]')
+            ]  # fmt: skip
+            assert [s.key for s in found] == [s.uid for s in found]
+            assert [run_.selector for run_ in one.runs()] == ["", "device=0", 'a "b" [1]']
+
+
+def test_a_damaged_importer_is_said_and_no_part_of_a_file_is_guessed():
+    for text in ("nvbench", '["nvbench",1]', "1]", ""):
+        with pytest.raises(StoreError, match="damaged on disk"):
+            importer_of(text)

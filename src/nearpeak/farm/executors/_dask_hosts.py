@@ -88,9 +88,12 @@ def host_of(address: str) -> str:
     >>> host_of("tls://10.0.0.1:8786"), host_of("127.0.0.1:0")
     ('10.0.0.1', '127.0.0.1')
     """
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if not colon or not port.isdigit() or not host:
+    protocol, _, place = address.rpartition("://")
+    host, colon, port = place.rpartition(":")
+    if not colon or not port.isdecimal() or not host or protocol not in ("", "tcp", "tls"):
         raise SpecError(f"{address!r}: is no HOST:PORT; e.g. tls://10.0.0.1:8786")
+    if int(port) > 65535:
+        raise SpecError(f"{address!r}: port {port} is above 65535")
     return host.strip("[]")
 
 

@@ -32,4 +32,4 @@ def _run(payload: Payload) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-KIND = Kind(name="capture", pool="slot", check=_check, run=_run, limit_s=lambda _: 900.0)
+KIND = Kind(name="capture", pool="slot", check=_check, run=_run, limit_s=lambda _: 900.0, cost_s=lambda _: 5.0)

@@ -4,6 +4,7 @@ import math
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from nearpeak.core.launches import BASELINE
@@ -20,30 +21,42 @@ _TAIL_BYTES = 4096
 
 def _check(payload: Payload) -> None:
     optional = (int, float, type(None))
-    need(payload, "command", words=list, limit_s=optional, memory_bytes=(int, type(None)), arm=(str, type(None)))
+    need(
+        payload, "command", words=list, limit_s=optional, memory_bytes=(int, type(None)), arm=(str, type(None)),
+        folder=(str, type(None)),
+    )  # fmt: skip
     words = payload["words"]
     if not words or not all(isinstance(one, str) and one and "\0" not in one for one in words):
         raise SpecError(f"command: 'words' is {str(words)[:80]}; it must be a program and its arguments, as texts")
     limit_s = payload.get("limit_s")
     if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):
         raise SpecError(f"command: 'limit_s' is {limit_s!r}; it must be more than 0")
+    if payload.get("folder") and not Path(payload["folder"]).is_absolute():
+        raise SpecError(f"command: 'folder' is {payload['folder']!r}; it must be a whole path")
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    code, output = output_of(payload["words"])
+    code, output = output_of(payload["words"], payload.get("folder") or None)
     if code:
         raise RuntimeError(f"it ended with code {code}: {output.strip()[-200:]}")
     return {"output": output, "time_s": time_in(output)}
 
 
-def output_of(words: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code of a program and the end of what it printed, however much that is."""
+def output_of(words: Sequence[str], folder: str | None = None) -> tuple[int, str]:
+    """Return the exit code of a program and the end of what it printed, however much that is.
+
+    Args:
+        folder: in which it runs; none for that of this process.
+    """
+    if folder is not None and not Path(folder).is_dir():
+        return 127, f"{folder}: is no folder on this host"
     try:
         process = subprocess.Popen(
             list(words),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             pass_fds=FILES,
+            cwd=folder,
             preexec_fn=partial(limit, None),  # noqa: PLW1509  # this process has no threads
         )
     except OSError as error:

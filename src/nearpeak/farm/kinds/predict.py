@@ -23,4 +23,7 @@ def _run(payload: Payload) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-KIND = Kind(name="predict", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:predictions",))
+KIND = Kind(
+    name="predict", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:predictions",),
+    cost_s=lambda _: 1e-3,
+)  # fmt: skip

@@ -18,41 +18,95 @@ def overview_text(found: Mapping[str, Any]) -> str:
         f"host {shortened(one['name'], 40)}: {one['executor']}, heard of {one['seen_s']:.0f} s ago"
         for one in found["hosts"]
     ]
-    counted = ", ".join(f"{count} {state}" for state, count in found["jobs"].items() if count) or "none"
-    ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found["attempts"].items())) or "none"
-    lines += [f"jobs: {counted}", f"attempts: {ended}", f"queued work: about {found['queued_s']:.0f} s of device time"]
-    lines += [f"budget of {clean(name)}: {day_s:.0f} s a day" for name, day_s in sorted(found["budgets"].items())]
+    lines += [counted_text(found["jobs"]), _attempts(found["attempts"])]
+    lines += [
+        f"{counted(one['job_count'], 'job')} {'waits' if one['job_count'] == 1 else 'wait'} for "
+        f"{shortened(one['wanted'], 60)}, {'which is out of service' if one['is_known'] else 'which no host ever lent'}"
+        for one in found["stranded"]
+    ]
+    lines += [f"queued work: about {found['queued_s']:.0f} s of device time"] if found["queued_s"] else []
+    lines += budget_lines(found["budgets"], found["asked_s"])
     return "\n".join(hung(lines, WIDTH)) + "\n"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "job"), counted(2, "batch")
+    ('1 job', '2 batches')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('h') else 's'}"
+
+
+def counted_text(jobs: Mapping[str, int]) -> str:
+    """Return how many jobs are in each state.
+
+    >>> counted_text({"done": 2, "failed": 0})
+    'jobs: 2 done'
+    """
+    return "jobs: " + (", ".join(f"{count} {state}" for state, count in jobs.items() if count) or "none")
+
+
+_OUTCOMES = {
+    "running": "running", "accepted": "accepted", "lost": "lost with its host",
+    "infra": "sent back, host or device unfit", "rejected": "too late to count",
+}  # fmt: skip
+"""What became of an attempt, in words."""
+
+
+def _attempts(attempts: Mapping[str, int]) -> str:
+    """Return what became of attempts: many jobs may share one."""
+    told = ", ".join(f"{attempts[name]} {text}" for name, text in _OUTCOMES.items() if attempts.get(name))
+    return f"attempts (a batch of jobs each): {told or 'none'}"
+
+
+def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:
+    """Return a line for each budget, with what was asked for in the last day.
+
+    >>> budget_lines({"pr": 7200.0}, {"pr": 35.0})
+    ['budget of trigger pr: 7200 s of device time a day, 35 s asked for']
+    """
+    return [
+        f"budget of trigger {clean(name)}: {day_s:.0f} s of device time a day, {asked_s.get(name, 0.0):.0f} s asked for"
+        for name, day_s in sorted(budgets.items())
+    ]
+
+
 def _device(one: Mapping[str, Any]) -> str:
-    busy = "running" if one["batch"] is not None else "free"
+    busy = "running" if one["batch"] is not None else "away" if one["is_away"] else "free"
     state = busy if one["service"] == "open" else one["service"]
     noise = "–" if one["noise_ratio"] is None else f"{one['noise_ratio']:.2%}"
     left = f"{one['left_s']:.0f} s" if one["batch"] is not None else "–"
     return f"{shortened(one['name'], 32):<32} {one['pool']:<6} {state:<11} {one['fencing_token']:>6} {left:>6}  {noise}"
 
 
-def jobs_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line for each job."""
+def jobs_text(rows: Sequence[Mapping[str, Any]], whole_count: int) -> str:
+    """Return a line for each job, and how many there are beside them."""
     if not rows:
         return "no jobs\n"
-    lines = [f"{'job':<12} {'kind':<9} {'state':<9} {'p':>1} {'tries':>5}  {'device':<20} note"]
-    lines += [
-        f"{one['uid'][:12]:<12} {shortened(one['kind'], 9):<9} {one['state']:<9} {one['priority']:>1} "
-        f"{one['attempt_count']:>5}  {shortened(one['device'], 20):<20} {shortened(one['note'], 15)}"
-        for one in rows
-    ]
+    lines = [f"{'job':<12} {'kind':<8} {'state':<9} {'tries':>5} {'device':<16} what"]
+    for one in rows:
+        lines.append(
+            f"{one['uid'][:12]:<12} {shortened(one['kind'], 8):<8} {one['state']:<9} {one['attempt_count']:>5} "
+            f"{shortened(one['device'], 16):<16} {shortened(one['what'], 25)}"
+        )
+        if one["note"]:
+            lines.append(f"{'':<12} {shortened(one['note'], WIDTH - 13)}")
+    if whole_count > len(rows):
+        lines.append(f"the newest {len(rows)} of {whole_count}; --limit {whole_count} lists all")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def job_text(one: Mapping[str, Any]) -> str:
     """Return one job with its attempts and its result."""
     lines = [f"job {one['uid']}: {one['kind']}, {one['state']}"]
-    lines += [f"  {name}: {clean(str(value))}" for name, value in one["batch"].items() if value not in ("", None)]
+    batch = dict(one["batch"])
+    told = {"batch": batch.pop("uid", "")}
+    told |= batch if batch.get("comparison") else {name: value for name, value in batch.items() if name != "round"}
+    lines += [f"  {name}: {clean(str(value))}" for name, value in told.items() if value not in ("", None)]
     lines += [
-        f"  attempt on {clean(tried['device'])}, token {tried['fencing_token']}: {tried['outcome']}"
-        f"{': ' + clean(tried['note']) if tried['note'] else ''}"
+        f"  attempt on {clean(tried['device'])}, token {tried['fencing_token']}: "
+        f"{_OUTCOMES.get(tried['outcome'], tried['outcome'])}{': ' + clean(tried['note']) if tried['note'] else ''}"
         for tried in one["attempts"]
     ]
     lines.append(f"  payload: {clean(json.dumps(one['payload']))[:400]}")

@@ -1,0 +1,27 @@
+"""Servers of child processes: each goes on when another ends, and limits hold for what a child starts."""
+
+import os
+import signal
+
+from nearpeak.isolation import call_isolated
+
+
+def test_a_server_that_ends_takes_no_other_one_with_it():
+    both = [{"variables": {"WHICH": name}, "timeout_s": 60, "memory_bytes": None} for name in "ab"]
+    before = [call_isolated("os:getppid", {}, **one).value for one in both]
+    os.kill(before[0], signal.SIGKILL)
+    ended = [call_isolated("os:getppid", {}, **both[0]) for _ in range(2)]  # the first may still have met it
+    assert (ended[1].verdict, ended[1].value in before) == ("result", False)
+    assert call_isolated("os:getppid", {}, **both[1]).value == before[1]
+
+
+def test_a_process_within_a_limited_one_runs_under_the_limit_that_stands():
+    within = {
+        "function": "resource:getrlimit",
+        "arguments": {"__resource": 9},
+        "timeout_s": 60,
+        "memory_bytes": 8 << 30,
+    }
+    found = call_isolated("nearpeak.isolation:call_isolated", within, timeout_s=120, memory_bytes=1 << 30)
+    assert (found.verdict, found.value.verdict) == ("result", "raised")  # it ran: getrlimit takes no keyword
+    assert found.value.value[0] == "TypeError"
