@@ -87,7 +87,9 @@ def _case(row: dict[str, Any], where: str) -> "Case":
         phase = str(row.get("phase") or "forward")
         operator.rule(phase)
         known = operator.signatures[phase].names()
-        given = {name: value for name, value in row.items() if name in known and value is not None and value != ""}
+        filled = {name: value for name, value in row.items() if value is not None and value != ""}
+        lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
+        given = {name: value for name, value in filled.items() if name in known} | lying
         return operator.case(phase, **given)
     except (SpecError, KeyError) as error:
         raise SpecError(f"{where}: {error}") from None

@@ -1,0 +1,175 @@
+"""Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._formats import torch_format, widened
+from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.mutants._make import Mutant
+
+Arguments = Mapping[str, Any]
+
+
+def of_values(case: Case, mutant: Mutant) -> str:
+    """What leaves every value that a result can have as it is, tried on all of them, changes nothing.
+
+    What only moves elements changes nothing where there is one value.
+    """
+    name = mutant.where.partition("[")[0]
+    possible = _possible(case)
+    wanted = [name] if name else list(declared_formats(case))
+    if mutant.of_gradient or mutant.inputs is not None or any(one not in possible for one in wanted):
+        return ""
+    for one in wanted:
+        values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
+        if not _drawn_within(case, one, widened(values)):
+            return ""
+        if mutant.moves is not None and len(values.unique()) == 1:
+            continue
+        if mutant.changes is None or not bool((mutant.changes(values.clone()) == values).all()):
+            return ""
+    counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
+    return f"tried on all {counted} that the definition allows, it changes none"
+
+
+def _drawn_within(case: Case, name: str, values: Any) -> bool:
+    """Say whether the reference's own results are among the values that the definition is said to allow."""
+    asked = question(case, 0, "normal")
+    return asked is not None and bool(np.isin(asked.expected[name].rounded * 1.0, values * 1.0).all())
+
+
+def _possible(case: Case) -> dict[str, Any]:
+    """Return all values of the outputs that have few, by output."""
+    make = _VALUES.get(case.op)
+    return {} if make is None else make(arguments_of(case))
+
+
+def _products(arguments: Arguments) -> dict[str, Any]:
+    """Return every product of a quantised number and a scale, both of few bits."""
+    formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
+    if any(not one.is_floating_point or one.itemsize > 1 for one in formats):
+        return {}
+    torch = imported_torch()
+    codes = torch.arange(256, dtype=torch.uint8)
+    number, scale = (widened(codes.view(one)) for one in formats)
+    number, scale = (one[np.isfinite(one)] for one in (number, scale))
+    return {"y": np.unique(np.outer(number, scale[scale > 0]))}
+
+
+def _counts(most: str) -> Callable[[Arguments], dict[str, Any]]:
+    return lambda arguments: {"y": np.arange(int(arguments[most]) + 1)}
+
+
+def _reduced(arguments: Arguments) -> dict[str, Any]:
+    return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
+
+
+_VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
+    "one_hot": lambda _: {"y": np.arange(2)},
+    "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
+    "random": lambda _: {"y": np.ones(1)},
+    "dropout": lambda _: {"mask": np.ones(1)},
+    "decomposition": lambda given: {"y0": np.arange(2)} if given["function"] in ("lu_parts", "lu_unpacked") else {},
+    "dequantise": _products,
+    "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
+    "reduce": _reduced,
+}
+"""By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
+asks for distributions that are certain: ones, and masks that keep everything."""
+
+
+def of_invariance(case: Case, mutant: Mutant) -> str:
+    """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
+    for choice in ("", *(str(value) for _, value in case.attributes)):
+        reason = _INVARIANT.get((case.op, choice, mutant.row, mutant.where), "")
+        if reason:
+            return reason
+    return ""
+
+
+_ROTATED, _TRANSPOSED, _TWICE = "wrong group or row", "operand transposed", "tile counted twice"
+_SYMMETRIC = "the matrices are drawn as halves of a sum with their transposes, which is the same, bit by bit"
+_SINGULAR = "A and P A Q, with permutations P and Q, have the same singular values"
+_EXACT_DOUBLE = "doubling is exact and keeps order, ties, zeros and the ratio of areas"
+_INVARIANT: dict[tuple[str, str, str, str], str] = {
+    **{
+        ("decomposition", name, _TRANSPOSED, "a"): _SYMMETRIC
+        for name in ("eigh", "eigh_values", "ldl")
+    },
+    ("decomposition", "eig_values", _TRANSPOSED, "a"): "a matrix and its transpose have one characteristic polynomial",
+    ("decomposition", "singular_values", _TRANSPOSED, "a"): "a matrix and its transpose have the same singular values",
+    ("decomposition", "singular_values", _ROTATED, "a[1]"): _SINGULAR,
+    ("decomposition", "singular_values", _ROTATED, "a[2]"): _SINGULAR,
+    ("decomposition", "qr_right", _ROTATED, "a[1]"): "R'R = A'A, to which the order of A's rows is nothing",
+    ("kfac_inverse", "", _ROTATED, "factor[2]"): "F F' is a sum over the columns of F, in any order",
+    ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
+    ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
+    ("nonzero", "", _TWICE, "x[0]"): _EXACT_DOUBLE,
+    **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
+    ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
+    **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
+    ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
+}  # fmt: skip
+"""By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+
+
+def of_one(case: Case, mutant: Mutant) -> str:
+    """Mean and sum of a single element are that element."""
+    asked = question(case, 0, "normal")
+    if mutant.row not in ("sum for mean", "mean for sum") or asked is None:
+        return ""
+    if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
+        return "mean and sum of one element are the element"
+    return ""
+
+
+def of_flat(case: Case, mutant: Mutant) -> str:
+    """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
+    chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
+    if mutant.of_gradient and chosen:
+        return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
+    return ""
+
+
+_FLAT = {
+    "elementwise": frozenset({"floor", "ceil", "round", "trunc", "sign", "heaviside", "floor_divide", "sgn"}),
+    "cdist": frozenset({"0"}),
+}
+"""Functions by operator that are constant wherever they are continuous."""
+
+
+def of_steps(case: Case, mutant: Mutant) -> str:
+    """Windows at random distances: where they begin at the same places for every sample, samples mean nothing.
+
+    Beginnings change at finitely many samples; one is tried in every interval between them.
+    """
+    if case.op != "fractional_max_pool" or mutant.inputs is None or not mutant.where.startswith("samples["):
+        return ""
+    arguments = arguments_of(case)
+    axes = [axis for axis in "dhw" if f"k{axis}" in arguments or axis == "w"]
+    if all(_fixed(*(int(arguments.get(f"{part}{axis}", 1)) for part in ("", "k", "o"))) for axis in axes):
+        return "windows begin at the same places for every sample, tried in each interval between those that matter"
+    return ""
+
+
+def _fixed(extent: int, kernel: int, count: int) -> bool:
+    """Say whether all windows but the last, which ends with the input, begin at the same places for every sample.
+
+    >>> _fixed(6, 2, 3), _fixed(7, 2, 4)
+    (True, False)
+    """
+    step = Fraction(extent - kernel, count - 1) if count > 1 else Fraction(0)
+    if not step:
+        return True
+    ends = sorted({(whole / step - i) % 1 for i in range(count) for whole in range(extent + 1)} | {Fraction(0)})
+    between = [low + (high - low) / 2 for low, high in zip(ends, [*ends[1:], Fraction(1)], strict=True)]
+    begun = {tuple(int((i + s) * step) - int(s * step) for i in range(count - 1)) for s in (*ends, *between)}
+    return len(begun) == 1
+
+
+ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (of_values, of_one, of_flat, of_steps)
