@@ -23,7 +23,9 @@ from nearpeak.measure.validation.mutants.equivalence import SAMPLED
 from nearpeak.measure.validation.mutants.variants import variants_of
 from nearpeak.ops import OPS, label_of
 
-FIGURES = ("mutants_killed", "mutants_equivalent", "variants_accepted", "mutant_operators")
+FIGURES = (
+    "mutants_killed", "mutants_equivalent", "mutants_sampled", "variants_accepted", "mutant_operators",
+)  # fmt: skip
 SEED = 1
 FORMATS = ("fp32", "bf16", "fp64")
 """Tried in this order; an operator counts in the first two that PyTorch computes and the contract covers."""
@@ -109,6 +111,9 @@ def _figures(names: list[str], *, say: bool) -> Iterator[Figure]:
     applicable = total["killed"] + total["survived"]
     yield _of(name="mutants_killed", value=total["killed"], of=applicable, what="mutants", least=400)
     yield Figure(name="mutants_equivalent", value=total["equivalent"], unit="", bar="", passed=True, seed=SEED)
+    without = "equivalent by sampling alone"
+    none = not total["sampled"]
+    yield Figure(name="mutants_sampled", value=total["sampled"], unit=without, bar="0", passed=none, seed=SEED)
     variants = total["accepted"] + total["refused"]
     yield _of(name="variants_accepted", value=total["accepted"], of=variants, what="variants", least=150)
     what = "operators in two formats"

@@ -1,6 +1,6 @@
 """Mutants killed and legitimate variants accepted at shapes that nobody chose: over every operator, anew each time.
 
-`python -m benchmarks.random_shapes --seed N [--count 4] [operator …]` repeats a draw and prints what is equivalent and
+`python -m benchmarks.random_shapes --seed N [--count 2] [operator …]` repeats a draw and prints what is equivalent and
 every miss; without a seed, and as a benchmark, a fresh one is drawn and kept with the figures.
 """
 
@@ -18,8 +18,8 @@ from benchmarks.mutants import judged_cases
 from nearpeak.ops import OPS
 
 FIGURES = ("random_mutants_killed", "random_mutants_sampled", "random_variants_accepted", "random_operators")
-COUNT = 4
-"""Shapes of an operator, one in each of the formats where all four are taken."""
+COUNT = 2
+"""Shapes of an operator, each in another format; which ones goes with the seed."""
 
 
 def measure() -> Iterator[Figure]:

@@ -15,14 +15,14 @@ from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
-    "ends", "whole", "midway", "edges",
+    "ends", "whole", "midway", "edges", "saturated",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
 in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their
 range, so that the first and the last row are named; whole numbers of half the bits of their format, and numbers next
-to the middle between two of a narrower format, which rounding twice moves to the wrong side; and next to where results
-jump."""
+to the middle between two of a narrower format, which rounding twice moves to the wrong side; next to where results
+jump; and numbers large beside their scales, which end at the largest of a quantised format."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -63,6 +63,8 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
+        if name in values and distribution == "saturated":
+            values[name] = values[name] * _SATURATED
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -90,6 +92,8 @@ def _of_input(name: str, distribution: str) -> str:
 _PARAMETERS = ("weight",)
 
 
+_SATURATED = 2.0**-7
+"""What scales are multiplied with, so that half of what they divide is beyond 8 bits."""
 _LEAST = {"integer": 1.0, "small": 2.0**-24, "tiny": 2.0**-60}
 """What magnitudes are raised by, so that they are positive."""
 
@@ -177,6 +181,7 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "ends": lambda random, shape: random.standard_normal(shape),
     "whole": lambda random, shape: random.standard_normal(shape),
     "edges": lambda random, shape: random.standard_normal(shape),
+    "saturated": lambda random, shape: random.standard_normal(shape),
 }
 
 

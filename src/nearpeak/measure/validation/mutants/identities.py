@@ -11,6 +11,7 @@ from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
 from nearpeak.measure.validation.mutants._make import Mutant
+from nearpeak.ops import OPS
 
 Arguments = Mapping[str, Any]
 
@@ -65,6 +66,13 @@ def _counts(most: str) -> Callable[[Arguments], dict[str, Any]]:
     return lambda arguments: {"y": np.arange(int(arguments[most]) + 1)}
 
 
+def _factors(arguments: Arguments) -> dict[str, Any]:
+    """Return the elements of the permutation of an LU factorisation, and of the lower factor of a single row."""
+    if arguments["function"] not in ("lu_parts", "lu_unpacked"):
+        return {}
+    return {"y0": np.ones(1), "y1": np.ones(1)} if arguments["m"] == 1 else {"y0": np.arange(2)}
+
+
 def _reduced(arguments: Arguments) -> dict[str, Any]:
     return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
 
@@ -74,7 +82,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
     "random": lambda _: {"y": np.ones(1)},
     "dropout": lambda _: {"mask": np.ones(1)},
-    "decomposition": lambda given: {"y0": np.arange(2)} if given["function"] in ("lu_parts", "lu_unpacked") else {},
+    "decomposition": _factors,
     "dequantise": _products,
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
@@ -86,9 +94,9 @@ asks for distributions that are certain: ones, and masks that keep everything.""
 def of_invariance(case: Case, mutant: Mutant) -> str:
     """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
     for choice in ("", *(str(value) for _, value in case.attributes)):
-        reason = _INVARIANT.get((case.op, choice, mutant.row, mutant.where), "")
-        if reason:
-            return reason
+        for where in (mutant.where, mutant.where.partition("[")[0]):
+            if reason := _INVARIANT.get((case.op, choice, mutant.row, where), ""):
+                return reason
     return ""
 
 
@@ -109,7 +117,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("kfac_inverse", "", _ROTATED, "factor[2]"): "F F' is a sum over the columns of F, in any order",
     ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
     ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
-    ("nonzero", "", _TWICE, "x[0]"): _EXACT_DOUBLE,
+    ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
     **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
     ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
@@ -126,6 +134,50 @@ def of_one(case: Case, mutant: Mutant) -> str:
     if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
         return "mean and sum of one element are the element"
     return ""
+
+
+def of_windows(case: Case, mutant: Mutant) -> str:
+    """Results of one window are the same: its largest position, of numbers that rise or fall, tells windows apart."""
+    asked = question(case, 0, "normal")
+    if case.op not in ("max_pool", "adaptive_max_pool") or mutant.moves is None or mutant.of_gradient or asked is None:
+        return ""
+    shape = tuple(asked.tensors["input"].shape)
+    rising = np.arange(float(np.prod(shape))).reshape(shape)
+    for numbers in (rising, -rising):
+        found = OPS[case.op].reference({"input": numbers}, **asked.arguments).get(mutant.where)
+        if found is None:
+            return ""
+        values = imported_torch().as_tensor(np.array(found))
+        if not bool((mutant.moves(values.clone()) == values).all()):
+            return ""
+    return "it moves results of the same window only: their first and their last positions are the same"
+
+
+def of_ceil(case: Case, mutant: Mutant) -> str:
+    """Where whole windows end at the end of the input, rounding their number up or down gives the same number."""
+    asked = question(case, 0, "normal")
+    if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or asked is None:
+        return ""
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    found = OPS[case.op].reference(arrays, **{**asked.arguments, "ceil": False})
+    if all(np.shape(found[name]) == one.values.shape for name, one in asked.expected.items()):
+        return "the input holds whole windows: there are as many of them either way"
+    return ""
+
+
+def of_epsilon(case: Case, mutant: Mutant) -> str:
+    """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
+    if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
+        return ""
+    torch = imported_torch()
+    numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
+    if bool(((numbers + _EPSILON).sqrt() == numbers.sqrt() + _EPSILON).all()):
+        return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
+    return ""
+
+
+_EPSILON = 1e-8
+"""Default of PyTorch's optimizers."""
 
 
 def of_flat(case: Case, mutant: Mutant) -> str:
@@ -172,4 +224,12 @@ def _fixed(extent: int, kernel: int, count: int) -> bool:
     return len(begun) == 1
 
 
-ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (of_values, of_one, of_flat, of_steps)
+ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
+    of_values,
+    of_one,
+    of_windows,
+    of_ceil,
+    of_epsilon,
+    of_flat,
+    of_steps,
+)
