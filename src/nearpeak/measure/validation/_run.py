@@ -11,7 +11,8 @@ import numpy as np
 
 from nearpeak.errors import SpecError
 from nearpeak.measure.validation._formats import format_name, poison_value
-from nearpeak.measure.validation._guarded import Guarded, imported_torch
+from nearpeak.measure.validation._guarded import Guarded
+from nearpeak.measure.validation._guarded import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
 
 LEAST_ALIGNMENT_BYTES = 16
 """What every allocator grants; vectors and cache lines are wider, so that runs at multiples of it differ."""

@@ -180,6 +180,24 @@ _EPSILON = 1e-8
 """Default of PyTorch's optimizers."""
 
 
+def of_conversion(case: Case, mutant: Mutant) -> str:
+    """PyTorch rounds fp64 to 16 bits by way of fp32: seen on both sides of every middle of a binade.
+
+    Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
+    """
+    formats = dict(case.dtypes)
+    narrow = {"fp16": 10, "bf16": 7}.get(formats.get("out_dtype", ""))
+    if case.op != "cast" or mutant.row != "computed in fewer bits" or formats["dtype"] != "fp64" or narrow is None:
+        return ""
+    torch = imported_torch()
+    middles = 1 + (torch.arange(2**narrow, dtype=torch.float64) + 0.5) * 2.0**-narrow
+    beside = torch.cat([middles + sign * 2.0**-52 for sign in (-1, 0, 1)])
+    dtype = torch_format(formats["out_dtype"])
+    if torch.equal(beside.to(dtype), beside.float().to(dtype)):
+        return f"PyTorch's own conversion goes through fp32, tried beside all {len(middles):,} middles of a binade"
+    return ""
+
+
 def of_flat(case: Case, mutant: Mutant) -> str:
     """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
@@ -203,10 +221,17 @@ def of_steps(case: Case, mutant: Mutant) -> str:
     if case.op != "fractional_max_pool" or mutant.inputs is None or not mutant.where.startswith("samples["):
         return ""
     arguments = arguments_of(case)
-    axes = [axis for axis in "dhw" if f"k{axis}" in arguments or axis == "w"]
+    asked = question(case, 0, "normal")
+    planes = asked is not None and asked.tensors["samples"].shape[-1] == 2
+    ends = mutant.where == "samples[2]" and mutant.row in _AT_THE_END
+    # Of a plane the last number is the height's, of a volume the width's.
+    axes = ("h" if planes else "w") if ends else "dhw"
     if all(_fixed(*(int(arguments.get(f"{part}{axis}", 1)) for part in ("", "k", "o"))) for axis in axes):
         return "windows begin at the same places for every sample, tried in each interval between those that matter"
     return ""
+
+
+_AT_THE_END = ("last slice dropped", "last tile dropped", "tile counted twice")
 
 
 def _fixed(extent: int, kernel: int, count: int) -> bool:
@@ -230,6 +255,7 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_windows,
     of_ceil,
     of_epsilon,
+    of_conversion,
     of_flat,
     of_steps,
 )
