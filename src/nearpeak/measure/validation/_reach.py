@@ -14,6 +14,11 @@ Reference = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any]:
+    """Return the results of `reference` on copies of `arrays`.
+
+    Raises:
+        MeasureError: it fails; `where` says on what.
+    """
     try:
         with np.errstate(all="ignore"):
             found = reference({name: array.copy() for name, array in arrays.items()})
