@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from tests.golden.directed import directed
@@ -19,10 +19,13 @@ from nearpeak.errors import NearpeakError
 from nearpeak.measure.validation import refuse_narrow, validate
 from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.measure.validation.mutants.equivalence import SAMPLED
 from nearpeak.measure.validation.mutants.variants import variants_of
 from nearpeak.ops import OPS, label_of
 
-FIGURES = ("mutants_killed", "mutants_equivalent", "variants_accepted", "mutant_operators")
+FIGURES = (
+    "mutants_killed", "mutants_equivalent", "mutants_sampled", "variants_accepted", "mutant_operators",
+)  # fmt: skip
 SEED = 1
 FORMATS = ("fp32", "bf16", "fp64")
 """Tried in this order; an operator counts in the first two that PyTorch computes and the contract covers."""
@@ -108,6 +111,9 @@ def _figures(names: list[str], *, say: bool) -> Iterator[Figure]:
     applicable = total["killed"] + total["survived"]
     yield _of(name="mutants_killed", value=total["killed"], of=applicable, what="mutants", least=400)
     yield Figure(name="mutants_equivalent", value=total["equivalent"], unit="", bar="", passed=True, seed=SEED)
+    without = "equivalent by sampling alone"
+    none = not total["sampled"]
+    yield Figure(name="mutants_sampled", value=total["sampled"], unit=without, bar="0", passed=none, seed=SEED)
     variants = total["accepted"] + total["refused"]
     yield _of(name="variants_accepted", value=total["accepted"], of=variants, what="variants", least=150)
     what = "operators in two formats"
@@ -116,20 +122,27 @@ def _figures(names: list[str], *, say: bool) -> Iterator[Figure]:
 
 def judged(op: str) -> tuple[Counter[str], list[str]]:
     """Return the counts of one operator, and a line for each mutant that passes and each variant that is refused."""
+    found = list(cases(op))
+    counts, said = judged_cases(found)
+    counts["two formats"] = len({dict(case.dtypes)["dtype"] for case in found}) >= 2
+    return counts, said
+
+
+def judged_cases(found: Iterable[Case]) -> tuple[Counter[str], list[str]]:
+    """Return the counts of some cases, and a line for each mutant that passes and each variant that is refused."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     counts: Counter[str] = Counter()
-    said, formats = [], set()
-    for case in cases(op):
-        formats.add(dict(case.dtypes)["dtype"])
+    said: list[str] = []
+    for case in found:
         for name, outcome in judged_mutants(case):
             kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"
             counts[kind] += 1
+            counts["sampled"] += f"equivalent: {SAMPLED}" in outcome
             said += [f"{label_of(case)}: {name}: {outcome}"] if kind != "killed" else []
         for name, outcome in judged_variants(case):
             counts["refused" if outcome else "accepted"] += 1
             said += [f"{label_of(case)}: {name}: REFUSED: {outcome}"] if outcome else []
-    counts["two formats"] = len(formats) >= 2
     return counts, said
 
 

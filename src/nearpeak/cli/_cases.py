@@ -87,7 +87,9 @@ def _case(row: dict[str, Any], where: str) -> "Case":
         phase = str(row.get("phase") or "forward")
         operator.rule(phase)
         known = operator.signatures[phase].names()
-        cells = {name: value for name, value in row.items() if name in known and value is not None and value != ""}
+        filled = {name: value for name, value in row.items() if value is not None and value != ""}
+        lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
+        cells = {name: value for name, value in filled.items() if name in known} | lying
         # A column of CSV in which some rows are empty, as their operator has no such axis, comes as text.
         given = {name: value_of(value) if isinstance(value, str) else value for name, value in cells.items()}
         return operator.case(phase, **given)

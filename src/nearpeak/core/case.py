@@ -26,6 +26,9 @@ class Case:
     """Canonical number formats by name."""
     attributes: tuple[tuple[str, str | bool], ...] = ()
     """Choices by name."""
+    memory: tuple[tuple[str, int | str], ...] = ()
+    """How inputs lie in memory where they are not dense from an aligned address: `NAME.layout` and `NAME.offset`, in
+    bytes; in order of name."""
 
     def __hash__(self) -> int:
         """Return a hash that is computed once: a step asks for it at every call."""
@@ -33,7 +36,7 @@ class Case:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.op, self.phase, self.axes, self.dtypes, self.attributes))
+        return hash((self.op, self.phase, self.axes, self.dtypes, self.attributes, self.memory))
 
     @cached_property
     def digest(self) -> str:
@@ -56,7 +59,7 @@ class Case:
 
     def record(self) -> dict[str, object]:
         """Return the case as plain data, as stored and as printed in JSON lines."""
-        flat = dict((*self.axes, *self.dtypes, *self.attributes))
+        flat = dict((*self.axes, *self.dtypes, *self.attributes, *self.memory))
         return {"op": self.op, "phase": self.phase, **flat}
 
     def label(self) -> str:
@@ -69,4 +72,8 @@ class Case:
         axes = " ".join(f"{name}={extent}" for name, extent in self.axes)
         attributes = " ".join(f"{k}={v}" for k, v in self.attributes if v not in (False, "", "none"))
         back = "" if self.phase == "forward" else " backward"
-        return " ".join(part for part in (f"{self.op}{back}", axes, attributes, dtype) if part)
+        return " ".join(part for part in (f"{self.op}{back}", axes, attributes, dtype, self.lies()) if part)
+
+    def lies(self) -> str:
+        """Return how its inputs lie in memory, in words; empty where all are dense from an aligned address."""
+        return " ".join(f"{name}={value}" for name, value in self.memory)

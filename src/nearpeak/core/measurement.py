@@ -267,6 +267,8 @@ class RunnerAbilities:
     """Whether cases are converted for it, so that parts may stay behind: it keeps a ledger of them."""
     modes: tuple[str, ...] = ("cold", "hot")
     """Cache states that it can time."""
+    places: bool = False
+    """Whether inputs may lie otherwise than dense from an aligned address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

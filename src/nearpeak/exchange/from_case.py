@@ -67,7 +67,7 @@ def _spec(tensor: Tensor) -> TensorSpec:
 def _traced(case: Case) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
     """Return inputs, outputs and source of the operator's PyTorch call, which runs on tensors without memory."""
     operator = OPS[case.op]
-    forward = _forward_arguments(case)
+    forward = operator.forward_arguments(case)
     inputs = dict(operator.inputs(**forward))
     if not inputs:
         raise NotModelledError(f"export: {label_of(case)} has no input tensor")
@@ -82,14 +82,6 @@ def _traced(case: Case) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
         live=", ".join(f"outputs[{place}]" for place, one in enumerate(outputs.values()) if _has_gradient(one)),
     )  # fmt: skip
     return {**inputs, **upstream}, {f"grad_{name}": inputs[name] for name in leaves}, source
-
-
-def _forward_arguments(case: Case) -> dict[str, Any]:
-    """Return the arguments of the forward rule; what the gradient's rule lacks stands at its default."""
-    known = OPS[case.op].signatures["forward"].names()
-    given = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
-    whole = OPS[case.op].case("forward", **{name: value for name, value in given.items() if name in known})
-    return {**dict(whole.axes), **dict(whole.dtypes), **dict(whole.attributes)}
 
 
 _SOURCE = """import torch

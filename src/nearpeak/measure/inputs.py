@@ -50,8 +50,7 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
 def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:
     """Return one input in the range that the operator's contract states."""
     numerics, kind = OPS[op].numerics, dtype_of(spec.dtype).kind
-    limit = numerics.below.get(name, "")
-    below = 0 if not limit else int(limit) if limit.isdigit() else max(int(arguments[limit]), 1)
+    below = numerics.limit(name, arguments)
     found = next((int(arguments[axis]) for axis in OPS[op].data_axes if arguments.get(axis)), 0)
     if kind == "bool":
         return _true(generator, spec.shape, found or _most(op, arguments))
@@ -116,13 +115,7 @@ def forward_arguments(case: Case) -> dict[str, Any]:
     >>> forward_arguments(gradient)["bias"]
     True
     """
-    operator = OPS[case.op]
-    signature = operator.signatures["forward"]
-    given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
-    present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
-    known = {name: value for name, value in (present | given).items() if name in signature.names()}
-    whole = operator.case("forward", **known)
-    return {**dict(whole.axes), **dict(whole.dtypes), **dict(whole.attributes)}
+    return OPS[case.op].forward_arguments(case)
 
 
 def size_bytes(case: Case) -> int:

@@ -167,6 +167,8 @@ def unable(backend: Backend, case: Case) -> str:
         lacking = sorted({dtype for _, dtype in case.dtypes} - able.dtypes)
         if lacking:
             return f"{backend.name} has no {', '.join(lacking)}"
+    if case.memory and not able.places:
+        return f"{backend.name} takes dense inputs only; the case has {case.lies()}"
     return ""
 
 

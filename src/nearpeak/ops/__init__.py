@@ -8,6 +8,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
+from nearpeak.ops._memory import LAYOUTS, span_of, strides_of
 from nearpeak.ops._operator import (
     AtenSite,
     Match,
@@ -21,8 +22,8 @@ from nearpeak.ops._operator import (
 from nearpeak.registry import Registry
 
 __all__ = [
-    "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
-    "aten_matchers", "case", "label_of", "onnx_matchers", "work_of",
+    "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
+    "aten_matchers", "case", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
 
 
@@ -65,6 +66,8 @@ def label_of(case: Case) -> str:
 
     >>> label_of(case("gemm", m=4, n=4, k=8, dtype="bf16"))
     'gemm m=4 n=4 k=8 bf16'
+    >>> label_of(case("gemm", m=4, n=4, k=8, dtype="bf16", **{"a.layout": "transposed", "b.offset": 2}))
+    'gemm m=4 n=4 k=8 bf16 a.layout=transposed b.offset=2'
     """
     signature, extents = OPS[case.op].signatures[case.phase], dict(case.axes)
     same, defaults = signature.same, signature.defaults
@@ -77,7 +80,7 @@ def label_of(case: Case) -> str:
     formats = [f"{name}={value}" for name, value in list(case.dtypes)[1:] if value != (defaults.get(name) or first)]
     choices = [f"{name}={value}" for name, value in case.attributes if value != defaults.get(name)]
     back = "" if case.phase == "forward" else " backward"
-    return " ".join(part for part in (f"{case.op}{back}", *axes, *choices, first, *formats) if part)
+    return " ".join(part for part in (f"{case.op}{back}", *axes, *choices, first, *formats, case.lies()) if part)
 
 
 @cache

@@ -24,6 +24,13 @@ def through(upstream: Any, normal: Any, factor: Any, axis: int | tuple[int, ...]
     return factor * (upstream - mean - normal * (upstream * normal).mean(axis=axis, keepdims=True))
 
 
+def passed_through(upstream: Any, normal: Any, factor: Any, axis: int | tuple[int, ...]) -> Any:
+    """Return the sum of the magnitudes of what `through` adds and subtracts: of few elements hardly any is left."""
+    size = abs(upstream)
+    mean = size.mean(axis=axis, keepdims=True)
+    return factor * (size + mean + abs(normal) * (size * abs(normal)).mean(axis=axis, keepdims=True))
+
+
 def column(arrays: dict[str, Any], name: str, absent: float) -> Any:
     """Return a vector of one value per channel so that it spreads over positions, or what stands for none."""
     return arrays[name][:, None] if name in arrays else absent

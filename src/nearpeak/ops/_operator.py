@@ -15,6 +15,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arrays import minimum
+from nearpeak.ops._memory import memory_of
 
 Value = int | str | bool
 Arrays = Mapping[str, Any]
@@ -49,7 +50,8 @@ class Numerics:
     alignment_bytes: int = 16
     """What the first element of each tensor must be a multiple of."""
     below: Mapping[str, str] = field(default_factory=dict)
-    """Integer inputs whose values stay below an axis, or below a number: indices, targets, offsets."""
+    """Integer inputs whose values stay below an axis, a multiple of one such as `2*tests`, or a number: indices,
+    targets, offsets."""
     ignored: tuple[str, ...] = ()
     """Integer inputs some of whose elements may be IGNORED, which marks what does not count."""
     positive: tuple[str, ...] = ()
@@ -63,7 +65,8 @@ class Numerics:
     exact: tuple[str, ...] = ()
     """Choices, as values of attributes, under which results are selected or counted: exact, whatever the kind says."""
     picks: Mapping[str, str] = field(default_factory=dict)
-    """Outputs that are positions along the last dimension of an input, by its name: any of equal values will do."""
+    """Outputs that are positions along the last dimension of an input, or of what `ranked` gives, by its name: any of
+    equal values will do."""
     rounds: tuple[str, ...] = ()
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
@@ -75,6 +78,17 @@ class Numerics:
     """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
     way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each
     row alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
+
+    def limit(self, name: str, arguments: Mapping[str, Any]) -> int:
+        """Return below what the values of the integer input `name` stay, at least 1; 0 where nothing is said.
+
+        >>> Numerics(kind="exact", below={"t": "2*tests"}).limit("t", {"tests": 4})
+        8
+        """
+        factor, _, axis = self.below.get(name, "0").rpartition("*")
+        if axis.isdigit():
+            return int(axis)
+        return int(factor or 1) * max(int(arguments[axis]), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +179,16 @@ class Operator:
     """Identifiers of what its work rests on beside what every bound does."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    passed: Callable[..., dict[str, Any]] | None = None
+    """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what is added and subtracted on the way,
+    where too little may be left of it to show how rounding errors reach the gradient."""
     stored: Callable[..., dict[str, Any]] | None = None
     """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
     their own: each passes through `store(array, format)`, which a correct implementation rounds."""
+    edges: Callable[..., Any] | None = None
+    """(**arguments) → numbers at which results jump, of which the round `edges` draws float inputs next to."""
+    ranked: Callable[..., dict[str, Any]] | None = None
+    """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1
@@ -227,9 +248,35 @@ class Operator:
         return replace(work, flop=flop, recompute_flop={})
 
     def case(self, phase: str = "forward", **arguments: Value) -> Case:
-        """Return the case with defaults written out; wrong names and values are refused by name."""
+        """Return the case with defaults written out; wrong names and values are refused by name.
+
+        Arguments with a dot, `NAME.layout` and `NAME.offset`, say how inputs lie in memory.
+        """
         self.rule(phase)
-        return self.signatures[phase].case(phase, arguments)
+        given = {name: value for name, value in arguments.items() if "." in name}
+        if not given:
+            return self.signatures[phase].case(phase, arguments)
+        plain = {name: value for name, value in arguments.items() if name not in given}
+        found = self.signatures[phase].case(phase, plain)
+        return replace(found, memory=memory_of(self.name, self.inputs(**self.forward_arguments(found)), given))
+
+    def forward_case(self, case: Case) -> Case:
+        """Return the forward pass that `case` is, or whose gradient it is; inputs lie in memory as they do there.
+
+        What the gradient's case leaves open stands at its default; what has a gradient is present.
+        """
+        if case.phase == "forward":
+            return case
+        signature = self.signatures["forward"]
+        given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+        present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
+        known = {name: value for name, value in (present | given).items() if name in signature.names()}
+        return replace(signature.case("forward", known), memory=case.memory)
+
+    def forward_arguments(self, case: Case) -> dict[str, Any]:
+        """Return the arguments of rule, reference and call of the forward pass that `case` belongs to."""
+        whole = self.forward_case(case)
+        return {**dict(whole.axes), **dict(whole.dtypes), **dict(whole.attributes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

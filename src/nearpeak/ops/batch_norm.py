@@ -11,7 +11,17 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._normalisation import EPSILON, asked, column, formats, normalised, through, unread, wanted
+from nearpeak.ops._normalisation import (
+    EPSILON,
+    asked,
+    column,
+    formats,
+    normalised,
+    passed_through,
+    through,
+    unread,
+    wanted,
+)
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -124,6 +134,12 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _passed(arrays: dict[str, Any], train: bool, **_: Any) -> dict[str, Any]:
+    normal, factor = _normal(arrays, train=train)
+    upstream = arrays["grad_output"] * column(arrays, "weight", 1.0)
+    return {"grad_input": passed_through(upstream, normal, factor, axis=(0, 2))} if train else {}
+
+
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
     import torch.nn.functional as F  # noqa: N812
@@ -198,6 +214,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    passed=_passed,
     torch_call=_torch_call,
     aten={f"aten.{name}": _from_aten for name in (*_FORWARD, *_GRADIENTS)},
     onnx={"BatchNormalization": _from_onnx},

@@ -69,7 +69,7 @@ OPERATOR = Operator(
     forward=cast,
     family="pointwise",
     source="definition",
-    numerics=Numerics(kind="pointwise", ulp_count=1),
+    numerics=Numerics(kind="pointwise", ulp_count=1, rounds=("whole", "midway", "large")),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -202,7 +202,7 @@ OPERATOR = Operator(
     family="convolution",
     backward=_backward,
     source="Dumoulin and Visin 2016, arXiv:1603.07285, section 4; exact taps counted position by position",
-    numerics=Numerics(kind="contraction", reduction="in_channels kd kh kw", steps_count=1),
+    numerics=Numerics(kind="contraction", special="unspecified", reduction="in_channels kd kh kw", steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -281,6 +281,7 @@ OPERATOR = Operator(
             "scaled_modified_bessel_k1",
         ),
         steps_count=2,
+        rounds=("large:floor", "large:ceil", "large:round", "large:trunc", "large:floor_divide"),
     ),
     inputs=_inputs,
     reference=_reference,

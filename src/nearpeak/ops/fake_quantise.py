@@ -213,6 +213,7 @@ OPERATOR = Operator(
         positive=("scale",),
         special="unspecified",
         gates="learnable",
+        rounds=("saturated",),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -10,7 +10,17 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._checks import required_multiple, required_positive
-from nearpeak.ops._normalisation import EPSILON, asked, column, formats, normalised, through, unread, wanted
+from nearpeak.ops._normalisation import (
+    EPSILON,
+    asked,
+    column,
+    formats,
+    normalised,
+    passed_through,
+    through,
+    unread,
+    wanted,
+)
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 
 
@@ -106,6 +116,13 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _passed(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x, groups = arrays["input"], arguments["groups"]
+    normal, factor = normalised(_split(x, groups), axis=-1)
+    upstream = _split(arrays["grad_output"] * column(arrays, "weight", 1.0), groups)
+    return {"grad_input": passed_through(upstream, normal, factor, axis=-1).reshape(x.shape)}
+
+
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
@@ -146,6 +163,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    passed=_passed,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten.native_group_norm.default", "aten.native_group_norm_backward.default"), _from_aten),
     onnx={"GroupNormalization": _from_onnx, "InstanceNormalization": _from_onnx},

@@ -200,7 +200,8 @@ def _torch_call(
 ) -> dict[str, Any]:  # fmt: skip
     import torch
 
-    ends = torch.as_tensor(_ends(tensors["offsets"].cpu().numpy(), m if split == "m" else k, load))
+    drawn = np.zeros(len(tensors["offsets"])) if load else tensors["offsets"].cpu().numpy()
+    ends = torch.as_tensor(_ends(drawn, m if split == "m" else k, load))
     a, b = tensors["a"], tensors["b"]
     if dtype_of(dtype).scheme is not None:
         wide = {name: tensor.float() for name, tensor in tensors.items()}

@@ -49,6 +49,10 @@ def _reference(arrays: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
     return {"y": np.histogram(x, bins=bins, range=(-_REACH, _REACH))[0]}
 
 
+def _edges(bins: int, **_: Any) -> Any:
+    return np.linspace(-_REACH, _REACH, max(bins, 1) + 1)
+
+
 def _torch_call(tensors: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -77,7 +81,7 @@ def _with_edges(site: AtenSite) -> Match:
     return Match(arguments=arguments)
 
 
-def _edges(site: AtenSite) -> Match:
+def _between(site: AtenSite) -> Match:
     """Match the edges of bins between the extrema of each coordinate."""
     x = site.args["self"]
     columns = x.shape[-1] if x.shape else 1
@@ -90,10 +94,16 @@ OPERATOR = Operator(
     family="reduction",
     source="definition",
     numerics=Numerics(
-        kind="normalisation", reduction="elements", below={"x": "bins"}, steps_count=2, least_format="fp32"
+        kind="normalisation",
+        reduction="elements",
+        below={"x": "bins"},
+        steps_count=2,
+        least_format="fp32",
+        rounds=("large", "edges"),
     ),
     inputs=_inputs,
     reference=_reference,
+    edges=_edges,
     torch_call=_torch_call,
     aten={
         **claimed(("aten.histc.default", "aten.bincount.default"), _from_aten),
@@ -101,6 +111,6 @@ OPERATOR = Operator(
         **claimed(
             ("aten._histogramdd_from_bin_cts.default", "aten._histogramdd_from_bin_tensors.default"), _with_edges
         ),
-        "aten._histogramdd_bin_edges.default": _edges,
+        "aten._histogramdd_bin_edges.default": _between,
     },
 )

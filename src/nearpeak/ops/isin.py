@@ -55,7 +55,7 @@ OPERATOR = Operator(
     forward=isin,
     family="movement",
     source="definition",
-    numerics=Numerics(kind="exact", below={"x": "elements", "t": "elements"}),
+    numerics=Numerics(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

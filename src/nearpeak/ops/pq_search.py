@@ -55,8 +55,14 @@ def _tables(queries: Any, codebooks: Any) -> Any:
     return ((queries.reshape(-1, parts, 1, width) - codebooks) ** 2).sum(-1)
 
 
+def _ranked(arrays: dict[str, Any], parts: int, **_: Any) -> dict[str, Any]:
+    """Return the distances [queries,vectors]: vectors of the same codes are equally far."""
+    tables = _tables(arrays["queries"], arrays["codebooks"])
+    return {"far": tables[:, np.arange(parts), arrays["codes"].astype(int)].sum(-1)}
+
+
 def _reference(arrays: dict[str, Any], parts: int, k: int, **_: Any) -> dict[str, Any]:
-    far = _tables(arrays["queries"], arrays["codebooks"])[:, np.arange(parts), arrays["codes"].astype(int)].sum(-1)
+    far = _ranked(arrays, parts)["far"]
     index = np.argsort(far, axis=-1, kind="stable")[:, :k]
     return {"distances": np.take_along_axis(far, index, axis=-1), "positions": index}
 
@@ -75,8 +81,11 @@ OPERATOR = Operator(
     forward=pq_search,
     family="product",
     source="Jégou, Douze and Schmid 2011, doi:10.1109/TPAMI.2010.57",
-    numerics=Numerics(kind="normalisation", reduction="dim", steps_count=2),
+    numerics=Numerics(
+        kind="normalisation", reduction="dim", steps_count=2, picks={"positions": "far"}, below={"codes": "256"}
+    ),
     inputs=_inputs,
     reference=_reference,
+    ranked=_ranked,
     torch_call=_torch_call,
 )

@@ -11,7 +11,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._normalisation import asked, sizes, unread, wanted
+from nearpeak.ops._normalisation import asked, passed_through, sizes, unread, wanted
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 
 EPSILON = 1e-6
@@ -90,6 +90,12 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _passed(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    factor = _factor(arrays["input"])
+    upstream = arrays["grad_output"] * arrays.get("weight", 1.0)
+    return {"grad_input": passed_through(upstream, arrays["input"] * factor, factor, axis=-1)}
+
+
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
@@ -123,6 +129,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    passed=_passed,
     torch_call=_torch_call,
     aten=dict.fromkeys(
         ("aten.rms_norm.default", "aten._fused_rms_norm.default", "aten._fused_rms_norm_backward.default"), _from_aten

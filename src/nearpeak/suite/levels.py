@@ -8,7 +8,8 @@ from importlib.resources import files
 
 from nearpeak.core.case import Case
 from nearpeak.covering import Level
-from nearpeak.ops import OPS
+from nearpeak.errors import NearpeakError
+from nearpeak.ops import LAYOUTS, OPS
 
 USUAL = "usual"
 EDGES = {"0": 0, "1": 1, "2": 2, "odd": 7, "below_tile": 31, "tile": 32, "above_tile": 33}
@@ -19,7 +20,9 @@ FORMATS = ("bf16", "fp16", "fp32")
 WIDER_FORMATS = ("fp64",)
 """Formats of which one case is enough."""
 TILE, VECTOR = 32, 8
-_AXIS, _FORMAT, _CHOICE = "axis", "format", "choice"
+OFFSETS_BYTES = (1, 2, 4, 8, 16)
+"""Bytes by which an input starts after an aligned address."""
+_AXIS, _FORMAT, _CHOICE, _MEMORY = "axis", "format", "choice", "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +32,10 @@ class Parameter:
     name: str
     """Name in the operator's rule."""
     role: str
-    """Axis, format or choice."""
+    """Axis, format, choice, or how an input lies in memory."""
     combined: tuple[str, ...]
-    """Levels that occur together with those of every other parameter, the usual one first."""
+    """Levels that occur together with those of every other parameter, the usual one first; none where each level only
+    has to occur."""
     edges: tuple[str, ...]
     """Levels that occur at least once."""
     default: Level | None = None
@@ -50,10 +54,15 @@ class Parameter:
             return SIZES["vector"] if self.role == _AXIS and self.default is None and not self.same else None
         if self.role == _AXIS:
             return SIZES[level] if level in SIZES else EDGES[level]
+        if self.role == _MEMORY:
+            return int(level) if level.isdigit() else level
         return level == "true" if self.is_flag else level
 
     def levels_of(self, case: Case) -> Iterator[str]:
         """Yield the levels at which `case` has it: the usual one, or a boundary class and a coarser one."""
+        if self.role == _MEMORY:
+            yield str(dict(case.memory).get(self.name, USUAL))
+            return
         if self.role != _AXIS:
             found = dict((*case.dtypes, *case.attributes))[self.name]
             yield str(found).lower() if self.is_flag else str(found)
@@ -90,10 +99,12 @@ def size_of(extent: int) -> str:
 
 @cache
 def parameters_of(op: str, phase: str) -> tuple[Parameter, ...]:
-    """Return what may vary of an operator: axes but those that stand for values, the first format, all choices.
+    """Return what may vary of an operator: axes but those that stand for values, the first format, all choices, memory.
+
+    The last is how each input of its usual case lies there.
 
     >>> [one.name for one in parameters_of("softmax", "forward")]
-    ['rows', 'columns', 'dtype', 'log']
+    ['rows', 'columns', 'dtype', 'log', 'x.layout', 'x.offset']
     """
     operator = OPS[op]
     signature = operator.signatures[phase]
@@ -107,7 +118,20 @@ def parameters_of(op: str, phase: str) -> tuple[Parameter, ...]:
         default = signature.defaults.get(name)
         usual = default if default is not None else False if kind is bool else None
         found.append(_choice(name, usual, tuple(stated.get(name, ()))))
-    return tuple(found)
+    return (*found, *_memory(op, phase, found))
+
+
+def _memory(op: str, phase: str, parameters: list[Parameter]) -> Iterator[Parameter]:
+    """Yield layout and offset of each input of the case at usual levels; nothing where there is no such case."""
+    usual = {one.name: value for one in parameters if (value := one.value(one.combined[0])) is not None}
+    try:
+        inputs = OPS[op].inputs(**OPS[op].forward_arguments(OPS[op].case(phase, **usual)))
+    except NearpeakError:
+        return
+    for name, tensor in inputs.items():
+        layouts = tuple(layout for layout, rank in LAYOUTS.items() if len(tensor.shape) >= rank)
+        for what, edges in (("layout", layouts), ("offset", tuple(map(str, OFFSETS_BYTES)))):
+            yield Parameter(name=f"{name}.{what}", role=_MEMORY, combined=(), edges=edges)
 
 
 @cache

@@ -10,6 +10,7 @@ from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbil
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
+from nearpeak.measure.placing import copy_of
 from nearpeak.measure.runners._torch import Call, made_on, torch_or_refusal
 from nearpeak.measure.timers import clock_probe_s
 
@@ -68,7 +69,7 @@ class OnFirstGpu:
 
     name = ""
     target = "gpu"
-    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",), places=True)
     graph = False
     """Whether what is timed is the replay of a graph."""
 
@@ -227,7 +228,8 @@ def from_host(call: Call) -> Call:
 
     def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         run = call if tensors else made_on(torch_or_refusal("a GPU"), "cuda", call)
-        found = run({name: tensor.to("cuda") for name, tensor in tensors.items()}, **arguments)
+        torch = torch_or_refusal("a GPU")
+        found = run({name: copy_of(torch, tensor, "cuda") for name, tensor in tensors.items()}, **arguments)
         return {name: tensor.cpu() for name, tensor in found.items()}
 
     def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
 from nearpeak.errors import MissingExtraError
 from nearpeak.measure.inputs import forward_arguments
+from nearpeak.measure.placing import placed
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -26,12 +27,13 @@ def torch_or_refusal(what: str) -> Any:
 
 
 def tensors_of(torch: Any, case: Case, arrays: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Return the inputs of `case` as tensors on `device`, narrowed to their formats."""
+    """Return the inputs of `case` as tensors on `device`, narrowed to their formats, as they are to lie there."""
     specs = OPS[case.op].inputs(**forward_arguments(case))
-    return {
+    found = {
         name: torch.from_numpy(np.asarray(arrays[name])).to(device).to(torch_dtype(torch, spec.dtype))
         for name, spec in specs.items()
     }
+    return placed(torch, case, found)
 
 
 def prepared(

@@ -26,7 +26,7 @@ class UserCallable:
 
     name = "callable"
     target = CPU
-    abilities = RunnerAbilities(devices=("cpu",), preload=("torch",), argument="module:function")
+    abilities = RunnerAbilities(devices=("cpu",), preload=("torch",), argument="module:function", places=True)
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Import the function; modules of the working directory are found."""
@@ -43,6 +43,8 @@ class UserCallable:
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""
+        if case.memory and getattr(self._function, "arrays", "torch") == "numpy":
+            return f"callable:{self.argument}: takes dense arrays only; the case has {case.lies()}"
         return too_large(case) or self.own_refusal(case)
 
     def own_refusal(self, case: Case) -> str:

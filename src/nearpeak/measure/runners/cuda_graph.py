@@ -7,6 +7,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
+from nearpeak.measure.placing import copy_of
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.ops import OPS
@@ -57,7 +58,7 @@ class CudaGraph(_cuda.OnFirstGpu):
         call: Call = OPS[case.op].torch_call
 
         def captured(tensors: Mapping[str, Any], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
-            fixed = {name: tensor.to("cuda") for name, tensor in tensors.items()}
+            fixed = {name: copy_of(self._torch, tensor, "cuda") for name, tensor in tensors.items()}
             with self._torch.no_grad():
                 replay = self._captured(lambda: call(fixed, **arguments), self._torch.cuda.Stream())
 

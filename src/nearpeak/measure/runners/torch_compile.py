@@ -22,7 +22,7 @@ class TorchCompile:
     name = "torch_compile"
     target = CPU
     abilities = RunnerAbilities(
-        devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True
+        devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True, places=True
     )
     device, compiler = "cpu", "inductor"
 

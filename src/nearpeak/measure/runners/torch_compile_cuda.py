@@ -11,7 +11,7 @@ class TorchCompileCuda(_cuda.OnFirstGpu, TorchCompile):
     """The operator's PyTorch call on a GPU, compiled by TorchInductor, timed by events."""
 
     name, device = "torch_compile_cuda", "cuda"
-    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",))
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",), places=True)
 
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors of the host that computes on the GPU."""

@@ -18,7 +18,7 @@ class TorchCpu:
 
     name = "torch_cpu"
     target = CPU
-    abilities = RunnerAbilities(devices=("cpu",), needs=("torch",), preload=("torch",))
+    abilities = RunnerAbilities(devices=("cpu",), needs=("torch",), preload=("torch",), places=True)
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""

@@ -27,7 +27,7 @@ class TritonKernel:
     name = "triton"
     target = CPU
     abilities = RunnerAbilities(
-        devices=("cpu", "cuda"), needs=("torch", "triton"), preload=("torch",), argument="module:function"
+        devices=("cpu", "cuda"), needs=("torch", "triton"), preload=("torch",), argument="module:function", places=True
     )
 
     def __init__(self, argument: str, timing: Timing) -> None:

@@ -105,12 +105,7 @@ def forward_case(case: Case) -> Case:
     >>> forward_case(gradient) == case("softmax", rows=2, columns=3, dtype="fp32")
     True
     """
-    if case.phase == "forward":
-        return case
-    signature, given = OPS[case.op].signatures["forward"], arguments_of(case)
-    present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
-    known = {name: value for name, value in (present | given).items() if name in signature.names()}
-    return OPS[case.op].case("forward", **known)
+    return OPS[case.op].forward_case(case)
 
 
 def _command(case: Case, implementation: Implementation, seed: int) -> str:
@@ -123,7 +118,7 @@ def _command(case: Case, implementation: Implementation, seed: int) -> str:
 
 def _words(case: Case) -> list[tuple[str, Any]]:
     """Return what must be stated of a case: what cannot be left out without another one coming out."""
-    stated = arguments_of(case)
+    stated: dict[str, Any] = {**arguments_of(case), **dict(case.memory)}
     for name in tuple(stated):
         fewer = {key: value for key, value in stated.items() if key != name}
         with contextlib.suppress(SpecError):

@@ -1,6 +1,6 @@
 """What PyTorch's own way to compute a case answers: as good as it, an implementation of a chain may be in any case."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -67,6 +67,27 @@ def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[
     if result.worst.bound_ratio > margin(one.dtype, one.values.size) * worst.bound_ratio:
         return result
     return replace(result, status=PASS, reason=f"PyTorch's own is {worst.bound_ratio:.2g} bounds away, too")
+
+
+def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
+    """Return the root mean square error of few results over all rounds, over what is as good as PyTorch's own.
+
+    Results, PyTorch's, and what is expected; each in units of what a correct result differs by on average. 0 where
+    there are too few even so, or enough in each round by itself.
+    """
+    if not answers or any(got.size >= FEW for got, _, _ in answers):
+        return 0.0
+    with np.errstate(all="ignore"):
+        columns = [
+            [np.ravel(part / one.spread) for part in (got - one.values, usual - one.values, one.floor)]
+            for got, usual, one in answers
+        ]
+    error, usual, floor = (np.concatenate(part) for part in zip(*columns, strict=True))
+    finite = np.isfinite(error) & np.isfinite(usual) & np.isfinite(floor)
+    if finite.sum() < FEW:
+        return 0.0
+    size, baseline, least = (float(np.sqrt((part[finite] ** 2).mean())) for part in (error, usual, floor))
+    return size / (margin(answers[0][2].dtype, FEW) * baseline + least)
 
 
 def error_ratio(got: Any, baseline: Any, one: Expected) -> float:

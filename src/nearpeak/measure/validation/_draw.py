@@ -15,12 +15,14 @@ from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
-    "ends",
+    "ends", "whole", "midway", "edges", "saturated",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
-in their last places only; sorted ones, where selection would hide the ends; and whole numbers at the ends of their
-range, so that the first and the last row are named."""
+in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their
+range, so that the first and the last row are named; whole numbers of half the bits of their format, and numbers next
+to the middle between two of a narrower format, which rounding twice moves to the wrong side; next to where results
+jump; and numbers large beside their scales, which end at the largest of a quantised format."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -30,6 +32,8 @@ _WITH_IGNORED = ("positive", "wide", "large")
 """Rounds in which something is marked as what does not count; the others see losses of everything."""
 DISTINCT = 128
 """Elements up to which the inputs of exact operators are drawn without ties: steps that bf16 still tells apart."""
+_UNEVEN = {"normal": 1.2345678901234567, "wide": 0.8765432109876543}
+"""What few distinct floats are multiples of: equal ones stay equal, and none keeps its value with fewer bits."""
 _STEPS = {"normal": 8.0, "positive": 16.0, "wide": 4.0}
 
 
@@ -48,15 +52,19 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = contract(op, arguments).kind
-    limits = {name: _limit(text, arguments) for name, text in OPS[op].numerics.below.items()}
+    limits = {name: OPS[op].numerics.limit(name, arguments) for name in OPS[op].numerics.below}
     values = {
         name: _values(random, one, limits.get(name), _of_input(name, distribution), kind)
         for name, one in declared.items()
     }
+    if distribution == "edges" and (edges := OPS[op].edges) is not None:
+        values |= {name: _next_to(random, edges(**arguments), one) for name, one in declared.items()}
     for entry in OPS[op].numerics.positive:
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
+        if name in values and distribution == "saturated":
+            values[name] = values[name] * _SATURATED
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -84,10 +92,8 @@ def _of_input(name: str, distribution: str) -> str:
 _PARAMETERS = ("weight",)
 
 
-def _limit(text: str, arguments: dict[str, Any]) -> int:
-    return int(text) if text.isdigit() else max(int(arguments[text]), 1)
-
-
+_SATURATED = 2.0**-7
+"""What scales are multiplied with, so that half of what they divide is beyond 8 bits."""
 _LEAST = {"integer": 1.0, "small": 2.0**-24, "tiny": 2.0**-60}
 """What magnitudes are raised by, so that they are positive."""
 
@@ -97,21 +103,29 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
     if kind == "complex":
         return random.standard_normal(tensor.shape) + 1j * random.standard_normal(tensor.shape)
     if kind != "float":
-        default = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100)
-        least = default if limit is None else limit
-        drawn = random.integers(0, least, tensor.shape)
-        side, place = np.divmod(drawn % (2 * ENDS), ENDS)
-        return np.where(side, least - 1 - place, place) % least if distribution == "ends" else drawn
+        return _whole(random, tensor, limit, distribution)
     if limit is not None and contract == "exact":
-        return random.integers(0, limit, tensor.shape).astype(float)
-    if distribution == "close":
-        return _close(random, tensor)
+        return random.integers(0, limit, tensor.shape) * _UNEVEN.get(distribution, 1.0)
+    if distribution in _OF_FORMAT:
+        return _OF_FORMAT[distribution](random, tensor)
     if contract == "exact" and distribution in ALWAYS and tensor.elements <= DISTINCT:
         # Which of two equal values an index names is not what these rounds are about.
         places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
         return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
     size = _WIDER_LARGE if distribution == "large" and tensor.dtype == "fp64" else 1.0
     return size * _OF_DISTRIBUTION[distribution](random, tensor.shape)
+
+
+def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) -> Any:
+    """Return whole numbers below `limit`, or below what every integer format holds; truth values all true in one."""
+    if tensor.dtype == "bool" and limit is None and distribution == "positive":
+        return np.ones(tensor.shape, bool)
+    if limit is None and distribution == "whole" and tensor.dtype != "bool":
+        return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
+    least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
+    found = random.integers(0, least, tensor.shape)
+    side, place = np.divmod(found % (2 * ENDS), ENDS)
+    return np.where(side, least - 1 - place, place) % least if distribution == "ends" else found
 
 
 def _close(random: Any, tensor: Tensor) -> Any:
@@ -124,6 +138,31 @@ def _close(random: Any, tensor: Tensor) -> Any:
     return ((1 + place / steps) * 2.0 ** (octave % 8)).reshape(tensor.shape)
 
 
+def _next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
+    """Return numbers on both sides of edges, further than an implementation's own rounding errors; integers as are."""
+    kind = dtype_of(tensor.dtype)
+    if kind.kind != "float":
+        return _whole(random, tensor, len(edges) - 1, "normal")
+    apart = _BESIDE * UNIT_ROUNDOFF[kind.name] * random.choice((-1.0, 1.0), tensor.shape)
+    return random.choice(edges[1:-1] if len(edges) > 2 else edges, tensor.shape) * (1 + apart)
+
+
+_BESIDE = 32.0
+"""Roundoffs of a number's own format by which it is next to an edge: finding its bin takes a few operations."""
+
+
+def _midway(random: Any, tensor: Tensor) -> Any:
+    """Return numbers a few last places of the tensor's own format above or below a middle between narrower ones.
+
+    Middles are those between numbers of 8, 11 or 24 significant bits: bf16, fp16 and fp32.
+    """
+    last = 2.0 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
+    bits = random.choice([one for one in (8, 11, 24) if 2.0**-one > 4 * last] or [1], tensor.shape)
+    middle = 1 + (random.integers(0, 2 ** (bits - 1)) + 0.5) * 2.0 ** (1.0 - bits)
+    return random.choice((-1.0, 1.0), tensor.shape) * (middle + random.choice((-2.0, 2.0), tensor.shape) * last)
+
+
+_OF_FORMAT: dict[str, Callable[[Any, Tensor], Any]] = {"close": _close, "midway": _midway}
 _WIDER_LARGE = 16.0
 """By how much large numbers are larger in fp64, whose exponentials overflow later."""
 ENDS = 2
@@ -133,14 +172,32 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "positive": lambda random, shape: random.uniform(0.5, 1.5, shape),
     "integer": lambda random, shape: random.integers(-2, 3, shape).astype(float),
     "wide": lambda random, shape: random.choice((-1.0, 1.0), shape) * 2.0 ** random.uniform(-3, 3, shape),
-    "large": lambda random, shape: 64 * random.standard_normal(shape),
+    "large": lambda random, shape: _large(64 * random.standard_normal(shape)),
     "small": lambda random, shape: 2.0**-9 * random.standard_normal(shape),
     "tiny": lambda random, shape: 2.0**-36 * random.standard_normal(shape),
     "ascending": lambda random, shape: np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "descending": lambda random, shape: -np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
     "ends": lambda random, shape: random.standard_normal(shape),
+    "whole": lambda random, shape: random.standard_normal(shape),
+    "edges": lambda random, shape: random.standard_normal(shape),
+    "saturated": lambda random, shape: random.standard_normal(shape),
 }
+
+
+LARGE = 128.0
+"""What the largest of large numbers of the first row is at least: its exponential is beyond fp32, e^88.7."""
+
+
+def _large(values: Any) -> Any:
+    """Return the values, the largest of the first row raised to LARGE where it is less: of few, all may be small.
+
+    The first row is the one whose target is never ignored.
+    """
+    first = values.reshape(-1)[: values.shape[-1] if values.ndim else 1]
+    if first.size and first.max() < LARGE:
+        first[first.argmax()] = LARGE
+    return values
 
 
 def _stored(values: Any, tensor: Tensor) -> Any:

@@ -1,7 +1,7 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
+from nearpeak.measure.placing import placed
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._draw import drawn, made_special
 from nearpeak.measure.validation._formats import (
@@ -21,10 +22,10 @@ from nearpeak.measure.validation._formats import (
     widened,
 )
 from nearpeak.measure.validation._gates import at_targets, largest
+from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated, moved, probes, shifts
+from nearpeak.measure.validation._run import imported_torch
 from nearpeak.ops import OPS, Numerics
 
-PROBES = 8
-"""Times the oracle is evaluated beside the inputs, to learn how strongly each result depends on them."""
 SPREAD = 6.0
 """Standard deviations of a sum of rounding errors that the bound allows: SPREAD * sqrt(length) roundoffs."""
 GRADIENT_STEPS = 4
@@ -37,8 +38,6 @@ STORED_RMS = 0.5
 """Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
 SUMS = ("contraction", "reduction")
 """Kinds of contracts whose results are sums, kept in the format of the arithmetic until they are complete."""
-Arrays = Mapping[str, Any]
-Reference = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +76,8 @@ class Question:
     """By output name."""
     distribution: str
     """How the inputs were drawn."""
+    seed: int = 0
+    """Seed with which they were."""
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def question(case: Case, seed: int, distribution: str) -> Question | None:
     It is kept, as many implementations are asked the same one.
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
-    return None if tensors is None else asked(case, tensors, distribution)
+    return None if tensors is None else replace(asked(case, tensors, distribution), seed=seed)
 
 
 @lru_cache(maxsize=512)
@@ -112,8 +113,9 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
         MeasureError: the oracle fails on them.
     """
     arguments, formats = arguments_of(case), declared_formats(case)
+    tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = _evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
+    found = evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
     masks = Numerics(kind="masks")
     expected = {
         name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
@@ -129,6 +131,7 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     formats = declared_formats(case)
+    tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
 
     def reference(arrays: dict[str, Any]) -> dict[str, Any]:
         return operator.reference(arrays, **arguments)
@@ -164,6 +167,17 @@ def contract_of(case: Case) -> Numerics:
     return contract(case.op, arguments_of(case))
 
 
+def ranked(case: Case, tensors: Arrays, source: str) -> Any:
+    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
+    if source in tensors:
+        return tensors[source]
+    make = OPS[case.op].ranked
+    assert make is not None  # a contract names inputs, or what `ranked` gives
+    with np.errstate(all="ignore"):
+        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
+    return imported_torch().as_tensor(found[source])
+
+
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
     """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
     return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))
@@ -171,11 +185,12 @@ def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
 
 def gradient_answers(
     case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float,
-    chained: Numerics | None = None,
+    chained: Numerics | None = None, passed: Reference | None = None,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is.
 
     Args:
+        passed: the size of what is added and subtracted on the way, where the operator states it.
         chained: another contract than that.
     """
     if chained is not None:
@@ -187,40 +202,52 @@ def gradient_answers(
     single = all(tensor.numel() <= 1 for name, tensor in tensors.items() if name.startswith("grad_"))
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
-    return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
+    # What is selected does not turn on the last places of what it is selected from.
+    still = [name for name in tensors if numerics.picks and not name.startswith("grad_")]
+    return answers(
+        reference, tensors, formats, chained, length, f"gradient of {case.label()}", still=still, passed=passed
+    )
 
 
 def answers(
     reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
-    stored: Stored | None = None,
+    stored: Stored | None = None, still: Collection[str] = (),
+    passed: Reference | None = None,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of each output of `reference` that has a format, with its bound.
 
     Args:
+        still: inputs whose rounding errors move no result.
+        passed: the size of what is added and subtracted on the way, where inputs alone do not show it.
         length: of the longest sum.
         where: what is judged, for errors.
         stored: the reference with intermediates in formats of their own, where it has such ones.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = _evaluated(reference, arrays, where)
+    found = evaluated(reference, arrays, where)
+    fixed, moving = ({k: a for k, a in arrays.items() if (k in still) is held} for held in (True, False))
+
+    def beside(changed: dict[str, Any]) -> dict[str, Any]:
+        return reference({**{name: array.copy() for name, array in fixed.items()}, **changed})
+
     step = 4 * min(
         (arithmetic_roundoff(name) for dtype in formats.values() if (name := format_name(dtype)) in UNIT_ROUNDOFF),
         default=2.0**-24,
     )
     spread_over = numerics.kind == "decomposition"
     exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
-    probes = () if exact else _probes(arrays, step, whole=spread_over)
-    moved = {} if exact else _moved(reference, probes, found, where)
-    shifted = {} if exact or spread_over else _moved(reference, _shifts(arrays, step), found, where)
+    near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
+    shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
+    magnitudes |= {} if passed is None else evaluated(passed, arrays, where)
     store = _store(tensors, numerics)
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
-    reach = {name: values / step for name, values in moved.items()}
+    reach = {name: values / step for name, values in near.items()}
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
-    coarse = _moved(reference, _probes(arrays, coarse_step, whole=spread_over), found, where) if coarse_step else {}
+    coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), found, where) if coarse_step else {}
     if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
         for factor in (WIDER, 2 * WIDER):
-            wider = _moved(reference, _probes(arrays, factor * coarse_step, whole=spread_over), found, where)
+            wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), found, where)
             whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
     if stored is not None:
@@ -271,60 +298,6 @@ def _narrow(tensor: Any) -> bool:
     return bool(tensor.is_floating_point() and tensor.element_size() == 2)
 
 
-def _evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any]:
-    try:
-        with np.errstate(all="ignore"):
-            found = reference({name: array.copy() for name, array in arrays.items()})
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise MeasureError(f"{where}: the reference fails: {error}; nothing can be judged by it") from error
-    return {name: np.asarray(value) for name, value in found.items() if value is not None}
-
-
-def _moved(reference: Reference, probes: Iterable[Arrays], found: Arrays, where: str) -> dict[str, Any]:
-    """Return by how much each result moves, at most over the probes: inputs beside those that gave `found`."""
-    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
-    for beside in probes:
-        for name, values in _evaluated(reference, beside, where).items():
-            if values.shape == found[name].shape:
-                with np.errstate(all="ignore"):
-                    difference = np.where(values == found[name], 0.0, np.abs(values * 1.0 - found[name] * 1.0))
-                    most[name] = np.fmax(most[name], difference)
-    return most
-
-
-def _probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Give inputs whose relative errors are `step` with random signs.
-
-    A probe sees the root of the sum of squares of the products of derivative and input: how rounding errors of a
-    stable algorithm reach the result.
-
-    Args:
-        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
-    """
-    random = np.random.default_rng(20)
-    for _ in range(PROBES):
-        yield {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
-
-
-def _shifts(arrays: Arrays, step: float) -> Iterator[dict[str, Any]]:
-    """Give inputs one of which is `step` of itself larger everywhere.
-
-    In a long sum of one sign, errors with random signs cancel and rounding errors need not: they may have a bias.
-    """
-    for name, array in arrays.items():
-        if array.dtype.kind in "fc" and array.size > 1:
-            yield {**arrays, name: array * (1.0 + step)}
-
-
-def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
-    if array.dtype.kind not in "fc" or not array.size:
-        return array
-    signs = random.choice((-1.0, 1.0), array.shape)
-    if whole:
-        return array + step * signs * np.abs(array).max()
-    return array * (1.0 + step * signs)
-
-
 def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Numerics, found: Arrays) -> dict[str, Any]:
     """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
 
@@ -334,7 +307,7 @@ def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Nume
     """
     if numerics.kind in SUMS:
         positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
-        return {name: np.abs(values) for name, values in _evaluated(reference, positive, where).items()}
+        return {name: np.abs(values) for name, values in evaluated(reference, positive, where).items()}
     if numerics.kind == "sampling":
         most = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
         return {name: np.full(values.shape, most) for name, values in found.items()}

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.errors import SpecError
 from nearpeak.measure.validation._formats import format_name, poison_value
+from nearpeak.measure.validation._guarded import Guarded
+from nearpeak.measure.validation._guarded import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
 
-GUARD_BYTES = 64
-"""Guard band before and after each tensor."""
 LEAST_ALIGNMENT_BYTES = 16
 """What every allocator grants; vectors and cache lines are wider, so that runs at multiples of it differ."""
-PATTERN = 0xA5
 Call = Callable[..., Mapping[str, Any]]
 
 
@@ -94,15 +93,6 @@ def as_implementation(given: Any) -> Implementation:
     )
 
 
-def imported_torch() -> Any:
-    """Return PyTorch, which holds the formats that NumPy lacks; without it nothing can be drawn."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("validating needs PyTorch; install nearpeak[torch]") from None
-    return torch
-
-
 def run(
     implementation: Implementation,
     tensors: Mapping[str, Any],
@@ -143,7 +133,7 @@ def run_repeatedly(
 
 def _outputs(
     implementation: Implementation, outputs: Mapping[str, Any] | None, poison: str, shift_bytes: int
-) -> dict[str, "Guarded"]:
+) -> dict[str, Guarded]:
     if outputs is None or not implementation.takes_out:
         return {}
     return {name: Guarded.poisoned(tensor, poison, shift_bytes) for name, tensor in outputs.items()}
@@ -151,8 +141,8 @@ def _outputs(
 
 def _ran(
     implementation: Implementation,
-    inputs: dict[str, "Guarded"],
-    given: dict[str, "Guarded"],
+    inputs: dict[str, Guarded],
+    given: dict[str, Guarded],
     arguments: Mapping[str, Any],
     poison: str,
 ) -> Ran:
@@ -201,7 +191,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _called(
-    implementation: Implementation, inputs: dict[str, "Guarded"], given: dict[str, "Guarded"], arguments: Any
+    implementation: Implementation, inputs: dict[str, Guarded], given: dict[str, Guarded], arguments: Any
 ) -> Mapping[str, Any]:
     numpy = implementation.arrays == "numpy"
     views = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in inputs.items()}
@@ -210,62 +200,6 @@ def _called(
     out = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in given.items()}
     returned = implementation.call(views, **arguments, out=out)
     return {name: guarded.view for name, guarded in given.items()} | dict(returned or {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
-    """A tensor inside a larger buffer whose ends hold a pattern."""
-
-    like: Any
-    """A tensor of its shape and format."""
-    buffer: Any
-    """All bytes, guard bands included."""
-    start_bytes: int
-    """First byte of the tensor in the buffer."""
-    stop_bytes: int
-    """First byte after it."""
-    before: Any
-    """The bytes as they were."""
-
-    @staticmethod
-    def holding(tensor: Any, shift_bytes: int) -> "Guarded":
-        """Return a guarded contiguous copy of `tensor`."""
-        torch = imported_torch()
-        start, length = GUARD_BYTES + shift_bytes, tensor.numel() * tensor.element_size()
-        buffer = torch.full((start + length + GUARD_BYTES,), PATTERN, dtype=torch.uint8)
-        guarded = Guarded(
-            like=tensor, buffer=buffer, start_bytes=start, stop_bytes=start + length, before=buffer.clone()
-        )
-        guarded.refill(tensor)
-        return guarded
-
-    @staticmethod
-    def poisoned(like: Any, poison: str, shift_bytes: int) -> "Guarded":
-        """Return a guarded tensor of the shape and format of `like` that holds poison."""
-        torch = imported_torch()
-        value = poison_value(format_name(like.dtype), poison)
-        return Guarded.holding(torch.full(like.shape, value, dtype=torch.float64).to(like.dtype), shift_bytes)
-
-    @property
-    def view(self) -> Any:
-        """The tensor: a new object at the same address each time, as a call may mark it for gradients."""
-        own = self.buffer[self.start_bytes : self.stop_bytes]
-        return own.view(self.like.dtype).view(self.like.shape)
-
-    def refill(self, tensor: Any) -> None:
-        """Put other values at the same address."""
-        self.view.copy_(tensor)
-        self.before.copy_(self.buffer)
-
-    def changed(self) -> bool:
-        """Whether the tensor's own bytes differ from what they were."""
-        own = slice(self.start_bytes, self.stop_bytes)
-        return not bool((self.buffer[own] == self.before[own]).all())
-
-    def overrun(self) -> bool:
-        """Whether a guard band was written to."""
-        ends = (self.buffer[: self.start_bytes], self.buffer[self.stop_bytes :])
-        return any(bool((end != PATTERN).any()) for end in ends)
 
 
 @contextmanager

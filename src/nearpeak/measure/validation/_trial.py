@@ -9,7 +9,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation._oracle import Question, contract_of, declared_formats
+from nearpeak.measure.validation._oracle import Question, contract_of, declared_formats, ranked
 from nearpeak.measure.validation._rounds import rounds_of
 from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, run
 from nearpeak.ops import OPS
@@ -67,7 +67,7 @@ class Trial:
             return ran
         outputs = dict(ran.outputs)
         for name in picks.keys() & outputs.keys() & wanted.keys():
-            outputs[name] = picked(outputs[name], tensors[picks[name]], wanted[name])
+            outputs[name] = picked(outputs[name], ranked(self.case, tensors, picks[name]), wanted[name])
         return replace(ran, outputs=outputs)
 
     def templates(self, asked: Question) -> dict[str, Any]:

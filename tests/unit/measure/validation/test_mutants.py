@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("torch")
 from benchmarks.mutants import SEED, cases, formats_of, judged_mutants, judged_variants
 
+import nearpeak
 from nearpeak.measure.validation import pytorch, validate
-from nearpeak.measure.validation.mutants import mutants_of, reason_for_equivalence
-from nearpeak.measure.validation.mutants.equivalence import IDENTITY, PROVED, SAME_BITS, SAMPLED
+from nearpeak.measure.validation.mutants import identities, mutants_of, programs, reason_for_equivalence
+from nearpeak.measure.validation.mutants.equivalence import IDENTITY, PROVED
 from nearpeak.ops import OPS
 
 QUICK = ("gemm", "softmax", "max_pool")
@@ -63,13 +64,13 @@ def equivalent():
     yield mean, "operand transposed input", f"{PROVED} {IDENTITY}; analytic"
     yield next(cases("kfac_factor")), "wrong group or row a[0]", f"{PROVED} {IDENTITY}; analytic"
     yield next(cases("fill")), "stale output", ""
-    yield next(cases("conv")), "choice ignored bias", f"{PROVED} {SAME_BITS}; analytic"
+    yield next(cases("conv")), "choice ignored bias", f"{PROVED} PyTorch runs the same program"
     yield (
         next(one for one in cases("nll_loss") if ("reduction", "mean") in one.attributes),
         "columns swapped y",
         f"{PROVED} it leaves every element",
     )
-    yield next(cases("nonzero")), "tile counted twice x[0]", f"{SAMPLED} {IDENTITY}"
+    yield next(cases("nonzero")), "tile counted twice x[0]", f"{PROVED} {IDENTITY}; doubling is exact"
 
 
 @pytest.mark.parametrize(("case", "name", "reason"), equivalent(), ids=lambda part: getattr(part, "op", None))
@@ -100,3 +101,47 @@ def test_every_operator_has_a_case_that_tells_right_from_constant(op):
     warnings.simplefilter("ignore")
     gates = [validate(one, pytorch(one), seed=SEED).results[0].status for one in cases(op)]
     assert "PASS" in gates
+
+
+def named(op, name, **arguments):
+    """Return case and mutant of that name."""
+    case = nearpeak.case(op, **arguments)
+    return case, next(mutant for mutant in mutants_of(case) if mutant.name == name)
+
+
+@pytest.mark.parametrize(
+    ("argument", "op", "name", "arguments", "apart"),
+    [
+        (programs.of_unread, "linalg", "operand ignored pivots",
+         {"batch": 1, "n": 3, "right": 1, "function": "lu_solve", "dtype": "fp32"}, "zero kernel"),
+        (programs.of_casts, "cast", "computed in fewer bits",
+         {"elements": 9, "dtype": "fp32", "out_dtype": "bf16"}, "operand ignored x"),
+        (identities.of_values, "one_hot", "bits lost y", {"rows": 3, "classes": 4, "dtype": "bf16"}, "tile zeroed y"),
+        (identities.of_windows, "adaptive_max_pool", "columns swapped output",
+         {"batch": 1, "channels": 1, "w": 2, "ow": 9, "dtype": "fp32"}, "one element wrong output"),
+        (identities.of_ceil, "max_pool", "ceil mode dropped",
+         {"batch": 1, "channels": 1, "w": 6, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}, "zero kernel"),
+        (identities.of_flat, "elementwise", "gradient zero",
+         {"elements": 5, "function": "floor", "dtype": "fp32"}, "zero kernel"),
+    ],
+)  # fmt: skip
+def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op, name, arguments, apart):
+    assert argument(*named(op, name, **arguments))
+    assert not argument(*named(op, apart, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("argument", "op", "name", "arguments"),
+    [
+        (identities.of_windows, "adaptive_max_pool", "columns swapped output",
+         {"batch": 1, "channels": 1, "w": 8, "ow": 4, "dtype": "fp32"}),
+        (identities.of_ceil, "max_pool", "ceil mode dropped",
+         {"batch": 1, "channels": 1, "w": 7, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}),
+        (identities.of_values, "histogram", "bits lost y", {"elements": 5000, "bins": 1, "dtype": "fp32"}),
+        (programs.of_casts, "cast", "computed in fewer bits", {"elements": 9, "dtype": "fp32", "out_dtype": "fp16"}),
+        (identities.of_steps, "fractional_max_pool", "last slice dropped samples[2]",
+         {"batch": 1, "channels": 1, "w": 7, "kw": 2, "ow": 4, "h": 7, "kh": 2, "oh": 4, "dtype": "fp32"}),
+    ],
+)  # fmt: skip
+def test_where_the_reason_does_not_hold_there_is_no_argument(argument, op, name, arguments):
+    assert not argument(*named(op, name, **arguments))

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.placing import copy_of
 from nearpeak.measure.validation._baseline import judged
 from nearpeak.measure.validation._compare import comparable, values_of
 from nearpeak.measure.validation._oracle import Question
-from nearpeak.measure.validation._run import Ran, run
+from nearpeak.measure.validation._run import Ran, imported_torch, run
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -64,7 +65,8 @@ def _replayed(trial: Trial) -> list[CheckResult]:
     shapes = _shapes(first)
     others = [asked for asked in trial.questions[1:] if _shapes(asked) == shapes][:1]
     try:
-        replay = captured({name: tensor.clone() for name, tensor in first.tensors.items()}, first.arguments)
+        torch = imported_torch()
+        replay = captured({name: copy_of(torch, one) for name, one in first.tensors.items()}, first.arguments)
     except (NotImplementedError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return [CheckResult(check="V8", status=PASS, figures={"replay": f"cannot be captured: {reason}"})]

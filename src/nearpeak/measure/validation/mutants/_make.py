@@ -28,6 +28,8 @@ class Mutant:
     moves: Callable[[Any], Any] | None = None
     """Of mutants that only put elements of one tensor in other places: how; of the tensor that `where` names, or of
     every upstream gradient."""
+    changes: Callable[[Any], Any] | None = None
+    """Of mutants that change outputs element by element: how."""
     ignores: str = ""
     """Argument that is taken at another value than it has."""
     algebraic: bool = False

@@ -17,7 +17,7 @@ TILE = 8
 def of_outputs(case: Case) -> Iterator[Mutant]:
     """Give the mutants of every output, and those of the whole call."""
     yield Mutant(row="zero kernel", where="", make=_every(case, lambda y: y.zero_()))
-    yield Mutant(row="constant kernel", where="", make=_every(case, _constant))
+    yield Mutant(row="constant kernel", where="", make=_every(case, _constant), changes=_constant)
     yield Mutant(row="stale output", where="", make=lambda: _stale(right_call(case)))
     yield Mutant(row="output not written to its end", where="", make=_every(case, _half_written))
     yield Mutant(row="writes beside its output", where="", make=lambda: _overrunning(right_call(case)))
@@ -31,7 +31,8 @@ def of_outputs(case: Case) -> Iterator[Mutant]:
         if name in with_nan:
             yield Mutant(row="NaN swallowed", where=name, make=with_output(case, name, lambda y: y.nan_to_num()))
         if dtype.is_floating_point:
-            yield Mutant(row="bits lost", where=name, make=with_output(case, name, _fewer_bits))
+            cut = with_output(case, name, _fewer_bits)
+            yield Mutant(row="bits lost", where=name, make=cut, changes=_fewer_bits)
 
 
 def _outputs_with_nan(case: Case) -> set[str]:
@@ -184,4 +185,6 @@ def _fewer_bits(y: Any) -> Any:
     if bits is None:
         return y
     mantissa, exponent = torch.frexp(y.double())
-    return torch.where(y.isfinite(), torch.trunc(mantissa * 2**bits) / 2**bits * 2.0**exponent, y.double()).to(y.dtype)
+    return torch.where(
+        y.isfinite(), torch.trunc(mantissa * 2**bits) / 2**bits * 2.0 ** exponent.double(), y.double()
+    ).to(y.dtype)

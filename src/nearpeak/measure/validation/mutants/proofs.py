@@ -9,8 +9,9 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question, ranked
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.mutants import identities, programs
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.ops import OPS
 from nearpeak.ops._attention_math import SOFT_CAP
@@ -20,7 +21,8 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
-    arguments = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single)
+    own = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single)
+    arguments = (*own, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
 
@@ -116,7 +118,9 @@ def _of_extremes(case: Case, mutant: Mutant) -> str:
 def _of_single(case: Case, mutant: Mutant) -> str:
     """Positions along a dimension of one element are all 0, whatever moves or zeroes them."""
     source, asked = OPS[case.op].numerics.picks.get(mutant.where), question(case, 0, "normal")
-    if source is None or asked is None or asked.tensors[source].shape[-1] != 1 or mutant.row not in _AT_ZERO:
+    if source is None or asked is None or mutant.row not in _AT_ZERO:
+        return ""
+    if ranked(case, asked.tensors, source).shape[-1] != 1:
         return ""
     return f"{mutant.where} are positions in a dimension of one element, all 0"
 
@@ -130,6 +134,8 @@ def argument_for_all(case: Case, mutant: Mutant) -> str:
     Both sides are analytic functions of the drawn numbers: if they differ at all, they agree only on a set of measure
     zero, which numbers drawn from a density meet with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
     """
+    if known := identities.of_invariance(case, mutant):
+        return known
     if not _inputs(case) and not OPS[case.op].draws:
         return "the operator reads nothing, so that there is no other answer"
     if mutant.moves is not None and mutant.where.partition("[")[0] in _UNORDERED.get(case.op, ()):
@@ -155,7 +161,9 @@ def analytic(case: Case) -> bool:
     (True, False)
     """
     chosen = {str(value) for _, value in case.attributes}
-    return case.op in _ANALYTIC and not chosen & _COMPARES
+    # The nearest position is chosen by the extents, not by what is interpolated.
+    compares = _COMPARES - {"nearest"} if case.op == "interpolate" else _COMPARES
+    return case.op in _ANALYTIC and not chosen & compares
 
 
 _UNORDERED = {

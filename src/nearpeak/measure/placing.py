@@ -1,0 +1,58 @@
+"""Tensors that lie in memory as a case says: other strides than dense ones, an address that is aligned to less."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.ops import span_of, strides_of
+
+GAP = 0xA5
+"""What bytes between elements hold: what reads them, taking a tensor for a dense one, computes something else."""
+
+
+def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `tensors`, those of which `case` says how they lie as copies that lie so.
+
+    >>> import torch
+    >>> from nearpeak.ops import case
+    >>> product = case("gemm", m=2, n=3, k=4, dtype="fp32", **{"a.layout": "transposed", "b.offset": 4})
+    >>> lying = placed(torch, product, {"a": torch.rand(1, 2, 4), "b": torch.rand(1, 4, 3)})
+    >>> lying["a"].stride(), lying["b"].storage_offset(), lying["b"].data_ptr() % 16
+    ((0, 1, 2), 1, 4)
+    """
+    how = dict(case.memory)
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        layout, offset = str(how.get(f"{name}.layout", "dense")), int(how.get(f"{name}.offset", 0))
+        if (f"{name}.layout" in how or f"{name}.offset" in how) and tensor.numel():
+            strides = strides_of(tuple(tensor.shape), layout)
+            found[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
+    return found
+
+
+def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
+    """Return a copy that lies in its own memory as `tensor` does in its, strides, gaps and offset alike.
+
+    Gradients flow through it, as through `clone` and `to`.
+
+    >>> import torch
+    >>> sliced = torch.arange(10.0)[1::2]
+    >>> copy_of(torch, sliced).stride(), copy_of(torch, sliced).storage_offset(), sliced.clone().stride()
+    ((2,), 1, (1,))
+    """
+    where = tensor.device if device is None else device
+    if dense(tensor):
+        return tensor.to(where) if tensor.device != torch.device(where) else tensor.clone()
+    return _copied(torch, tensor, tuple(tensor.stride()), tensor.storage_offset(), where)
+
+
+def dense(tensor: Any) -> bool:
+    """Say whether `tensor` is dense and starts where its memory does."""
+    return bool(not tensor.numel() or (tensor.is_contiguous() and not tensor.storage_offset()))
+
+
+def _copied(torch: Any, tensor: Any, strides: tuple[int, ...], start: int, device: Any) -> Any:
+    span = span_of(tuple(tensor.shape), strides)
+    storage = torch.empty(start + span, dtype=tensor.dtype, device=device)
+    storage.view(torch.uint8).fill_(GAP)
+    return storage.as_strided(tensor.shape, strides, start).copy_(tensor)

@@ -1,0 +1,261 @@
+"""Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._formats import torch_format, widened
+from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.mutants._make import Mutant
+from nearpeak.ops import OPS
+
+Arguments = Mapping[str, Any]
+
+
+def of_values(case: Case, mutant: Mutant) -> str:
+    """What leaves every value that a result can have as it is, tried on all of them, changes nothing.
+
+    What only moves elements changes nothing where there is one value.
+    """
+    name = mutant.where.partition("[")[0]
+    possible = _possible(case)
+    wanted = [name] if name else list(declared_formats(case))
+    if mutant.of_gradient or mutant.inputs is not None or any(one not in possible for one in wanted):
+        return ""
+    for one in wanted:
+        values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
+        if not _drawn_within(case, one, widened(values)):
+            return ""
+        if mutant.moves is not None and len(values.unique()) == 1:
+            continue
+        if mutant.changes is None or not bool((mutant.changes(values.clone()) == values).all()):
+            return ""
+    counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
+    return f"tried on all {counted} that the definition allows, it changes none"
+
+
+def _drawn_within(case: Case, name: str, values: Any) -> bool:
+    """Say whether the reference's own results are among the values that the definition is said to allow."""
+    asked = question(case, 0, "normal")
+    return asked is not None and bool(np.isin(asked.expected[name].rounded * 1.0, values * 1.0).all())
+
+
+def _possible(case: Case) -> dict[str, Any]:
+    """Return all values of the outputs that have few, by output."""
+    make = _VALUES.get(case.op)
+    return {} if make is None else make(arguments_of(case))
+
+
+def _products(arguments: Arguments) -> dict[str, Any]:
+    """Return every product of a quantised number and a scale, both of few bits."""
+    formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
+    if any(not one.is_floating_point or one.itemsize > 1 for one in formats):
+        return {}
+    torch = imported_torch()
+    codes = torch.arange(256, dtype=torch.uint8)
+    number, scale = (widened(codes.view(one)) for one in formats)
+    number, scale = (one[np.isfinite(one)] for one in (number, scale))
+    return {"y": np.unique(np.outer(number, scale[scale > 0]))}
+
+
+def _counts(most: str) -> Callable[[Arguments], dict[str, Any]]:
+    return lambda arguments: {"y": np.arange(int(arguments[most]) + 1)}
+
+
+def _factors(arguments: Arguments) -> dict[str, Any]:
+    """Return the elements of the permutation of an LU factorisation, and of the lower factor of a single row."""
+    if arguments["function"] not in ("lu_parts", "lu_unpacked"):
+        return {}
+    return {"y0": np.ones(1), "y1": np.ones(1)} if arguments["m"] == 1 else {"y0": np.arange(2)}
+
+
+def _reduced(arguments: Arguments) -> dict[str, Any]:
+    return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
+
+
+_VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
+    "one_hot": lambda _: {"y": np.arange(2)},
+    "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
+    "random": lambda _: {"y": np.ones(1)},
+    "dropout": lambda _: {"mask": np.ones(1)},
+    "decomposition": _factors,
+    "dequantise": _products,
+    "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
+    "reduce": _reduced,
+}
+"""By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
+asks for distributions that are certain: ones, and masks that keep everything."""
+
+
+def of_invariance(case: Case, mutant: Mutant) -> str:
+    """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
+    for choice in ("", *(str(value) for _, value in case.attributes)):
+        for where in (mutant.where, mutant.where.partition("[")[0]):
+            if reason := _INVARIANT.get((case.op, choice, mutant.row, where), ""):
+                return reason
+    return ""
+
+
+_ROTATED, _TRANSPOSED, _TWICE = "wrong group or row", "operand transposed", "tile counted twice"
+_SYMMETRIC = "the matrices are drawn as halves of a sum with their transposes, which is the same, bit by bit"
+_SINGULAR = "A and P A Q, with permutations P and Q, have the same singular values"
+_EXACT_DOUBLE = "doubling is exact and keeps order, ties, zeros and the ratio of areas"
+_INVARIANT: dict[tuple[str, str, str, str], str] = {
+    **{
+        ("decomposition", name, _TRANSPOSED, "a"): _SYMMETRIC
+        for name in ("eigh", "eigh_values", "ldl")
+    },
+    ("decomposition", "eig_values", _TRANSPOSED, "a"): "a matrix and its transpose have one characteristic polynomial",
+    ("decomposition", "singular_values", _TRANSPOSED, "a"): "a matrix and its transpose have the same singular values",
+    ("decomposition", "singular_values", _ROTATED, "a[1]"): _SINGULAR,
+    ("decomposition", "singular_values", _ROTATED, "a[2]"): _SINGULAR,
+    ("decomposition", "qr_right", _ROTATED, "a[1]"): "R'R = A'A, to which the order of A's rows is nothing",
+    ("kfac_inverse", "", _ROTATED, "factor[2]"): "F F' is a sum over the columns of F, in any order",
+    ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
+    ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
+    ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
+    **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
+    ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
+    **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
+    ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
+}  # fmt: skip
+"""By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+
+
+def of_one(case: Case, mutant: Mutant) -> str:
+    """Mean and sum of a single element are that element."""
+    asked = question(case, 0, "normal")
+    if mutant.row not in ("sum for mean", "mean for sum") or asked is None:
+        return ""
+    if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
+        return "mean and sum of one element are the element"
+    return ""
+
+
+def of_windows(case: Case, mutant: Mutant) -> str:
+    """Results of one window are the same: its largest position, of numbers that rise or fall, tells windows apart."""
+    asked = question(case, 0, "normal")
+    if case.op not in ("max_pool", "adaptive_max_pool") or mutant.moves is None or mutant.of_gradient or asked is None:
+        return ""
+    shape = tuple(asked.tensors["input"].shape)
+    rising = np.arange(float(np.prod(shape))).reshape(shape)
+    for numbers in (rising, -rising):
+        found = OPS[case.op].reference({"input": numbers}, **asked.arguments).get(mutant.where)
+        if found is None:
+            return ""
+        values = imported_torch().as_tensor(np.array(found))
+        if not bool((mutant.moves(values.clone()) == values).all()):
+            return ""
+    return "it moves results of the same window only: their first and their last positions are the same"
+
+
+def of_ceil(case: Case, mutant: Mutant) -> str:
+    """Where whole windows end at the end of the input, rounding their number up or down gives the same number."""
+    asked = question(case, 0, "normal")
+    if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or asked is None:
+        return ""
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    found = OPS[case.op].reference(arrays, **{**asked.arguments, "ceil": False})
+    if all(np.shape(found[name]) == one.values.shape for name, one in asked.expected.items()):
+        return "the input holds whole windows: there are as many of them either way"
+    return ""
+
+
+def of_epsilon(case: Case, mutant: Mutant) -> str:
+    """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
+    if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
+        return ""
+    torch = imported_torch()
+    numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
+    if bool(((numbers + _EPSILON).sqrt() == numbers.sqrt() + _EPSILON).all()):
+        return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
+    return ""
+
+
+_EPSILON = 1e-8
+"""Default of PyTorch's optimizers."""
+
+
+def of_conversion(case: Case, mutant: Mutant) -> str:
+    """PyTorch rounds fp64 to 16 bits by way of fp32: seen on both sides of every middle of a binade.
+
+    Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
+    """
+    formats = dict(case.dtypes)
+    narrow = {"fp16": 10, "bf16": 7}.get(formats.get("out_dtype", ""))
+    if case.op != "cast" or mutant.row != "computed in fewer bits" or formats["dtype"] != "fp64" or narrow is None:
+        return ""
+    torch = imported_torch()
+    middles = 1 + (torch.arange(2**narrow, dtype=torch.float64) + 0.5) * 2.0**-narrow
+    beside = torch.cat([middles + sign * 2.0**-52 for sign in (-1, 0, 1)])
+    dtype = torch_format(formats["out_dtype"])
+    if torch.equal(beside.to(dtype), beside.float().to(dtype)):
+        return f"PyTorch's own conversion goes through fp32, tried beside all {len(middles):,} middles of a binade"
+    return ""
+
+
+def of_flat(case: Case, mutant: Mutant) -> str:
+    """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
+    chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
+    if mutant.of_gradient and chosen:
+        return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
+    return ""
+
+
+_FLAT = {
+    "elementwise": frozenset({"floor", "ceil", "round", "trunc", "sign", "heaviside", "floor_divide", "sgn"}),
+    "cdist": frozenset({"0"}),
+}
+"""Functions by operator that are constant wherever they are continuous."""
+
+
+def of_steps(case: Case, mutant: Mutant) -> str:
+    """Windows at random distances: where they begin at the same places for every sample, samples mean nothing.
+
+    Beginnings change at finitely many samples; one is tried in every interval between them.
+    """
+    if case.op != "fractional_max_pool" or mutant.inputs is None or not mutant.where.startswith("samples["):
+        return ""
+    arguments = arguments_of(case)
+    asked = question(case, 0, "normal")
+    planes = asked is not None and asked.tensors["samples"].shape[-1] == 2
+    ends = mutant.where == "samples[2]" and mutant.row in _AT_THE_END
+    # Of a plane the last number is the height's, of a volume the width's.
+    axes = ("h" if planes else "w") if ends else "dhw"
+    if all(_fixed(*(int(arguments.get(f"{part}{axis}", 1)) for part in ("", "k", "o"))) for axis in axes):
+        return "windows begin at the same places for every sample, tried in each interval between those that matter"
+    return ""
+
+
+_AT_THE_END = ("last slice dropped", "last tile dropped", "tile counted twice")
+
+
+def _fixed(extent: int, kernel: int, count: int) -> bool:
+    """Say whether all windows but the last, which ends with the input, begin at the same places for every sample.
+
+    >>> _fixed(6, 2, 3), _fixed(7, 2, 4)
+    (True, False)
+    """
+    step = Fraction(extent - kernel, count - 1) if count > 1 else Fraction(0)
+    if not step:
+        return True
+    ends = sorted({(whole / step - i) % 1 for i in range(count) for whole in range(extent + 1)} | {Fraction(0)})
+    between = [low + (high - low) / 2 for low, high in zip(ends, [*ends[1:], Fraction(1)], strict=True)]
+    begun = {tuple(int((i + s) * step) - int(s * step) for i in range(count - 1)) for s in (*ends, *between)}
+    return len(begun) == 1
+
+
+ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
+    of_values,
+    of_one,
+    of_windows,
+    of_ceil,
+    of_epsilon,
+    of_conversion,
+    of_flat,
+    of_steps,
+)
