@@ -89,6 +89,10 @@ class Family:
     """Rows per fit, drawn evenly."""
     least_rows_count: int = LEAST_ROWS
     """Blocks with fewer rows are held out whole."""
+    is_held: bool = False
+    """Whether scalars of a device are always held near those of all, as where some have few rows; else fits that miss
+    their own minimum that way are free.
+    """
     left_out_share: float = 0.5
     """Share of them for fits that leave a device out to set the interval of unseen ones."""
     deviation: Deviation = logarithmic

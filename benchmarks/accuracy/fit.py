@@ -4,7 +4,7 @@ Only blocks that a family allows and only the folds of FITTED are read for scala
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -56,23 +56,25 @@ def main() -> None:
         if options.intervals:
             _set_intervals(family, options.corpus, options.out / family.name)
             continue
-        for stem, groups in _files(family, options.corpus).items():
-            (options.out / family.name).mkdir(exist_ok=True, parents=True)
+        (options.out / family.name).mkdir(exist_ok=True, parents=True)
+        for stem, groups in _files(family, options.corpus):
             (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
 
 
-def _files(family: Family, corpus: Path) -> dict[str, list[str]]:
-    """Return the groups of each coefficient file of a family as TOML, by the file's stem."""
+def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the groups of each coefficient file of a family as TOML, by the file's stem, whenever one is added."""
     allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     files: dict[str, list[str]] = {}
     for (maker, kind), blocks in _grouped(allowed, lambda b: (maker_of(b), family.group(b))):
         for stem, found in fitted_each(family, blocks).items():
             own = _own(family, kind, [block for block in blocks if block.device == stem], found)
             files.setdefault(stem, []).append(own)
+            yield stem, files[stem]
             print(f"fitted {family.name}.{kind} of {stem}", flush=True)
-        files.setdefault(f"_prior_{maker}", []).append(_prior(family, kind, blocks))
+        stem = f"_prior_{maker}"
+        files.setdefault(stem, []).append(_prior(family, kind, blocks))
+        yield stem, files[stem]
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
-    return files
 
 
 def _set_intervals(family: Family, corpus: Path, folder: Path) -> None:
@@ -156,6 +158,8 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
 
     kept = {"fixed": tuple(fixed), "deviation": family.deviation}
     held = fit(family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, **kept)
+    if family.is_held:
+        return held
     free = fit(family.form, times, measured, **kept)
     wrong = [np.abs(family.deviation(times(found.values) / measured)).mean() for found in (held, free)]
     return held if wrong[0] < ASTRAY * wrong[1] else free

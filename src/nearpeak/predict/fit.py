@@ -65,7 +65,7 @@ def fit(
         fixed: scalars that keep their start value.
         start: values to start from; the form's usual ones by default.
         spread: by how much each scalar may be expected to be off its start, in `coordinates`; none: any value is as
-            likely as another, and three measurements per free scalar are needed.
+            likely as another, and three measurements per free scalar are needed unless `prior_weight` holds them.
         prior_weight: rows that the start counts for: scalars that the measurements hardly move stay near it.
         deviation: which deviations are made least.
 
@@ -74,7 +74,7 @@ def fit(
     """
     first = np.array([s.usual_value for s in form.scalars]) if start is None else np.asarray(start, dtype=float)
     free = [i for i, scalar in enumerate(form.scalars) if scalar.name not in fixed]
-    if spread is None and len(measured_s) < 3 * len(free):
+    if spread is None and not prior_weight and len(measured_s) < 3 * len(free):
         raise SpecError(
             f"fit: {len(measured_s)} measurements for {len(free)} scalars; at least three for each are needed"
         )
