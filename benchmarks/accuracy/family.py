@@ -11,6 +11,7 @@ from benchmarks.accuracy.names import target_name
 from nearpeak.ops._table import CaseTable, case_table
 from nearpeak.predict import FORMS
 from nearpeak.predict._form import CaseColumns, Form, Setting
+from nearpeak.predict.fit import Deviation, logarithmic
 from nearpeak.targets import target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40
@@ -90,6 +91,14 @@ class Family:
     """Rows per fit, drawn evenly."""
     least_rows_count: int = LEAST_ROWS
     """Blocks with fewer rows are held out whole."""
+    is_held: bool = False
+    """Whether scalars of a device are always held near those of all, as where some have few rows; else fits that miss
+    their own minimum that way are free.
+    """
+    left_out_share: float = 0.5
+    """Share of them for fits that leave a device out to set the interval of unseen ones."""
+    deviation: Deviation = logarithmic
+    """What fits make least."""
     form_name: str = ""
     """Form of another family that answers for these measurements, too."""
 

@@ -4,7 +4,7 @@ Only blocks that a family allows and only the folds of FITTED are read for scala
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from nearpeak.predict._correction import KNOT_COUNT, corrected, fit_correction
 from nearpeak.predict._form import Rows
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text, groups_of, rounded
-from nearpeak.predict.fit import Fit, fit
+from nearpeak.predict.fit import Deviation, Fit, Times, fit, relative
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.targets import target_of
 
@@ -57,23 +57,25 @@ def main() -> None:
         if options.intervals:
             _set_intervals(family, options.corpus, options.out / family.name)
             continue
-        for stem, groups in _files(family, options.corpus).items():
-            (options.out / family.name).mkdir(exist_ok=True, parents=True)
+        (options.out / family.name).mkdir(exist_ok=True, parents=True)
+        for stem, groups in _files(family, options.corpus):
             (options.out / family.name / f"{stem}.toml").write_text("\n".join(groups), encoding="utf-8")
 
 
-def _files(family: Family, corpus: Path) -> dict[str, list[str]]:
-    """Return the groups of each coefficient file of a family as TOML, by the file's stem."""
+def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the groups of each coefficient file of a family as TOML, by the file's stem, whenever one is added."""
     allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     files: dict[str, list[str]] = {}
     for (maker, kind), blocks in _grouped(allowed, lambda b: (maker_of(b), family.group(b))):
         for stem, found in fitted_each(family, blocks).items():
             own = _own(family, kind, [block for block in blocks if block.device == stem], found)
             files.setdefault(stem, []).append(own)
+            yield stem, files[stem]
             print(f"fitted {family.name}.{kind} of {stem}", flush=True)
-        files.setdefault(f"_prior_{maker}", []).append(_prior(family, kind, blocks))
+        stem = f"_prior_{maker}"
+        files.setdefault(stem, []).append(_prior(family, kind, blocks))
+        yield stem, files[stem]
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
-    return files
 
 
 def _set_intervals(family: Family, corpus: Path, folder: Path) -> None:
@@ -102,6 +104,23 @@ def times_of(family: Family, block: Block, rows: Any, target: str = "") -> Any:
     return lambda scalars: family.form.rows(device, columns, np.asarray(scalars), setting).time_s
 
 
+def _remembered(family: Family, block: Block, times: Times) -> Times:
+    """Return `times` that are not worked out again when only scalars move that the block says nothing about."""
+    fixed = set(family.fixed(block))
+    used = [place for place, one in enumerate(family.form.scalars) if one.name not in fixed]
+    known: dict[bytes, Any] = {}
+
+    def found(scalars: Any) -> Any:
+        key = np.asarray(scalars, dtype=float)[used].tobytes()
+        if key not in known:
+            if len(known) > len(family.form.scalars):
+                known.clear()
+            known[key] = times(scalars)
+        return known[key]
+
+    return found
+
+
 def sample(chosen: Any, count: int) -> Any:
     """Return the positions of at most `count` of the chosen rows."""
     rows = np.flatnonzero(chosen)
@@ -112,10 +131,13 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
     """Return the scalars that fit one block, or several with the same weight each."""
     count = int(family.sample_count * share)
     picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
-    each = [times_of(family, block, rows) for block, rows in picked]
+    each = [_remembered(family, block, times_of(family, block, rows)) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
-    return fit(family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed))
+    return fit(
+        family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed),
+        deviation=family.deviation,
+    )  # fmt: skip
 
 
 def fitted_each(family: Family, group: Sequence[Block], share: float = 1.0) -> dict[str, Fit]:
@@ -128,16 +150,19 @@ def fitted_each(family: Family, group: Sequence[Block], share: float = 1.0) -> d
 def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fit:
     count = int(family.sample_count * share)
     picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
-    each = [times_of(family, block, rows) for block, rows in picked]
+    each = [_remembered(family, block, times_of(family, block, rows)) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
 
     def times(values: Any) -> Any:
         return np.concatenate([one(values) for one in each])
 
-    held = fit(family.form, times, measured, fixed=tuple(fixed), start=home, prior_weight=PRIOR_ROWS)
-    free = fit(family.form, times, measured, fixed=tuple(fixed))
-    wrong = [np.abs(np.log(times(found.values) / measured)).mean() for found in (held, free)]
+    kept = {"fixed": tuple(fixed), "deviation": family.deviation}
+    held = fit(family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, **kept)
+    if family.is_held:
+        return held
+    free = fit(family.form, times, measured, **kept)
+    wrong = [np.abs(family.deviation(times(found.values) / measured)).mean() for found in (held, free)]
     return held if wrong[0] < ASTRAY * wrong[1] else free
 
 
@@ -194,8 +219,16 @@ def _correction(family: Family, group: Sequence[Block], values: Any) -> Any:
         axes = zip(*(form.correction_axes(block.columns(rows)) for block, rows in picked), strict=True)
         columns, left = [np.concatenate(axis) for axis in axes], np.concatenate(rest)
         found[part] = fit_correction(columns, left)
-        found[part] -= np.log(np.mean(np.exp(corrected(columns, found[part]) - left)))  # no bias on average
+        found[part] -= _offset(family.deviation, corrected(columns, found[part]) - left)
     return np.round(1000 * found.ravel()) + 0.0
+
+
+def _offset(deviation: Deviation, rest: Any) -> float:
+    """Return what to take off logarithms of predicted over measured times: none is biased, or deviates least."""
+    if deviation is not relative:
+        return float(np.log(np.mean(np.exp(rest))))
+    order, weights = np.argsort(rest), np.exp(rest)  # the weighted median makes the sum of |ratio - 1| least
+    return float(rest[order][np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)])
 
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
@@ -206,11 +239,15 @@ def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
         return _toml(
             family, kind, found, {name: (low**ALONE, high**ALONE) for name, (low, high) in ends.items()}, group
         )
-    left_out = []
+    left_out: list[tuple[Block, Any]] = []
     for device in sorted(devices):
         others = [block for block in group if block.device != device]
         out = [block for block in group if block.device == device]
-        left_out += [(block, unseen_values(family, block, others, 0.5)) for block in out]
+        values: dict[str, Any] = {}
+        for block in out:
+            if str(block.dtypes) not in values:  # what a device without data gets depends on it and on the formats
+                values[str(block.dtypes)] = unseen_values(family, block, others, family.left_out_share)
+            left_out.append((block, values[str(block.dtypes)]))
     return _toml(family, kind, found, interval(family, left_out), group)
 
 

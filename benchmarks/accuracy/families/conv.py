@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from nearpeak.predict._conv_costs import class_of
+from nearpeak.predict._conv_scalars import CLASSES, SCALARS
 from nearpeak.predict._conv_scalars import PASSES as PASSES_OF_FORM
-from nearpeak.predict._conv_scalars import SCALARS
+from nearpeak.predict._conv_shapes import shape_of
 from nearpeak.predict._form import Setting
+from nearpeak.predict.fit import relative
 
 FORMATS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 PASSES: dict[str, tuple[str, dict[str, str | bool]]] = {
@@ -30,6 +33,8 @@ SWAPPED = {"in_channels": "cout", "out_channels": "cin", "h": "hout", "w": "wout
 """MIOpen's keys name what a backward pass reads `in`: the gradient of the output. Strided rows add up only so."""
 FILES: dict[str, dict[str, str]] = {"miopen_conv": MIOPEN, "deepbench_conv": PLAIN, "neusight_conv": SQUARE}
 HOST_TIMED = ("neusight",)
+ALONE = ("miopen",)
+"""MIOpen's search runs solver after solver once or twice, with compilation between; others repeat a kernel."""
 LEAST_ROWS = 60
 """DeepBench has 69 to 78 convolutions per pass; those of the MI25 are held out whole."""
 DEVICES = {"gfx1030_72cu": "rx_6800_xt", "gfx900_56cu": "vega_56", "gfx900_64cu": "vega_64"}
@@ -58,14 +63,38 @@ def _block(path: Path, name: tuple[str, ...], axes: dict[str, str]) -> Block:
         source=source, device=DEVICES.get(target, target), kind=f"{op} {dtype}", op="conv", phase=phase,
         dtypes={"dtype": FORMATS[dtype]}, axes=columns, attributes=attributes, measured_s=found["best"],
         sites=site_numbers(*(columns[axis] for axis in ("in_channels", "out_channels", "h", "w", "kh", "batch"))),
-        setting=Setting(host_timed=source in HOST_TIMED),
+        setting=Setting(host_timed=source in HOST_TIMED, is_alone=source in ALONE),
     )  # fmt: skip
+
+
+def miopen_kernels(corpus: Path, block: Block) -> tuple[Any, Any]:
+    """Return the fastest solver of each row of one of MIOpen's blocks, and whether it alone was recorded."""
+    import duckdb
+
+    axes = MIOPEN if block.phase == "forward" else MIOPEN | SWAPPED
+    columns = ", ".join(axes.values())
+    query = (
+        f"select {columns}, arg_min(kernel, latency_us) as kernel, arg_min(n_solvers, latency_us) = 1 as is_alone "
+        f"from read_parquet(?) where device = ? and op = ? and dtype = ? and flags & {OLD | EAGER} = 0 "
+        f"group by {columns}"
+    )
+    op, dtype = block.kind.split()
+    names = {target: name for name, target in DEVICES.items()}
+    path = str(corpus / "miopen_conv.parquet")
+    found = duckdb.execute(query, [path, f"amd_{names.get(block.device, block.device)}", op, dtype]).fetchall()
+    by_shape = {tuple(row[: len(axes)]): row[len(axes) :] for row in found}
+    shapes = zip(*(column.tolist() for column in block.axes.values()), strict=True)
+    kernels, alone = zip(*(by_shape[shape] for shape in shapes), strict=True)
+    return np.array(kernels), np.array(alone)
 
 
 def _fixed(block: Block) -> tuple[str, ...]:
     """Return the scalars that a block says nothing about."""
     fixed = {"launch_s"} if block.setting.host_timed else {"host_floor_s", "host_gap_s"}
+    fixed |= set() if block.setting.is_alone else {"slow_clock_ratio", "clock_rise_s"}
     used = {"conv_bwd_data": "dgrad", "conv_bwd_weight": "wgrad"}.get(block.kind.split()[0], "fprop")
+    found = np.unique(class_of(shape_of(block.axes)))
+    fixed |= {f"{used}_{kind}_ratio" for place, kind in enumerate(CLASSES) if place not in found}
     others = {s.name for s in SCALARS if s.name.split("_")[0] in PASSES_OF_FORM and s.name.split("_")[0] != used}
     return tuple(sorted(fixed | others))
 
@@ -78,6 +107,9 @@ FAMILY = Family(
         "deepbench v100_sxm",
     ),
     fixed=_fixed,
-    sample_count=1500,
+    sample_count=2000,
+    is_held=True,
+    left_out_share=0.2,
+    deviation=relative,
     least_rows_count=LEAST_ROWS,
 )  # fmt: skip

@@ -8,9 +8,11 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._conv_rewritten import unrolled, wide_winograd
 from nearpeak.predict._conv_scalars import CLASSES
 from nearpeak.predict._conv_shapes import Shape, product_of
-from nearpeak.predict._form import CaseColumns
+from nearpeak.predict._conv_tiles import Costs, applicable, tiled
+from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.theory.rates import vector_rate
 
 LARGEST = 0.25
@@ -19,8 +21,12 @@ SHARPNESS = 4.0
 """Power at which products and memory overlap."""
 _POINTS = 16
 """Products per pair of channels that F(2 x 2, 3 x 3) keeps apart until the sum over positions is complete."""
-Costs = tuple[Any, Any, Any, Any]
-"""Seconds of products at full rate, of what the reached share adds, of padding, waves and starts, of split sums."""
+_CLOCK_SHARPNESS = 2.0
+"""Power at which a clock rises with the length of a kernel; above 2 longer work could take less time."""
+_TILE_UNIT = 16
+"""Positions of which kernels without padding take multiples; where there are none, slower ones stand in."""
+_ROW = 4
+"""Positions of an image that a kernel of one tap loads at once where their number allows."""
 
 
 def passes_of(cases: CaseColumns) -> tuple[str, ...]:
@@ -39,8 +45,11 @@ def passes_of(cases: CaseColumns) -> tuple[str, ...]:
 def fastest(target: Target, dtype: str, shape: Shape, part: str, scalar: dict[str, float]) -> Costs:
     """Return the costs of a pass by the algorithm that takes least time, memory aside."""
     rate = _rate(target, dtype)
-    kernels = [_implicit(target, shape, part, rate, scalar), _direct(target, shape, scalar)]
+    device = (rate, DTYPES[dtype].bits_count // 8)
+    kernels = [_implicit(target, shape, part, rate, scalar), _direct(target, shape, part, scalar)]
+    kernels.append(unrolled(target, shape, part, device, scalar))
     kernels += [_winograd(target, shape, part, rate, scalar)] if (shape.points > 0).any() else []
+    kernels += [wide_winograd(target, shape, part, device, scalar)] if (shape.wide_points > 0).any() else []
     best: Costs = kernels[0]
     for other in kernels[1:]:
         faster = sum(other) < sum(best)
@@ -52,6 +61,13 @@ def moved_elements(shape: Shape) -> Any:
     """Return the elements of both images and of the filters."""
     stored = shape.images * (shape.inputs * shape.channels + shape.outputs * shape.filters)
     return shape.groups * (stored + shape.taps * shape.channels * shape.filters)
+
+
+def clock_share(full_s: Any, scalar: Mapping[str, float], setting: Setting) -> Any:
+    """Return what a clock that is low at rest adds to kernels, as a share of their time at full clock."""
+    if not setting.is_alone:
+        return np.zeros_like(full_s)
+    return (scalar["slow_clock_ratio"] - 1) / (1 + (full_s / scalar["clock_rise_s"]) ** _CLOCK_SHARPNESS)
 
 
 def _rate(target: Target, dtype: str) -> float:
@@ -66,11 +82,17 @@ def _rate(target: Target, dtype: str) -> float:
 def _implicit(target: Target, shape: Shape, part: str, rate: float, scalar: Mapping[str, float]) -> Costs:
     """Return the costs as a product of matrices, by the best tile and split."""
     each = np.array([scalar[f"{part}_{kind}_ratio"] for kind in CLASSES])
-    return _tiled(target, (*product_of(shape, part), shape.groups), rate, each[_class_of(shape)], scalar)
+    row = shape.outputs if part == "fprop" else shape.inputs
+    uneven = (shape.taps == 1) & (shape.strides == 1) & (row % _ROW > 0)
+    slower = np.where(uneven, scalar["row_ratio"], 1.0)
+    slower = slower * np.where(shape.images * row % _TILE_UNIT > 0, scalar[f"{part}_ragged_ratio"], 1.0)
+    ratio = each[class_of(shape)] / slower
+    extents = (*product_of(shape, part), shape.groups)
+    return tiled(target, extents, rate, ratio, scalar[f"{part}_split_s"], scalar)
 
 
-def _class_of(shape: Shape) -> Any:
-    """Return the position in CLASSES of each case."""
+def class_of(shape: Shape) -> Any:
+    """Return the position in CLASSES of the kernel of each case."""
     one, strided = shape.taps == 1, shape.strides > 1
     plain = np.where(shape.taps < 9, 3, np.where(shape.taps == 9, 2, 4))
     alone = np.where(one, np.where(strided, 1, 0), np.where(strided, 5, plain))
@@ -84,35 +106,16 @@ def _winograd(target: Target, shape: Shape, part: str, rate: float, scalar: dict
         "fprop": (points, shape.filters, shape.channels), "dgrad": (points, shape.channels, shape.filters),
         "wgrad": (_POINTS * shape.filters, shape.channels, points / _POINTS),
     }[part]  # fmt: skip
-    ratio = scalar[f"{part}_winograd_ratio"]
-    products, *others = _tiled(
-        target,
-        (m, n, k, shape.groups),
-        rate,
-        np.full_like(points, ratio),
-        scalar | {"edge_elements": scalar["winograd_edge_elements"]},
-    )
-    return (np.where(shape.points > 0, products, np.inf), others[0], others[1], others[2])
+    ratio = np.full_like(points, scalar[f"{part}_winograd_ratio"])
+    edges = scalar | {"edge_elements": scalar["winograd_edge_elements"]}
+    split_s = scalar[f"{part}_split_s"]
+    extents = applicable(shape.points > 0, (m, n, k, shape.groups))
+    products, *others = tiled(target, extents, rate, ratio, split_s, edges)
+    return (np.where(shape.points > 0, products, np.inf), *others)
 
 
-def _direct(target: Target, shape: Shape, scalar: Mapping[str, float]) -> Costs:
+def _direct(target: Target, shape: Shape, part: str, scalar: Mapping[str, float]) -> Costs:
     """Return the costs of adding up products one after the other, as depthwise kernels do."""
     products = shape.flop / vector_rate(target, "fp32")[1]
     none = np.zeros_like(products)
-    return (products, products * (1 / scalar["direct_ratio"] - 1), none, none)
-
-
-def _tiled(
-    target: Target, extents: tuple[Any, Any, Any, Any], rate: float, ratio: Any, scalar: Mapping[str, float]
-) -> Costs:  # fmt: skip
-    """Return the costs of `batch` products [m,k] x [k,n] by the tile and split that take least time."""
-    from nearpeak.predict._conv_kernel import fill
-
-    m, n, k, batch = (np.ascontiguousarray(column) for column in extents)
-    total, split = np.empty(len(m)), np.empty(len(m))
-    names = ("tail_ratio", "depth_elements", "edge_elements", "tile_start_s", "split_s")
-    device = np.array([rate / target.sm_count, target.sm_count, target.dram.bandwidth_bytes_per_s or 1.0])
-    fill(m, n, k, batch, np.ascontiguousarray(ratio), device, np.array([scalar[name] for name in names]), total, split)
-    products = 2 * m * n * k * batch / rate
-    ceiling = products * (1 / ratio - 1)
-    return (products, ceiling, total - split - products - ceiling, split)
+    return (products, products * (1 / scalar[f"{part}_direct_ratio"] - 1), none, none, none)

@@ -12,6 +12,10 @@ _PAIR_POINTS = 4
 
 Source: Lavin 2015, arXiv:1509.09308.
 """
+MOST_STRIDE = 2
+"""Largest stride with kernels of Winograd's algorithm."""
+WIDE_POINTS, _WIDE_OUTPUTS = 6, 4
+"""Products that F(4, 3) takes for four outputs of three taps (Lavin 2015, the same)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,10 @@ class Shape:
     """Input positions per output position."""
     points: Any
     """Products per channel and filter of an image in Winograd's algorithm; 0 where it does not apply."""
+    wide_points: Any
+    """The same for tiles of four outputs."""
+    wide_axes: Any
+    """Axes of space along which the kernel has several taps."""
 
     @property
     def flop(self) -> Any:
@@ -50,23 +58,38 @@ def shape_of(axes: Mapping[str, Any]) -> Shape:
         return np.asarray(axes.get(name, default), dtype=np.float64)
 
     inputs, outputs, taps, strides = np.ones(1), np.ones(1), np.ones(1), np.ones(1)
-    points, applies = np.ones(1), np.array([True])
+    points, wide, axes_count, applies = np.ones(1), np.ones(1), np.zeros(1), np.array([True])
     for one in _SPACE:
         size, kernel, stride, dilation = axis(one), axis(f"k{one}"), axis(f"s{one}"), axis(f"d{one}")
         begin = axis(f"p{one}", 0.0)
         end = axis(f"p{one}_end", 0.0) if axes.get(f"p{one}_end") is not None else begin
         out = np.maximum((size + begin + end - dilation * (kernel - 1) - 1) // stride + 1, 0.0)
         inputs, outputs, taps, strides = inputs * size, outputs * out, taps * kernel, strides * stride
-        points = points * np.where(kernel == 1, out, _PAIR_POINTS * np.ceil(out / 2) * np.ceil(kernel / 3))
-        applies = applies & (stride == 1) & (dilation == 1)
+        points = points * _pair_points(out, kernel, stride)
+        threes = WIDE_POINTS * np.ceil(out / _WIDE_OUTPUTS) * np.ceil(kernel / 3)
+        wide, axes_count = wide * np.where(kernel == 1, out, threes), axes_count + (kernel > 1)
+        applies = applies & (stride <= MOST_STRIDE) & (dilation == 1)
     applies = applies & (taps > 1)
     groups = axis("groups")
     columns = np.broadcast_arrays(
         axis("batch"), inputs, outputs, taps, groups, axis("in_channels") // groups, axis("out_channels") // groups,
-        strides, np.where(applies, points, 0.0),
+        strides, np.where(applies, points, 0.0), np.where(applies & (strides == 1), wide, 0.0), axes_count,
     )  # fmt: skip
     own = (np.array(one, ndmin=1) for one in columns)  # compiled code takes no broadcast views
     return Shape(**dict(zip(Shape.__dataclass_fields__, own, strict=True)))
+
+
+def _pair_points(out: Any, kernel: Any, stride: Any) -> Any:
+    """Return the products along one axis: taps that meet the same input positions go together, pairs of outputs.
+
+    F(2, r) takes r + 1 products for two outputs.
+    """
+    found = np.zeros(1)
+    for first in range(MOST_STRIDE):
+        taps = np.where(first < stride, np.ceil(np.maximum(kernel - first, 0.0) / stride), 0.0)
+        short = np.where(taps > 0, taps + 1, 0.0)
+        found = found + np.where(taps < 3, short, _PAIR_POINTS * np.ceil(taps / 3))
+    return np.where(kernel == 1, out, found * np.ceil(out / 2))
 
 
 def product_of(shape: Shape, part: str) -> tuple[Any, Any, Any]:

@@ -44,6 +44,10 @@ class Setting:
     """Whether A arrives in bf16 and is quantised by a kernel of its own first."""
     host_timed: bool = False
     """Whether the time is seen from the host, which submits one kernel and waits, so that launching it counts."""
+    is_alone: bool = False
+    """Whether the device rests before the kernel, as while a library tries its kernels one by one: boards whose clock
+    is low at rest then run short kernels before it has risen. Kernels of a step follow one another.
+    """
     expert_matrices_count: int = 1
     """Matrices of an expert, side by side along n, that a whole layer multiplies by: 3 with a gate, 2 without.
 

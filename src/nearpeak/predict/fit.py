@@ -22,6 +22,20 @@ _NOISE_RATIO = 0.05
 _REACH = 12.0
 """Largest logistic coordinate: values come within 1e-5 of the ends of their range."""
 Times = Callable[[Any], Any]
+Deviation = Callable[[Any], Any]
+"""Deviation of each time as a function of predicted over measured."""
+_MOST = 20.0
+"""Ratio of predicted over measured time above which `relative` no longer grows: a start may be far off."""
+
+
+def logarithmic(ratio: Any) -> Any:
+    """Return the deviation of predicted over measured times as its logarithm: their middle is met."""
+    return np.log(ratio)
+
+
+def relative(ratio: Any) -> Any:
+    """Return it as the ratio less 1, as scores do: where equal cases differ widely, what is least wrong is met."""
+    return np.minimum(ratio, _MOST) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +56,7 @@ def fit(
     start: Any = None,
     spread: Any = None,
     prior_weight: float = 0.0,
+    deviation: Deviation = logarithmic,
 ) -> Fit:
     """Return the scalars whose predicted times deviate least from `measured_s`.
 
@@ -50,15 +65,16 @@ def fit(
         fixed: scalars that keep their start value.
         start: values to start from; the form's usual ones by default.
         spread: by how much each scalar may be expected to be off its start, in `coordinates`; none: any value is as
-            likely as another, and three measurements per free scalar are needed.
+            likely as another, and three measurements per free scalar are needed unless `prior_weight` holds them.
         prior_weight: rows that the start counts for: scalars that the measurements hardly move stay near it.
+        deviation: which deviations are made least.
 
     Raises:
         SpecError: too few measurements, or measurements that are not positive numbers.
     """
     first = np.array([s.usual_value for s in form.scalars]) if start is None else np.asarray(start, dtype=float)
     free = [i for i, scalar in enumerate(form.scalars) if scalar.name not in fixed]
-    if spread is None and len(measured_s) < 3 * len(free):
+    if spread is None and not prior_weight and len(measured_s) < 3 * len(free):
         raise SpecError(
             f"fit: {len(measured_s)} measurements for {len(free)} scalars; at least three for each are needed"
         )
@@ -66,7 +82,7 @@ def fit(
         raise SpecError("fit: a measured time is not a positive number; take such rows out")
     hold = np.full(len(form.scalars), math.sqrt(prior_weight) * SCALE_RATIO)
     hold = hold if spread is None else _NOISE_RATIO / np.asarray(spread)
-    values = _descend(form, times, np.log(measured_s), free, first, hold)
+    values = _descend(form, lambda v: deviation(times(v) / measured_s), free, first, hold)
     return Fit(values=values, unidentified=_loose(form, times, np.log(measured_s), free, values))
 
 
@@ -90,10 +106,11 @@ def _ranges(form: Form) -> tuple[Any, Any]:
     return np.array([s.low_value for s in form.scalars]), np.array([s.high_value for s in form.scalars])
 
 
-def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any, hold: Any) -> Any:
+def _descend(form: Form, deviations: Times, free: list[int], first: Any, hold: Any) -> Any:
     """Return the scalars at a minimum: damped Gauss-Newton steps in the coordinates of the ranges.
 
     Args:
+        deviations: of each measurement, as a function of the scalars.
         hold: deviation that a step of one in each coordinate away from `first` counts as; 0 where it is free.
     """
     start, damping = coordinates(form, first), 1e-2
@@ -105,7 +122,7 @@ def _descend(form: Form, times: Times, target: Any, free: list[int], first: Any,
         return values
 
     def rest_at(point: Any) -> Any:
-        rest = np.log(times(values_at(point))) - target
+        rest = deviations(values_at(point))
         return np.concatenate([rest, hold[free] * (point - start[free])]) if hold[free].any() else rest
 
     point = start[free]

@@ -81,7 +81,7 @@ def test_what_cannot_be_predicted_is_refused_in_one_line():
 
 
 def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
-    from nearpeak.predict._conv_costs import _class_of
+    from nearpeak.predict._conv_costs import class_of
     from nearpeak.predict._conv_scalars import CLASSES
 
     shapes = {
@@ -93,7 +93,7 @@ def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
     assert list(shapes) == list(CLASSES)
     for place, axes in enumerate(shapes.values()):
         shape = shape_of({"batch": 1, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28} | axes)
-        assert _class_of(shape).tolist() == [place]
+        assert class_of(shape).tolist() == [place]
 
 
 def test_each_pass_takes_its_own_correction_and_none_exceeds_a_quarter():
@@ -115,3 +115,100 @@ def test_each_pass_takes_its_own_correction_and_none_exceeds_a_quarter():
     assert ratio("forward") == pytest.approx(np.exp(0.1))
     assert ratio("backward", grad_weight=False) == pytest.approx(np.exp(-0.2))
     assert ratio("backward", grad_input=False) == pytest.approx(np.exp(0.25))
+
+
+def rows_of(scalar=None, setting=None, target="mi100", **axes):
+    from nearpeak.predict._form import CaseColumns, Setting
+    from nearpeak.predict.forms.conv import FORM
+    from nearpeak.targets import target_of
+
+    usual = {one.name: one.usual_value for one in FORM.scalars} | (scalar or {})
+    shape = {"batch": 8, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28, "kw": 3, "kh": 3} | axes
+    cases = CaseColumns(op="conv", phase="forward", dtypes={"dtype": "fp32"}, axes=shape, attributes={})
+    found = FORM.rows(target_of(target), cases, np.array(list(usual.values())), setting or Setting())
+    return found.time_s, dict(zip(FORM.terms, found.parts_s.T, strict=True))
+
+
+def test_a_clock_that_is_low_at_rest_slows_short_kernels_that_run_alone_only():
+    from nearpeak.predict._form import Setting
+
+    batch = np.array([1, 8, 64, 4096])
+    slow = {"slow_clock_ratio": 3.0, "clock_rise_s": 1e-3}
+    usual, _ = rows_of(slow, batch=batch)
+    alone, parts = rows_of(slow, Setting(is_alone=True), batch=batch)
+    assert usual == pytest.approx(rows_of(batch=batch)[0])
+    assert alone[0] / usual[0] == pytest.approx(3.0, rel=0.05)
+    assert alone[-1] / usual[-1] == pytest.approx(1.0, rel=0.05)
+    assert alone - parts["clock"] == pytest.approx(usual)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ratio=st.floats(1.0, 6.0), rise_s=st.floats(50e-6, 5e-3), time_s=st.floats(1e-6, 1.0))
+def test_more_work_never_takes_less_time_however_the_clock_rises(ratio, rise_s, time_s):
+    from nearpeak.predict._conv_costs import clock_share
+    from nearpeak.predict._form import Setting
+
+    times = np.array([time_s, 1.01 * time_s])
+    seen = times * (1 + clock_share(times, {"slow_clock_ratio": ratio, "clock_rise_s": rise_s}, Setting(is_alone=True)))
+    assert seen[1] >= seen[0]
+
+
+@pytest.mark.parametrize(
+    ("axes", "points", "wide_points"),
+    [
+        ({"kw": 3, "kh": 3, "w": 8, "h": 8, "pw": 1, "ph": 1}, (4 * 4) ** 2, (6 * 2) ** 2),
+        ({"kw": 3, "kh": 3, "w": 9, "h": 9, "pw": 1, "ph": 1}, (4 * 5) ** 2, (6 * 3) ** 2),
+        ({"kw": 3, "kh": 1, "w": 8, "h": 8, "pw": 1}, 4 * 4 * 8, 6 * 2 * 8),
+        ({"kw": 3, "kh": 3, "w": 8, "h": 8, "pw": 1, "ph": 1, "sw": 2, "sh": 2}, (2 * (3 + 2)) ** 2, 0),
+        ({"kw": 1, "kh": 1, "w": 8, "h": 8}, 0, 0),
+        ({"kw": 3, "kh": 3, "w": 8, "h": 8, "dw": 2, "dh": 2}, 0, 0),
+    ],
+)
+def test_winograd_counts_whole_tiles_and_splits_strided_kernels_by_parity(axes, points, wide_points):
+    shape = shape_of({"batch": 1, "in_channels": 4, "out_channels": 4} | axes)
+    assert (shape.points.tolist(), shape.wide_points.tolist()) == ([points], [wide_points])
+
+
+def test_tiles_of_four_outputs_make_images_dear_whose_edge_is_just_above_a_multiple():
+    dear = {"fprop_nine_tap_ratio": 0.01, "fprop_winograd_ratio": 0.02, "fprop_direct_ratio": 0.002}
+    sizes, wide = np.array([28, 29, 32]), {"batch": 64, "in_channels": 512, "out_channels": 512, "pw": 1, "ph": 1}
+    time, parts = rows_of(dear | {"unrolled_ratio": 0.005}, w=sizes, h=sizes, **wide)
+    assert (parts["transforms"] > 0).all()
+    assert time[1] == pytest.approx(time[2], rel=0.05)
+    assert time[1] > 1.15 * time[0]
+
+
+def test_unrolled_images_take_kernels_of_their_own_each():
+    dear = {"fprop_strided_ratio": 0.005, "fprop_winograd_ratio": 0.02, "fprop_direct_ratio": 0.002}
+    wide = {"in_channels": 512, "out_channels": 512, "w": 14, "h": 14, "sw": 2, "sh": 2}
+    _, parts = rows_of(dear | {"unrolled_image_s": 50e-6}, batch=np.array([4, 8]), **wide)
+    assert parts["transforms"][1] == pytest.approx(2 * parts["transforms"][0])
+    assert parts["transforms"][0] > 4 * 50e-6
+
+
+def test_images_that_no_vector_load_divides_are_dearer_with_one_tap_only():
+    uneven = {"row_ratio": 2.0}
+
+    def share(**axes):
+        return float((rows_of(uneven, **axes)[0] / rows_of({"row_ratio": 1.0}, **axes)[0])[0])
+
+    assert share(kw=1, kh=1, w=7, h=7, batch=1024) > 1.5
+    assert share(kw=1, kh=1, w=8, h=8, batch=1024) == pytest.approx(1.0)
+    assert share(w=7, h=7, batch=1024) == pytest.approx(1.0)
+
+
+def test_a_fit_of_relative_deviations_finds_the_least_mean_error_where_equal_cases_differ():
+    from nearpeak.predict.fit import fit, relative
+    from nearpeak.predict.forms.conv import FORM
+
+    place = [one.name for one in FORM.scalars].index("launch_s")
+    measured = np.repeat([5e-6, 10e-6, 20e-6], [30, 30, 30])
+    others = tuple(one.name for one in FORM.scalars if one.name != "launch_s")
+
+    def error(deviation):
+        found = fit(FORM, lambda v: np.full(90, v[place]), measured, fixed=others, **deviation)
+        return float(np.abs(found.values[place] / measured - 1).mean())
+
+    best = min(np.abs(time / measured - 1).mean() for time in np.linspace(3e-6, 30e-6, 500))
+    assert error({"deviation": relative}) < best + 0.02
+    assert error({}) > error({"deviation": relative}) + 0.05

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients: implicit products in tiles and waves, Winograd's algorithm, direct sums."""
+"""Convolutions and their gradients: products in tiles and waves, Winograd's algorithm, unrolled images, direct sums."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,23 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._conv_costs import LARGEST, SHARPNESS, fastest, moved_elements, passes_of
+from nearpeak.predict._conv_costs import LARGEST, SHARPNESS, clock_share, fastest, moved_elements, passes_of
 from nearpeak.predict._conv_scalars import PASSES, SCALARS
 from nearpeak.predict._conv_shapes import Shape, shape_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 
-TERMS = ("launch", "products", "products_ceiling", "padding", "split_k", "memory", "host", "library")
+TERMS = (
+    "launch",
+    "products",
+    "products_ceiling",
+    "padding",
+    "split_k",
+    "transforms",
+    "memory",
+    "clock",
+    "host",
+    "library",
+)
 """Parts of a predicted time."""
 _ALIKE = {"fp16": ("fp16", "bf16", "fp32"), "bf16": ("bf16", "fp16", "fp32"), "int8": ("fp16", "bf16", "fp32")}
 _HOST_SHARPNESS = 12.0
@@ -33,7 +44,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         raise NotModelledError(f"{target.name}: no prediction of conv; GPUs that state a memory bandwidth only")
     scalar = dict(zip((one.name for one in SCALARS), scalars[: len(SCALARS)], strict=True))
     shape = shape_of(cases.axes)
-    passes = [_pass(target, cases, shape, part, scalar) for part in passes_of(cases)]
+    passes = [_pass(target, cases, shape, part, scalar, setting) for part in passes_of(cases)]
     if len(scalars) > len(SCALARS):
         knots = np.asarray(scalars[len(SCALARS) :]).reshape(len(PASSES), -1)
         for place, one in zip(_correction_parts(cases), passes, strict=True):
@@ -69,29 +80,32 @@ def _corrected(cases: CaseColumns, knots: Any) -> Any:
 
 
 def _pass(
-    target: Target, cases: CaseColumns, shape: Shape, part: str, scalar: dict[str, float]
+    target: Target, cases: CaseColumns, shape: Shape, part: str, scalar: dict[str, float], setting: Setting
 ) -> dict[str, Any]:  # fmt: skip
     """Return the parts of one pass by the algorithm that takes least time."""
-    products, ceiling, padding, split = fastest(target, cases.dtypes["dtype"], shape, part, scalar)
+    products, ceiling, padding, split, transforms = fastest(target, cases.dtypes["dtype"], shape, part, scalar)
     compute_s = products + ceiling + padding
     size = DTYPES[cases.dtypes["dtype"]].bits_count / 8
     memory_s = size * moved_elements(shape) / (scalar["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0))
     exposed_s = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS) - compute_s
-    return {
+    parts = {
         "launch": np.full_like(compute_s, scalar["launch_s"]), "products": products, "products_ceiling": ceiling,
-        "padding": padding, "split_k": split, "memory": exposed_s,
+        "padding": padding, "split_k": split, "transforms": transforms, "memory": exposed_s,
     }  # fmt: skip
+    full_s = sum(parts.values())
+    return parts | {"clock": full_s * clock_share(full_s, scalar, setting)}
 
 
 FORM = Form(
     name="conv",
     ops=("conv",),
-    version="conv-2",
+    version="conv-3",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
         "launch": "launch", "products": "products", "products_ceiling": "products", "padding": "padding",
-        "split_k": "padding", "memory": "memory", "host": "launch", "library": "products",
+        "split_k": "padding", "transforms": "memory", "clock": "launch", "memory": "memory",
+        "host": "launch", "library": "products",
     },
     grids={
         "conv": {
