@@ -100,3 +100,12 @@ def test_a_folder_that_does_not_say_who_this_host_is_is_refused(tmp_path):
     (tmp_path / "tls" / "a-key.pem").chmod(0o644)
     with pytest.raises(SpecError, match="others may read it"):
         files_in(tmp_path / "tls")
+
+
+def test_a_port_that_is_taken_is_named_as_the_reason():
+    hosts = pytest.importorskip("nearpeak.farm.executors._dask_hosts")
+    from nearpeak.errors import MeasureError
+
+    refused = pytest.raises(MeasureError, match=r"[Aa]ddress already in use")
+    with hosts.scheduler("127.0.0.1:0", None) as first, refused:
+        hosts.scheduler(first.address.rpartition("//")[2], None)

@@ -208,4 +208,7 @@ def devices_of(resources: dict[str, float]) -> list[Device]:
 
 
 def _line(error: BaseException) -> str:
+    """Return what an error says, and what is behind it: a scheduler that does not start says why only there."""
+    if error.__cause__ is not None:
+        return f"{' '.join(str(error).split())[:150].rstrip('.')}: {_line(error.__cause__)}"
     return " ".join(str(error).split())[:300] or type(error).__name__
