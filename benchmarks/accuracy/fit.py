@@ -134,9 +134,10 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
     each = [_remembered(family, block, times_of(family, block, rows)) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
+    few = len(measured) < 3 * (len(family.form.scalars) - len(fixed))
     return fit(
         family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed),
-        deviation=family.deviation,
+        deviation=family.deviation, prior_weight=PRIOR_ROWS if few else 0.0,
     )  # fmt: skip
 
 
