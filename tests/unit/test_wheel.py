@@ -106,5 +106,5 @@ def test_missing_framework_is_named_with_the_extra_that_installs_it(environment,
     assert "Traceback" not in report
     assert report.strip().count("\n") == 0
     onnx = tmp_path / "model.onnx"
-    onnx.write_bytes(b"")
+    onnx.write_bytes(b"\x08\x08")
     assert "nearpeak[onnx]" in run(environment, "nearpeak", "analyze", str(onnx), "--target", "h100_sxm", code=3)

@@ -1,6 +1,7 @@
 """Whether mixed precision will pay, said before anyone tries it: the verdict and the reasons behind it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import log
 
 from nearpeak.analyze.executions import step_interval
@@ -73,13 +74,13 @@ def realised_of(expected: MixedPrecision, baseline: Executed, lowered: Executed,
     steps = [one.window_ns / one.step_count for one in (baseline, lowered)]
     ratio = steps[0] / steps[1] if min(steps) > 0 else None
     reason = _withheld(wanted, modes, baseline, lowered)
-    told = not reason and wanted is not None and ratio is not None
-    return Realised(
-        baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high,
-        realised_ratio=(ratio - 1) / (wanted - 1) if told else None,  # type: ignore[operator]
-        log_ratio=log(ratio) / log(wanted) if told else None,  # type: ignore[arg-type]
-        reason=reason,
+    found = Realised(
+        baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high, reason=reason,
+        realised_ratio=None, log_ratio=None,
     )  # fmt: skip
+    if reason or wanted is None or ratio is None:
+        return found
+    return replace(found, realised_ratio=(ratio - 1) / (wanted - 1), log_ratio=log(ratio) / log(wanted))
 
 
 def _withheld(wanted: float | None, modes: tuple[str, str], baseline: Executed, lowered: Executed) -> str:

@@ -9,7 +9,7 @@ from nearpeak.core.finding import BelowBound
 from nearpeak.core.proof import Proof
 from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # 1: first version; documented in docs/reference/report_json.md.
 # 2: proofs, bounds at the worst values, measurements below their bound.
 # 3: the family of each case's operator, expected times.

@@ -125,7 +125,7 @@ class PrecisionGap:
     """What ran."""
     against: str
     """What was expected: `lowered`, `converted` or `written`, chosen by the mode of the trace."""
-    expected_casts: int
+    expected_cast_count: int
     """Casts of an expected step."""
     shortfall: Shortfall
     """Executed less expected time by cause; the parts add up to it."""

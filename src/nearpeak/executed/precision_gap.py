@@ -52,7 +52,7 @@ def precision_gap(
     matched = sum(taken.values()) / whole if whole else 0.0
     casts = sum(count for case, count in wanted.counts.items() if case.op == "cast") // executed.step_count
     return PrecisionGap(
-        executed=precision, against=against, expected_casts=casts, shortfall=shortfall, matched_ratio=matched,
+        executed=precision, against=against, expected_cast_count=casts, shortfall=shortfall, matched_ratio=matched,
         reason=_doubt(executed, matched),
     )  # fmt: skip
 

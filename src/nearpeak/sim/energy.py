@@ -39,7 +39,7 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
 
     >>> power = power_of(target_of("h200_sxm"))
     >>> power.limit_w, round(power.idle_w)
-    (700.0, 195)
+    (700.0, 159)
     """
     stem = re.split("[:+]", target.name, maxsplit=1)[0]
     stock = target_of(stem) if stem in TARGETS else target

@@ -12,7 +12,7 @@ from nearpeak.core.trace import DEVICE_KINDS, CopyKind, EventKind, Loss, Memory,
 from nearpeak.trace import _scan
 from nearpeak.trace._build import Raw, trace_of
 from nearpeak.trace._fields import Field, Fields, dense, fields_of, numbers, text_numbers
-from nearpeak.trace._flows import Flows, with_flows
+from nearpeak.trace._flows import FlowKind, Flows, with_flows
 from nearpeak.trace._json import Batch, EventFile
 from nearpeak.trace._lacks import lacks_of
 from nearpeak.trace.columns import MISSING, Column, Trace
@@ -50,8 +50,8 @@ class Rules:
     """What events are called in messages."""
     lifted: tuple[str, ...] = ()
     """Columns that stand in `args`, as our own export writes them."""
-    flows: Mapping[str, int] = field(default_factory=dict)
-    """Which of what is left out are arrows between events: kinds of `_flows` by the reason why they are no events."""
+    flows: Mapping[str, FlowKind] = field(default_factory=dict)
+    """Which of what is left out are arrows between events: their kinds by the reason why they are no events."""
 
 
 @dataclass(kw_only=True)
@@ -125,7 +125,7 @@ class EventTable:
         trace = with_flows(trace, state.flows)
         return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
 
-    def _flows(self, top: Mapping[str, Field], rows: Array, what: int) -> Flows:
+    def _flows(self, top: Mapping[str, Field], rows: Array, what: FlowKind) -> Flows:
         """Return the ends of arrows among the events of a batch."""
         count, text = int(rows.max()) + 1, self._file.text
         upto = {name: _first(one, count) for name, one in top.items()}

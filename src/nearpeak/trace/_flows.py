@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,15 @@ from nearpeak.core.trace import DEVICE_KINDS, EventKind, Loss
 from nearpeak.trace.columns import MISSING, NO_ROW, Column, Trace
 
 Array = npt.NDArray[Any]
-BACKWARD, LAUNCH = 0, 1
-"""Which arrows: from a forward operator to its backward one; from a call to its work."""
+
+
+class FlowKind(IntEnum):
+    """What an arrow leads from and to."""
+
+    BACKWARD = 0
+    """From a forward operator to its backward one."""
+    LAUNCH = 1
+    """From a call to its work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +28,7 @@ class Flows:
     """Ends of arrows of one batch, an entry each."""
 
     what: Array
-    """BACKWARD or LAUNCH."""
+    """A `FlowKind`."""
     begins: Array
     """Whether an arrow begins here; else it ends."""
     number: Array
@@ -39,8 +47,8 @@ def with_flows(trace: Trace, parts: Sequence[Flows]) -> Trace:
         return trace
     whole = {name: np.concatenate([getattr(one, name) for one in parts]) for name in Flows.__slots__}
     usable = (whole["number"] != MISSING) & (whole["time_ns"] != MISSING)
-    found = _linked(trace, {name: one[usable & (whole["what"] == LAUNCH)] for name, one in whole.items()})
-    return _turned(found, {name: one[usable & (whole["what"] == BACKWARD)] for name, one in whole.items()})
+    found = _linked(trace, {name: one[usable & (whole["what"] == FlowKind.LAUNCH)] for name, one in whole.items()})
+    return _turned(found, {name: one[usable & (whole["what"] == FlowKind.BACKWARD)] for name, one in whole.items()})
 
 
 def _linked(trace: Trace, flows: dict[str, Array]) -> Trace:

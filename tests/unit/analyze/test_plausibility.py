@@ -92,5 +92,5 @@ def test_bound_expected_and_measured_time_stand_beside_each_other_in_eighty_colu
     head, row = lines[start + 1], lines[start + 3]
     assert head.split()[:4] == ["measured", "expected", "bound", "attained"]
     assert row.startswith("   100 µs")
-    assert "…" not in " ".join(lines[start + 1 : start + 7])
+    assert "…" not in head + row[:52]  # only what a call is may be cut
     assert max(map(len, lines)) <= 80

@@ -93,7 +93,7 @@ def test_tables_that_overlap_add_what_is_new_and_a_refused_part_is_looked_at_aga
         )
 
     assert queue.submit(farm, [batch(0, 4)]).new_count == 4
-    queue.set_budget(farm, "pr", 0.01)
+    queue.set_budget(farm, "pr", 1e-3)
     wanted = [batch(2, 8, trigger="pr")]
     found = queue.submit(farm, wanted)
     assert (found.known_count, len(found.refused)) == (2, 1)

@@ -29,7 +29,7 @@ def gap_to_terminal(
 
 def _gap(console: Console, gap: PrecisionGap, step_counts: tuple[int, int]) -> None:
     console.print()
-    _ran(console, gap.executed, gap.expected_casts)
+    _ran(console, gap.executed, gap.expected_cast_count)
     lines = list(said.realised(gap.realised)) if gap.realised else []
     lines += [f"little can be concluded: {words.clean(gap.reason)}"] if gap.reason else []
     _lines(console, lines, style="bold")
@@ -60,9 +60,9 @@ def _time(time_ns: float) -> str:
     return f"{'−' if time_ns < 0 else ''}{show(abs(time_ns) * 1e-9, 's')}"
 
 
-def _ran(console: Console, found: ExecutedPrecision, expected_casts: int | None) -> None:
+def _ran(console: Console, found: ExecutedPrecision, expected_cast_count: int | None) -> None:
     _lines(console, list(said.ran(found))[:1], style="bold")
-    _lines(console, [*list(said.ran(found))[1:], said.casts(found, expected_casts)])
+    _lines(console, [*list(said.ran(found))[1:], said.casts(found, expected_cast_count)])
     table = table_of("products by format and unit", "kernels", "time", "share")
     total = sum(one.time_ns for one in found.products)
     for one in found.products:

@@ -38,7 +38,7 @@ def _executed(found: ExecutedPrecision) -> dict[str, Any]:
 
 def _gap(gap: PrecisionGap) -> dict[str, Any]:
     return {
-        **_executed(gap.executed), "against": gap.against, "expected_casts": gap.expected_casts,
+        **_executed(gap.executed), "against": gap.against, "expected_cast_count": gap.expected_cast_count,
         "matched_ratio": gap.matched_ratio, "doubt": gap.reason, "shortfall": _shortfall(gap.shortfall),
         "baseline_shortfall": None if gap.base is None else _shortfall(gap.base),
         "realised": None if gap.realised is None else asdict(gap.realised),

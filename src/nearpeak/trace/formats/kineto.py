@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.trace._chrome import EventTable, Rules
-from nearpeak.trace._flows import BACKWARD, LAUNCH
+from nearpeak.trace._flows import FlowKind
 from nearpeak.trace._json import EventFile
 from nearpeak.trace.columns import Trace
 from nearpeak.trace.formats._format import TraceFormat
@@ -46,7 +46,9 @@ def _kind(phase: str, category: str) -> EventKind | str:
     return f"?phase {phase!r} of category {category or 'none'!r}"
 
 
-_RULES = Rules(kind_of=_kind, record="traceEvents", flows={_TO_DEVICE: LAUNCH, _TO_BACKWARD: BACKWARD})
+_RULES = Rules(
+    kind_of=_kind, record="traceEvents", flows={_TO_DEVICE: FlowKind.LAUNCH, _TO_BACKWARD: FlowKind.BACKWARD}
+)
 
 
 def _read(path: Path) -> Trace:

@@ -41,7 +41,8 @@ def test_pytorch_passes_every_check(case, dtype):
     found = validate(case, right(case), seed=3)
     assert found.status == "PASS", [result for result in found.results if result.failed]
     assert [result.check for result in found.results] == [f"V{number}" for number in range(13)]
-    assert 0 < found.worst_bound_ratio <= 1
+    assert found.worst_bound_ratio <= 1
+    assert found.worst_bound_ratio > 0 or dtype == "fp64"  # whose reference may add in the same order
 
 
 def test_a_case_whose_result_is_always_the_same_is_degenerate():
