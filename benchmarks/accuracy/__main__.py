@@ -28,8 +28,8 @@ row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in 
 
 *sites*: scalars and corrections were fitted on half of the sites (pairs of n and k; whole shapes of attention
 and of layers of experts) of this device, intervals set on a quarter, these rows are of the remaining quarter. *device*:
-no row of this device was fitted. *source*: another project measured
-than those behind the scalars, or another operation; intervals are those of `--elsewhere`, with the spread between
+no row of this device was fitted. *source*: measured by another project
+than the rows behind the scalars, or of another operation; intervals are those of `--elsewhere`, with the spread between
 sources that all other sources show (`python -m benchmarks.accuracy.spread`). The form was shaped while
 looking at the fitted devices, so *sites* holds out scalars, not structure.
 
