@@ -165,17 +165,17 @@ class Row(NamedTuple):
 def _errors(block: Block, row: int) -> Row | None:
     """Return the errors of simulation and form on one row, and how far they are apart."""
     axes = {name: int(column[row]) for name, column in block.axes.items()}
-    target = target_of(block.device)
+    target, setting = target_of(block.device), replace(block.setting_of(row), is_corrected=False)
     try:
         one = case(block.op, block.phase, **block.dtypes, **block.attributes, **axes)
-        simulated = _alone_s(kernels_of(one, target, block.setting_of(row)), machine_of(target))
-        form_s = predict_case(one, target, block.setting_of(row)).time_s
+        simulated = _alone_s(kernels_of(one, target, setting), machine_of(target))
+        form_s = predict_case(one, target, setting).time_s
     except NearpeakError:
         return None
     measured = float(block.measured_s[row])
     return Row(
         abs(simulated / measured - 1), abs(form_s / measured - 1), abs(simulated / form_s - 1), form_s, one,
-        block.device, block.setting_of(row),
+        block.device, setting,
     )  # fmt: skip
 
 

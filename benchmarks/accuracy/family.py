@@ -99,6 +99,8 @@ class Family:
     """Share of them for fits that leave a device out to set the interval of unseen ones."""
     deviation: Deviation = logarithmic
     """What fits make least."""
+    tree_count: int = 150
+    """Trees of a correction."""
     form_name: str = ""
     """Form of another family that answers for these measurements, too."""
 

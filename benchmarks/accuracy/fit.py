@@ -13,19 +13,23 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
-from nearpeak.predict._correction import KNOT_COUNT, corrected, fit_correction
-from nearpeak.predict._form import Rows
+from nearpeak.core.prediction import Correction
+from nearpeak.predict._correction import columns_of, correction_entry, correction_of, correction_ratio, fit_correction
+from nearpeak.predict._form import CaseColumns, Rows, Setting
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.coefficient_file import group_entry, group_text, groups_of, rounded
-from nearpeak.predict.fit import Deviation, Fit, Times, fit, relative
+from nearpeak.predict.fit import Fit, Times, fit
 from nearpeak.predict.intervals import interval_ends
+from nearpeak.predict.prediction import group_columns
 from nearpeak.targets import target_of
 
 ALLOWED_BUCKETS = range(3, 20)
 """Shape buckets that may be read; 0 to 2 are not in the corpus."""
 FITTED, INTERVAL = (0, 1), (2,)
-CORRECTED_ROWS = 1000
+CORRECTED_ROWS = 100
 """Rows that a correction needs: fewer would not show that it holds on sites they do not have."""
+WORTHWHILE = 0.97
+"""Share of the error that a correction may leave on sites that it was not fitted on; else there is none."""
 PRIOR_ROWS = 3.0
 """Rows that the scalars of all devices together count for in the fit of one of them."""
 ASTRAY = 1.05
@@ -51,11 +55,12 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
     parser.add_argument("--out", type=Path, default=FOLDER)
-    parser.add_argument("--intervals", action="store_true", help="keep scalars, set the intervals of devices anew")
+    parser.add_argument("--intervals", action="store_true", help="keep all but the intervals of devices")
+    parser.add_argument("--corrections", action="store_true", help="keep scalars, fit corrections and set intervals")
     options = parser.parse_args()
     for family in families(options.family):
-        if options.intervals:
-            _set_intervals(family, options.corpus, options.out / family.name)
+        if options.intervals or options.corrections:
+            _set_anew(family, options.corpus, options.out / family.name, options.corrections)
             continue
         (options.out / family.name).mkdir(exist_ok=True, parents=True)
         for stem, groups in _files(family, options.corpus):
@@ -78,19 +83,23 @@ def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
 
 
-def _set_intervals(family: Family, corpus: Path, folder: Path) -> None:
-    """Write the intervals of each measured device's groups anew, for the scalars that its file holds."""
+def _set_anew(family: Family, corpus: Path, folder: Path, corrections: bool) -> None:
+    """Write the intervals of each measured device's groups anew, its corrections too, for the scalars of its file."""
     allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     for (stem, kind), blocks in _grouped(allowed, lambda b: (b.device, family.group(b))):
         path, name = folder / f"{stem}.toml", f"{family.name}.{kind}"
         groups = groups_of(path)
         if name not in groups:
             continue
-        scalars = [groups[name]["scalars"][one.name] for one in family.form.scalars]
-        values = np.array([*scalars, *(0.001 * one for one in groups[name].get("correction_permille", ()))])
-        groups[name]["interval"] = rounded(interval(family, [(block, values) for block in blocks]))
+        entry = groups[name]
+        values = np.array([entry["scalars"][one.name] for one in family.form.scalars])
+        kept = correction_of(entry["correction"]) if "correction" in entry else None
+        correction = _correction(family, blocks, values) if corrections else kept
+        entry.pop("correction", None)
+        entry["interval"] = rounded(interval(family, [(block, values) for block in blocks], correction))
+        entry |= {} if correction is None else {"correction": correction_entry(correction)}
         path.write_text("\n".join(group_text(*one) for one in groups.items()), encoding="utf-8")
-        print(f"intervals of {name} of {stem}", flush=True)
+        print(f"{'no correction' if correction is None else 'corrected'}: {name} of {stem}", flush=True)
 
 
 def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], list[Block]]]:
@@ -175,13 +184,15 @@ def unseen_values(family: Family, block: Block, others: Sequence[Block], share: 
     return kin_values(family.form, target_of(block.device), block.dtypes, measured)
 
 
-def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tuple[float, float]]:
+def interval(
+    family: Family, pairs: Sequence[tuple[Block, Any]], correction: Correction | None = None
+) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
     form, ratios, regimes, sites, times, kinds = family.form, [], [], [], [], []
     names = np.array([form.regimes[name] for name in form.terms], dtype=object)
     for block, values in pairs:
         rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
-        found = form.rows(target_of(block.device), block.columns(rows), values, block.setting_of(rows))
+        found = corrected_rows(family, block, rows, values, correction)
         whole = found.time_s >= block.least_s
         rows, found = rows[whole], Rows(time_s=found.time_s[whole], parts_s=found.parts_s[whole])
         ratios.append(block.measured_s[rows] / found.time_s)
@@ -196,40 +207,62 @@ def interval(family: Family, pairs: Sequence[tuple[Block, Any]]) -> dict[str, tu
 def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
     """Return the group of one device and kind of case as TOML."""
     correction = _correction(family, group, found.values)
-    values = np.concatenate([found.values, 0.001 * correction])
-    ends = interval(family, [(block, values) for block in group])
+    ends = interval(family, [(block, found.values) for block in group], correction)
     return _toml(family, kind, found, ends, group, correction)
 
 
-def _correction(family: Family, group: Sequence[Block], values: Any) -> Any:
-    """Return the form's corrections in thousandths, from all rows that may be fitted on; empty where there is none."""
-    form = family.form
-    rows_of = [np.flatnonzero(np.isin(folds(block), FITTED)) for block in group]
-    if form.correction_axes is None or sum(map(len, rows_of)) < CORRECTED_ROWS:
-        return np.empty(0)
-    found = np.zeros((form.correction_count, KNOT_COUNT))
-    for part in range(form.correction_count):
-        picked = [
-            (block, rows)
-            for block, rows in zip(group, rows_of, strict=True)
-            if form.correction_parts(block.columns(rows)) == (part,) and len(rows)
-        ]
-        if sum(len(rows) for _, rows in picked) < CORRECTED_ROWS / form.correction_count**2:
-            continue
-        rest = [np.log(block.measured_s[rows] / times_of(family, block, rows)(values)) for block, rows in picked]
-        axes = zip(*(form.correction_axes(block.columns(rows)) for block, rows in picked), strict=True)
-        columns, left = [np.concatenate(axis) for axis in axes], np.concatenate(rest)
-        found[part] = fit_correction(columns, left)
-        found[part] -= _offset(family.deviation, corrected(columns, found[part]) - left)
-    return np.round(1000 * found.ravel()) + 0.0
+def _correction(family: Family, group: Sequence[Block], values: Any) -> Correction | None:
+    """Return the trees that fit what the scalars leave on the fitted folds; none where they do not help on others.
+
+    The folds that set the interval tell: there they must take a part of the error.
+    """
+    seen = [_errors(family, block, FITTED, values) for block in group]
+    rest = np.concatenate([one for _, one in seen])
+    if len(rest) < CORRECTED_ROWS:
+        return None
+    found = fit_correction(_joined([columns for columns, _ in seen]), rest, family.tree_count)
+    plain, left = np.empty(0), np.empty(0)
+    for block in group:
+        rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
+        for corrected in (False, True):
+            times = corrected_rows(family, block, rows, values, found if corrected else None).time_s
+            errors = np.abs(times / block.measured_s[rows] - 1)
+            plain, left = (plain, np.append(left, errors)) if corrected else (np.append(plain, errors), left)
+    return found if left.mean() < WORTHWHILE * plain.mean() else None
 
 
-def _offset(deviation: Deviation, rest: Any) -> float:
-    """Return what to take off logarithms of predicted over measured times: none is biased, or deviates least."""
-    if deviation is not relative:
-        return float(np.log(np.mean(np.exp(rest))))
-    order, weights = np.argsort(rest), np.exp(rest)  # the weighted median makes the sum of |ratio - 1| least
-    return float(rest[order][np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)])
+def _errors(family: Family, block: Block, chosen: Sequence[int], values: Any) -> tuple[dict[str, Any], Any]:
+    """Return what a correction may look at, and the logarithm of measured over predicted time, of some folds."""
+    rows = np.flatnonzero(np.isin(folds(block), chosen))
+    cases, setting, found = _predicted(family, block, rows, values)
+    columns = columns_of(family.form, target_of(block.device), cases, setting, found)
+    known = {name: np.broadcast_to(column, rows.shape) for name, column in columns.items()}
+    return known, np.log(block.measured_s[rows] / found.time_s)
+
+
+def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the columns of several blocks as one; what a block lacks is 0 there."""
+    names, sizes = dict.fromkeys(name for part in parts for name in part), [len(part["time_s"]) for part in parts]
+    return {
+        name: np.concatenate([part.get(name, np.zeros(size)) for part, size in zip(parts, sizes, strict=True)])
+        for name in names
+    }
+
+
+def _predicted(family: Family, block: Block, rows: Any, values: Any) -> tuple[CaseColumns, Setting, Rows]:
+    """Return rows of a block as predictions see them, and their times without a correction."""
+    (group,) = block.table(rows).groups
+    cases, setting = group_columns(group, len(rows)), block.setting_of(rows)
+    return cases, setting, family.form.rows(target_of(block.device), cases, np.asarray(values), setting)
+
+
+def corrected_rows(family: Family, block: Block, rows: Any, values: Any, correction: Correction | None) -> Rows:
+    """Return the predicted times of rows of a block with a correction."""
+    cases, setting, found = _predicted(family, block, rows, values)
+    if correction is None:
+        return found
+    ratio = correction_ratio(correction, family.form, target_of(block.device), cases, setting, found)
+    return Rows(time_s=found.time_s * ratio, parts_s=found.parts_s)
 
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
@@ -258,7 +291,7 @@ def _toml(
     found: Fit,
     ends: dict[str, tuple[float, float]],
     group: Sequence[Block],
-    correction: Any = (),
+    correction: Correction | None = None,
 ) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)

@@ -23,6 +23,20 @@ class Coefficient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What libraries' choices of kernels add to a form: small trees whose leaves add up, bounded when they are used."""
+
+    columns: tuple[str, ...]
+    """Names of what the trees look at, see `predict._correction.columns_of`."""
+    borders: tuple[tuple[float, ...], ...]
+    """Ends of the ranges of each column, ascending."""
+    splits: bytes
+    """Column and border that each level of each tree asks about: whether the value is above it."""
+    leaves: bytes
+    """Signed bytes, the leaves of one tree after those of another: thousandths of a logarithm, halved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """The scalars of one form on one device and format, and where they come from."""
 
@@ -42,8 +56,8 @@ class Calibration:
     """Version of the form that the scalars belong to."""
     distance_count: int = 0
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
-    correction: tuple[float, ...] = ()
-    """Logarithm of measured over predicted time at the knots of the form's correction; empty without one."""
+    correction: Correction | None = None
+    """Fitted on top of the scalars; none without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

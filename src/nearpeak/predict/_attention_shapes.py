@@ -22,6 +22,13 @@ _SHORT_WINDOW = 4096
 """Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
 
 
+COLUMNS = (
+    "batch", "heads", "kv_heads", "q", "kv", "dim", "v_dim", "stored", "window", "causal", "packs", "generic",
+    "decodes", "tile_rows", "apart",
+)  # fmt: skip
+"""What `columns_of` gives, by name."""
+
+
 def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     """Return what the compiled kernel reads of each case, in its order, masks that are read and dropout aside."""
     batch, q, kv = _SEQUENCES[cases.op](cases.axes)

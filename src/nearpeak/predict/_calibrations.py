@@ -7,10 +7,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from nearpeak.core.prediction import Calibration, Coefficient
+from nearpeak.core.prediction import Calibration, Coefficient, Correction
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.predict._correction import KNOT_COUNT
+from nearpeak.predict._correction import correction_of
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.spread import ELSEWHERE, seen_elsewhere
@@ -64,12 +64,12 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
 
 
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
-    """Return scalars with the interval of an operator that they were not measured on."""
+    """Return scalars with the interval of an operator that they were not measured on, and without the correction."""
     if all(power(name) == 1.0 for name in found.low_ratio):
         return found
     low = {name: ratio ** power(name) for name, ratio in found.low_ratio.items()}
     high = {name: ratio ** power(name) for name, ratio in found.high_ratio.items()}
-    return replace(found, low_ratio=low, high_ratio=high)
+    return replace(found, low_ratio=low, high_ratio=high, correction=None)
 
 
 def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int]]:
@@ -135,7 +135,7 @@ def _stored(form: str, stem: str, group: str, distance: int, corrected: bool) ->
         entry = _groups(path).get(f"{form}.{group}")
         if entry is not None:
             found = _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
-            return found if corrected else replace(found, correction=())
+            return found if corrected else replace(found, correction=None)
     return None
 
 
@@ -212,16 +212,11 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
     wrong = sorted({scalar.name for scalar in form.scalars} ^ set(values))
     if wrong:
         raise SpecError(f"calibration {name}: scalars differ from those of the form: {', '.join(wrong)}")
-    knots = len(entry.get("correction_permille", ()))
-    right = KNOT_COUNT * form.correction_count
-    if knots not in (0, right):
-        raise SpecError(f"calibration {name}: correction_permille has {knots} values; {right} are right")
     for scalar in form.scalars:
         given, low, high = values[scalar.name], scalar.low_value, scalar.high_value
         if not low <= given <= high:
             raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
     wide = FAR_RATIO[distance]
-    correction = entry.get("correction_permille", ()) if distance <= CORRECTED_DISTANCE else ()
     return Calibration(
         name=name,
         coefficients=tuple(
@@ -234,5 +229,15 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
         low_ratio={regime: low**wide for regime, (low, _) in entry["interval"].items()},
         high_ratio={regime: high**wide for regime, (_, high) in entry["interval"].items()},
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
-        correction=tuple(0.001 * one for one in correction),
+        correction=_correction(entry, name) if distance <= CORRECTED_DISTANCE else None,
     )  # fmt: skip
+
+
+def _correction(entry: Mapping[str, Any], name: str) -> Correction | None:
+    """Return the correction of a group, checked."""
+    if "correction" not in entry:
+        return None
+    try:
+        return correction_of(entry["correction"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SpecError(f"calibration {name}: correction: {error}; fit again") from None

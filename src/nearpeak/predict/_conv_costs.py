@@ -15,8 +15,6 @@ from nearpeak.predict._conv_tiles import Costs, applicable, tiled
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.theory.rates import vector_rate
 
-LARGEST = 0.25
-"""Largest correction, as a logarithm."""
 SHARPNESS = 4.0
 """Power at which products and memory overlap."""
 _POINTS = 16

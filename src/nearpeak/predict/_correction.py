@@ -1,62 +1,156 @@
-"""What a form leaves systematically, between a few knots per axis: bounded, smooth, fitted on top of the scalars."""
+"""What a form leaves systematically: a few hundred small trees over shape and parts, bounded, on top of the scalars.
 
+Boosted trees whose levels each ask one question of all rows (Dorogush et al. 2018, arXiv:1810.11363): small as data and
+quick to walk.
+"""
+
+import base64
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-STARTS, COUNTS, STEP = (0.0, 5.0, 5.0), (9, 7, 7), 2.0
-"""First knot, number of knots and distance of knots along m (of all products of a batch), n and k, as log2."""
-KNOT_COUNT = math.prod(COUNTS)
-SMOOTHNESS, SHRINKAGE = 0.1, 0.3
-"""Weight, in rows, of the difference of neighbours, and of each value's distance from zero."""
-_ROBUST = 0.05
-"""Deviation beyond which a row counts linearly, not squared."""
+from nearpeak.core.prediction import Correction
+from nearpeak.core.target import Target
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+
+LARGEST_RATIO = 0.25
+"""By how much a correction may change a time at most."""
+DEPTH, LEAF_COUNT = 6, 64
+"""Questions of a tree, and what they tell apart."""
+UNIT = 5e-4
+"""Logarithm that a leaf's number counts for."""
+BORDER_COUNT = 31
+"""Borders of a column at most."""
+_RATE, _SHRINKAGE, _COLUMN_SHARE = 0.25, 8.0, 0.5
+"""Part of what is left that a tree takes; rows that a leaf's zero counts for; columns that a tree may look at."""
+_ROBUST = 0.6
+"""Share of the rows whose distance counts fully when questions are chosen; larger distances count as the largest."""
+_SEED, _LEAST_S = 20261122, 1e-12
+LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
+"""The bounds as logarithms."""
 
 
-def fit_correction(axes: Any, rest: Any) -> Any:
-    """Return the values at the knots that fit `rest`: ridge regression, robust, smooth, zero where no row is near.
+def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:
+    """Return what a correction may look at, by name: shape, the time and the shares of its parts."""
+    found = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
+    if form.is_corrected_by_parts:
+        shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
+        found |= {f"{name}_ratio": shares[:, place] for place, name in enumerate(form.terms)}
+    return found
+
+
+def correction_ratio(
+    correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> Any:
+    """Return corrected over uncorrected time of each row."""
+    from nearpeak.predict import _correction_kernel as kernel
+
+    known = columns_of(form, target, cases, setting, rows)
+    values = np.zeros((len(correction.columns), len(rows.time_s)))
+    for place, name in enumerate(correction.columns):
+        if name in known:
+            values[place] = known[name]
+    return kernel.ratio(correction, values)
+
+
+def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:
+    """Return the trees that fit `rest`, one after the other; each adds to those before.
 
     Args:
-        axes: extents along m (of all products of a batch), n and k as columns.
+        columns: what the trees may look at, one value a row each.
         rest: logarithm of measured over predicted time of each row.
     """
-    design, penalty = _design(axes), _penalty()
-    weights = np.ones(len(rest))
-    values = np.zeros(KNOT_COUNT)
-    for _ in range(5):
-        normal = design.T @ (design * weights[:, None]) + penalty
-        values = np.linalg.solve(normal, design.T @ (weights * rest))
-        weights = 1 / np.sqrt(1 + ((rest - design @ values) / _ROBUST) ** 2)
-    return values
+    wanted = np.clip(rest, *LIMITS)
+    borders = {name: found for name, column in columns.items() if len(found := _borders(column))}
+    names, draw = sorted(borders), np.random.default_rng(_SEED)
+    ranges = {name: np.searchsorted(borders[name], columns[name]) for name in names}
+    reached, splits, leaves = np.zeros(len(wanted)), list[tuple[str, int]](), list[Any]()
+    for _ in range(tree_count if names else 0):
+        left = wanted - reached
+        kept = [name for name in names if draw.random() < _COLUMN_SHARE] or names
+        asked, leaf = _tree({name: ranges[name] for name in kept}, borders, left)
+        values = np.clip(np.round(_RATE * _middles(leaf, left) / UNIT), -127, 127)
+        reached += UNIT * values[leaf]
+        splits, leaves = splits + asked, [*leaves, values]
+    used = sorted({name for name, _ in splits})
+    return Correction(
+        columns=tuple(used), borders=tuple(tuple(map(float, borders[name])) for name in used),
+        splits=bytes(number for name, border in splits for number in (used.index(name), border)),
+        leaves=np.array(leaves, dtype=np.int8).tobytes(),
+    )  # fmt: skip
 
 
-def corrected(axes: Any, values: Any) -> Any:
-    """Return the logarithm of the correction of each row."""
-    return _design(axes) @ values
+def _borders(column: Any) -> Any:
+    """Return borders between neighbouring values, at most some, with as many rows between each two of them."""
+    values = np.unique(column)
+    middles = np.array([float(f"{one:.6g}") for one in (values[1:] + values[:-1]) / 2])
+    if len(middles) > BORDER_COUNT:
+        wanted = np.quantile(column, np.linspace(0, 1, BORDER_COUNT + 2)[1:-1])
+        middles = middles[np.minimum(np.searchsorted(middles, wanted), len(middles) - 1)]
+    return np.unique(middles)
 
 
-def _design(axes: Any) -> Any:
-    """Return the weight of every knot in every row."""
-    hats = [_hats(np.log2(axis), start, count) for axis, start, count in zip(axes, STARTS, COUNTS, strict=True)]
-    return np.einsum("ri,rj,rk->rijk", *hats).reshape(len(axes[0]), -1)
+def _tree(ranges: Mapping[str, Any], borders: Mapping[str, Any], left: Any) -> tuple[list[tuple[str, int]], Any]:
+    """Return the questions that tell most about `left`, and the leaf of each row."""
+    most = np.quantile(np.abs(left), _ROBUST) + UNIT
+    pull, leaf, asked = np.clip(left, -most, most), np.zeros(len(left), dtype=np.int64), list[tuple[str, int]]()
+    for level in range(DEPTH):
+        gains = {name: _gains(leaf, 1 << level, one, len(borders[name]), pull) for name, one in ranges.items()}
+        best = max(gains, key=lambda name: gains[name].max())
+        border = int(gains[best].argmax())
+        asked.append((best, border))
+        leaf = 2 * leaf + (ranges[best] > border)
+    return asked, leaf
 
 
-def _hats(place: Any, start: float, count: int) -> Any:
-    """Return the weight of every knot of one axis in every row."""
-    along = np.clip((place - start) / STEP, 0, count - 1)[:, None]
-    return np.maximum(1 - np.abs(along - np.arange(count)), 0)
+def _gains(leaf: Any, leaf_count: int, ranges: Any, border_count: int, pull: Any) -> Any:
+    """Return for each border how much of the squares of `pull` asking for it explains."""
+    width = border_count + 1
+    cell = leaf * width + ranges
+    sums, counts = (
+        np.bincount(cell, weights, leaf_count * width).reshape(leaf_count, width).cumsum(1) for weights in (pull, None)
+    )
+    below, few = sums[:, :-1], counts[:, :-1]
+    above, many = sums[:, -1:] - below, counts[:, -1:] - few
+    return (below**2 / (few + _SHRINKAGE) + above**2 / (many + _SHRINKAGE)).sum(0)
 
 
-def _penalty() -> Any:
-    """Return the quadratic form of smoothness and shrinkage."""
-    places = np.arange(KNOT_COUNT).reshape(COUNTS)
-    found = SHRINKAGE * np.eye(KNOT_COUNT)
-    for axis, count in enumerate(COUNTS):
-        first = np.take(places, range(count - 1), axis).ravel()
-        second = np.take(places, range(1, count), axis).ravel()
-        found[first, first] += SMOOTHNESS
-        found[second, second] += SMOOTHNESS
-        found[first, second] -= SMOOTHNESS
-        found[second, first] -= SMOOTHNESS
+def _middles(leaf: Any, left: Any) -> Any:
+    """Return the median of each leaf's rows, nearer to zero the fewer they are."""
+    count = np.bincount(leaf, minlength=LEAF_COUNT)
+    order, ends = left[np.lexsort((left, leaf))], np.cumsum(count)
+    starts = ends - count
+    low, high = (
+        order[np.minimum(starts + np.maximum(place, 0), len(left) - 1)] for place in ((count - 1) // 2, count // 2)
+    )
+    return np.where(count > 0, (low + high) / 2 * count / (count + _SHRINKAGE), 0.0)
+
+
+def correction_entry(correction: Correction) -> dict[str, Any]:
+    """Return a correction as coefficient files hold it."""
+    return {
+        "columns": list(correction.columns), "borders": [list(one) for one in correction.borders],
+        "splits": base64.b85encode(correction.splits).decode(), "leaves": base64.b85encode(correction.leaves).decode(),
+    }  # fmt: skip
+
+
+def correction_of(entry: Mapping[str, Any]) -> Correction:
+    """Return the correction of an entry of a coefficient file.
+
+    Raises:
+        ValueError: the entry is not one that `correction_entry` wrote.
+    """
+    found = Correction(
+        columns=tuple(entry["columns"]), borders=tuple(tuple(map(float, one)) for one in entry["borders"]),
+        splits=base64.b85decode(entry["splits"]), leaves=base64.b85decode(entry["leaves"]),
+    )  # fmt: skip
+    trees = len(found.leaves) // LEAF_COUNT
+    sizes = [len(one) for one in found.borders]
+    asked = np.frombuffer(found.splits, np.uint8).reshape(-1, 2)
+    if len(found.leaves) != trees * LEAF_COUNT or len(asked) != trees * DEPTH or len(sizes) != len(found.columns):
+        raise ValueError("its trees, columns and leaves do not belong together")
+    if any(column >= len(sizes) or border >= sizes[column] for column, border in asked.tolist()):
+        raise ValueError("a tree asks for a column or a border that is not there")
     return found

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 
@@ -92,6 +93,19 @@ class CaseColumns:
     """Choices, such as causal."""
 
 
+def case_columns(case: Case) -> CaseColumns:
+    """Return one case as forms read it."""
+    return CaseColumns(
+        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
+    )
+
+
+def usual_columns(_target: Target, cases: CaseColumns, _setting: "Setting") -> dict[str, Any]:
+    """Return extents, and 1 for what was chosen."""
+    choices = {"op": cases.op, "phase": cases.phase, **cases.dtypes, **cases.attributes}
+    return {**cases.axes, **{f"{name}={value}": 1.0 for name, value in choices.items()}}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """A family of operators that one formula predicts."""
@@ -124,8 +138,12 @@ class Form:
     """Binary logarithm of what the scalars of devices without data are weighted by; none: all devices alike."""
     transfer: Callable[..., Sequence[Any]] | None = None
     """Scalars of measured devices as another would have them: `(target, dtypes, measured, is_kin=…)`; none: as is."""
-    correction_axes: Callable[[CaseColumns], tuple[Any, Any, Any]] | None = None
-    """Columns along which the form takes a bounded correction after its scalars; none where it takes none."""
+    is_corrected_by_parts: bool = True
+    """Whether the bounded correction looks at the shares of the parts, too, not at shape and time alone."""
+    corrected_by: Callable[[Target, CaseColumns, Setting], Mapping[str, Any]] = usual_columns
+    """What the bounded correction looks at by name, time and parts aside."""
+    kernels: Callable[[CaseColumns], tuple[CaseColumns, ...]] = lambda cases: (cases,)
+    """Cases that follow one another and are corrected each on its own."""
     kind: Callable[[Mapping[str, str | bool]], str] = lambda _: ""
     """By which choice cases that share scalars have intervals of their own, such as an element-wise function."""
     widening: Callable[[str, str], float] = lambda _op, _cell: 1.0
@@ -136,10 +154,6 @@ class Form:
     """Whether forms made for an operator come before this one."""
     lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""
     """What of these formats and choices it does not model, so that the fallback answers; empty where it does."""
-    correction_parts: Callable[[CaseColumns], tuple[int, ...]] = lambda _: (0,)
-    """Which of several corrections the kernels of cases take, one after the other."""
-    correction_count: int = 1
-    """Corrections that a group of coefficients holds."""
     calibration: Callable[[Target, CaseColumns], Calibration] | None = None
     """Gives the grounds of cases where they are not scalars of a coefficient file."""
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearpeak.compiled import compiled
-from nearpeak.predict._interpolation import correction_at
 
 _TILES = (
     (256, 128), (128, 256), (128, 192), (128, 128), (64, 128), (128, 64), (64, 64), (128, 32), (64, 16), (16, 64),
@@ -38,15 +37,11 @@ _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
 CLOCK_S = 1e-4
 """Time after which the clock falls."""
-LARGEST = 0.25
-"""Largest correction, as a logarithm."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
 # Positions of the scalars, in the order of the form.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
 _QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED = range(12, 20)
-SCALAR_COUNT = 20
-"""Scalars of the form; what follows them in the array is the correction."""
 
 # Positions of the figures of the device.
 _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED = range(13)
@@ -299,12 +294,7 @@ def fill(
     best, rates = np.empty(17), _rates(hw, p)
     kinds, parts_of_k = _kinds(tile_m, tile_n, rates), np.empty((splits.shape[0], 2))
     parts_of_k[:, 0], parts_of_k[:, 1] = splits, _EXACT / (hw[_DEEP] * splits)
-    last, corrected = parts.shape[1] - 1, p.shape[0] > SCALAR_COUNT
     for row in range(m.shape[0]):
         one_m, one_n, one_k, one_b = float(m[row]), float(n[row]), float(k[row]), float(b[row])
         _search(one_m, one_n, one_k, one_b, hw, p, rates, kinds, parts_of_k, best)
-        total, parts[row, last] = _waterfall(one_m, one_n, one_k, one_b, hw, p, best, parts[row]), 0.0
-        if corrected:
-            exponent = correction_at(p[SCALAR_COUNT:], one_m * one_b, one_n, one_k)
-            parts[row, last] = total * (math.exp(min(max(exponent, -LARGEST), LARGEST)) - 1.0)
-        times[row] = total + parts[row, last]
+        times[row] = _waterfall(one_m, one_n, one_k, one_b, hw, p, best, parts[row])

@@ -7,7 +7,6 @@ import numpy as np
 
 from nearpeak.core.calibration import GroupFit, Held
 from nearpeak.core.case import Case
-from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.ops._table import table_of_cases
@@ -82,15 +81,10 @@ def slopes(times: Any, form: Form, values: Any) -> Any:
 def spread_of(form: Form, kind: str) -> Any:
     """Return by how much each scalar may be expected to be off, in coordinates: its spread over measured devices."""
     known = [
-        (plain_scalars(one), [c.name for c in one.coefficients if not c.identified])
+        (scalars_of(one), [c.name for c in one.coefficients if not c.identified])
         for one in device_calibrations(form, kind)
     ]
     return spread_from(form, known)
-
-
-def plain_scalars(calibration: Calibration) -> Any:
-    """Return the scalars without the correction that a calibration may have."""
-    return scalars_of(calibration)[: len(calibration.coefficients)]
 
 
 def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
@@ -132,7 +126,7 @@ def _group_fit(
         )
     first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
     start = calibration_for(target, form, first)
-    values, spread, times = plain_scalars(start), spread_of(form, kind), times_of(cases, form, target, setting)
+    values, spread, times = scalars_of(start), spread_of(form, kind), times_of(cases, form, target, setting)
     held = _held(form, slopes(times, form, values) * spread, name)
     found = fit(form, times, measured, fixed=[one.name for one in held], start=values, spread=spread)
     unseen = _unseen(form, cases, measured, target, setting, values, spread, held)

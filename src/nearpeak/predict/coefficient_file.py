@@ -5,25 +5,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nearpeak.core.prediction import Correction
+from nearpeak.predict._correction import correction_entry
 from nearpeak.predict._form import Form
 from nearpeak.predict.fit import Fit
 
 
 def group_entry(
-    form: Form, found: Fit, ends: Mapping[str, tuple[float, float]], row_count: int, source: str, correction: Any = ()
+    form: Form,
+    found: Fit,
+    ends: Mapping[str, tuple[float, float]],
+    row_count: int,
+    source: str,
+    correction: Correction | None = None,
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
     Args:
         ends: 5th and 95th percentile of measured over predicted by regime.
-        correction: the form's correction in thousandths; empty where there is none.
+        correction: what stands on top of the scalars.
     """
-    corrected = {"correction_permille": [int(one) for one in correction]} if len(correction) else {}
+    corrected = {} if correction is None else {"correction": correction_entry(correction)}
     return {
         "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
-        **corrected,
         "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
-        "interval": rounded(ends),
+        "interval": rounded(ends), **corrected,
     }  # fmt: skip
 
 
@@ -47,7 +53,7 @@ def group_text(name: str, entry: Mapping[str, Any]) -> str:
     [groups."gemm.bf16".interval]
     <BLANKLINE>
     """
-    tables = ("scalars", "interval")
+    tables = [table for table in ("scalars", "interval", "correction") if table in entry]
     lines = [f'[groups."{name}"]']
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items() if key not in tables]
     for table in tables:

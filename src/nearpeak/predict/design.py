@@ -13,8 +13,8 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import case as case_of
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
-from nearpeak.predict.calibrate import NOISE_RATIO, plain_scalars, slopes, spread_of, times_of
-from nearpeak.predict.prediction import form_of
+from nearpeak.predict.calibrate import NOISE_RATIO, slopes, spread_of, times_of
+from nearpeak.predict.prediction import form_of, scalars_of
 
 MOST_CASES = 30
 """Cases beyond which a design is no longer an afternoon's work."""
@@ -45,7 +45,7 @@ def design(
         raise SpecError(f"calibrate plan: {count} cases; 1 to {MOST_CASES} is right")
     form = form_of(op, "forward")
     start = calibration_for(target, form, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
-    values, spread = plain_scalars(start), spread_of(form, form.groups(op, dtypes)[0])
+    values, spread = scalars_of(start), spread_of(form, form.groups(op, dtypes)[0])
     cases, times_s = _candidates(form, op, dtypes, target, values, setting)
     effects = slopes(times_of(cases, form, target, setting), form, values) * spread
     points = tuple(_points(form, cases, times_s, effects, count))

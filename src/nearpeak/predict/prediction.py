@@ -16,7 +16,8 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting
+from nearpeak.predict._correction import correction_ratio
+from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.predict.intervals import band_of, end_of, ends_by_band
 from nearpeak.predict.same import Same
@@ -26,6 +27,8 @@ from nearpeak.theory.table import PIECE_ROWS, bound_table
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
+LIBRARY = "library"
+"""Part that the bounded correction adds or takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +76,17 @@ def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Predictio
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
     form = form_for(case, target)
-    cases = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
-    )
+    cases = case_columns(case)
     calibration = _grounds(target, form, cases, setting, file)
-    rows = form.rows(target, cases, scalars_of(calibration, setting), setting)
+    rows = form.rows(target, cases, scalars_of(calibration), setting)
     bound_s = case_bound(case, target).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
+    kernel_s = float((rows.time_s * _ratio(calibration, form, target, cases, setting, rows))[0])
+    if kernel_s != rows.time_s[0]:
+        found[LIBRARY] = kernel_s - float(rows.time_s[0])
     named, added_s = with_power(target, cases, form, found)
-    parts, form_s = [(name, part) for name, part in named.items() if part != 0.0], float(rows.time_s[0]) + added_s
+    parts = [(name, part) for name, part in named.items() if part != 0.0]
+    form_s = kernel_s + added_s
     parts += [(BOUND, bound_s - form_s)] if bound_s > form_s else []
     time_s = max(form_s, bound_s)
     largest = max(parts, key=lambda part: part[1])[0]
@@ -110,14 +115,16 @@ def predict_table(
     limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
     for group in table.groups:
         form, calibration, pieces = _group_rows(group, target, setting, file, count)
-        names = np.array(form.terms, dtype=object)
+        names = np.array([*form.terms, LIBRARY], dtype=object)
         regimes = [form.regimes[one] for one in form.terms]
         kind = form.kind(group.attributes)
         low, high = (ends_by_band(one, regimes, kind) for one in (calibration.low_ratio, calibration.high_ratio))
         for where, part, rows in pieces:
             largest = np.argmax(rows.parts_s, axis=1)
-            slower_s = slowed_s(target, part, form, rows.time_s, rows.parts_s)
-            time_s[where], limiter[where] = slower_s, names[largest]
+            ratio = _ratio(calibration, form, target, part, _setting_of(setting, where), rows)
+            slower_s = slowed_s(target, part, form, rows.time_s * ratio, rows.parts_s)
+            library = rows.time_s * (ratio - 1.0) > rows.parts_s.max(1)
+            time_s[where], limiter[where] = slower_s, names[np.where(library, len(form.terms), largest)]
             band = band_of(slower_s)
             low_s[where], high_s[where] = low[largest, band], high[largest, band]
             distance[where] = calibration.distance_count
@@ -137,7 +144,7 @@ def _group_rows(
     cases = group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = _grounds(target, form, cases, setting, file)
-    scalars = scalars_of(calibration, setting)
+    scalars = scalars_of(calibration)
 
     def pieces() -> Iterator[tuple[Any, CaseColumns, Rows]]:
         for start in range(0, size, PIECE_ROWS):
@@ -147,6 +154,24 @@ def _group_rows(
             yield where, part, form.rows(target, part, scalars, _setting_of(setting, where))
 
     return form, calibration, pieces()
+
+
+def _ratio(
+    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> Any:
+    """Return what the bounded correction multiplies each time by."""
+    correction = calibration.correction
+    if correction is None or not setting.is_corrected:
+        return np.ones(len(rows.time_s))
+    kernels = form.kernels(cases)
+    if len(kernels) == 1:
+        return correction_ratio(correction, form, target, cases, setting, rows)
+    alone = [form.rows(target, one, scalars_of(calibration), setting) for one in kernels]
+    ratios = [
+        correction_ratio(correction, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)
+    ]
+    whole = sum(its.time_s for its in alone)
+    return sum(ratio * its.time_s for ratio, its in zip(ratios, alone, strict=True)) / whole
 
 
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
@@ -192,10 +217,9 @@ def form_of(
     return found
 
 
-def scalars_of(calibration: Calibration, setting: Setting = USUAL) -> Any:
-    """Return the scalars as the array that forms read, followed by the correction where there is one."""
-    correction = calibration.correction if setting.is_corrected else ()
-    return np.array([*(one.value for one in calibration.coefficients), *correction])
+def scalars_of(calibration: Calibration) -> Any:
+    """Return the scalars as the array that forms read."""
+    return np.array([one.value for one in calibration.coefficients])
 
 
 @lru_cache

@@ -5,9 +5,7 @@ import pytest
 from benchmarks.accuracy import choices
 from benchmarks.accuracy.families.conv import FAMILY, miopen_kernels
 from benchmarks.accuracy.families.gemm import FAMILY as PRODUCTS
-from benchmarks.accuracy.fit import _offset, _remembered
-
-from nearpeak.predict.fit import logarithmic, relative
+from benchmarks.accuracy.fit import _remembered
 
 duckdb = pytest.importorskip("duckdb")
 SIZES = tuple(itertools.product((1, 2, 4, 8, 16, 32), (32, 64, 128, 256, 512), (28, 56)))
@@ -87,13 +85,6 @@ def test_neighbours_mend_what_a_form_misses_alike_everywhere(corpus):
     held_out = np.flatnonzero(choices.folds(block) == 3)
     mended = choices._by_neighbours(block, 3 * block.measured_s)
     assert mended == pytest.approx(block.measured_s[held_out])
-
-
-def test_an_offset_makes_relative_deviations_least_and_means_of_ratios_one():
-    rest = np.log(np.array([0.5, 0.9, 1.0, 1.2, 4.0]))
-    assert np.exp(rest - _offset(logarithmic, rest)).mean() == pytest.approx(1.0)
-    found = np.abs(np.exp(rest - _offset(relative, rest)) - 1).mean()
-    assert found <= min(np.abs(np.exp(rest - shift) - 1).mean() for shift in np.linspace(-1, 2, 500)) + 1e-6
 
 
 def test_times_are_worked_out_once_while_only_scalars_of_other_passes_move(corpus):

@@ -4,11 +4,11 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate, plain_scalars
+from nearpeak.predict.calibrate import calibrate
 from nearpeak.predict.coefficient_file import file_text, groups_of
 from nearpeak.predict.design import design
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case
+from nearpeak.predict.prediction import predict_case, scalars_of
 from nearpeak.predict.samples import samples_of
 from nearpeak.targets import target_of
 
@@ -19,7 +19,7 @@ POSITIONS = {scalar.name: i for i, scalar in enumerate(FORM.scalars)}
 
 def times_with(target, axes, **scalars):
     cases = CaseColumns(op="gemm", phase="forward", dtypes=BF16, axes=axes)
-    values = plain_scalars(calibration_for(target, FORM, cases)).copy()
+    values = scalars_of(calibration_for(target, FORM, cases)).copy()
     for name, value in scalars.items():
         values[POSITIONS[name]] = value
     return FORM.rows(target, cases, values, USUAL).time_s

@@ -96,27 +96,6 @@ def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
         assert class_of(shape).tolist() == [place]
 
 
-def test_each_pass_takes_its_own_correction_and_none_exceeds_a_quarter():
-    from nearpeak.predict._correction import KNOT_COUNT
-    from nearpeak.predict._form import CaseColumns, Setting
-    from nearpeak.predict.forms.conv import FORM
-    from nearpeak.targets import target_of
-
-    axes = {"batch": 8, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28, "kw": 3, "kh": 3}
-    usual, target = [scalar.usual_value for scalar in FORM.scalars], target_of("mi100")
-    knots = np.zeros((3, KNOT_COUNT))
-    knots[0], knots[1], knots[2] = 0.1, -0.2, 9.0
-
-    def ratio(phase, **attributes):
-        cases = CaseColumns(op="conv", phase=phase, dtypes={"dtype": "fp32"}, axes=axes, attributes=attributes)
-        plain = FORM.rows(target, cases, np.array(usual), Setting()).time_s
-        return float((FORM.rows(target, cases, np.array([*usual, *knots.ravel()]), Setting()).time_s / plain)[0])
-
-    assert ratio("forward") == pytest.approx(np.exp(0.1))
-    assert ratio("backward", grad_weight=False) == pytest.approx(np.exp(-0.2))
-    assert ratio("backward", grad_input=False) == pytest.approx(np.exp(0.25))
-
-
 def rows_of(scalar=None, setting=None, target="mi100", **axes):
     from nearpeak.predict._form import CaseColumns, Setting
     from nearpeak.predict.forms.conv import FORM

@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 import nearpeak
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
-from nearpeak.predict._correction import COUNTS, fit_correction
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.calibrate import plain_scalars
 from nearpeak.predict.fit import fit
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case
+from nearpeak.predict.prediction import predict_case, scalars_of
 from nearpeak.targets import target_of
 
 EXTENT = st.integers(1, 70_000)
@@ -90,29 +88,6 @@ def test_padding_of_four_bit_operands_and_the_hosts_launch_count_where_they_happ
     assert "host" not in parts(128)
 
 
-def test_a_correction_is_bounded_and_interpolates_between_its_knots():
-    device, cases = target_of("a100_sxm_80gb"), CaseColumns(
-        op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes={"m": [4, 8, 16], "n": [512] * 3, "k": [512] * 3}
-    )  # fmt: skip
-    scalars = plain_scalars(calibration_for(device, FORM, cases))
-    plain = FORM.rows(device, cases, scalars, Setting()).time_s
-    values = np.zeros((9, 7, 7))
-    values[2], values[1] = 0.2, 5.0
-    found = FORM.rows(device, cases, np.concatenate([scalars, values.ravel()]), Setting()).time_s
-    assert np.log(found / plain) == pytest.approx([0.25, 0.25, 0.2])
-    values[1] = 0.0
-    found = FORM.rows(device, cases, np.concatenate([scalars, values.ravel()]), Setting()).time_s
-    assert np.log(found / plain) == pytest.approx([0.0, 0.1, 0.2])
-
-
-def test_a_fitted_correction_repeats_what_rows_show_and_is_nothing_where_there_are_none():
-    draw = np.random.default_rng(5)
-    axes = [np.exp2(draw.uniform(6, 12, 2000)) for _ in range(3)]
-    found = fit_correction(axes, 0.1 + 0.02 * np.log2(axes[0])).reshape(COUNTS)
-    assert found[4, 2, 2] == pytest.approx(0.26, abs=0.01)
-    assert abs(found[0, 0, 6]) < 0.1 * found[4, 2, 2] + 0.15
-
-
 def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours():
     first, second = target_of("a100_sxm_80gb"), target_of("b200_sxm")
     low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
@@ -163,7 +138,7 @@ def test_a_fit_finds_the_scalars_that_made_the_times():
     axes = {axis: np.exp(draw.uniform(2, 10, 400)).astype(np.int64) for axis in "mnk"}
 
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=axes)
-    truth = plain_scalars(calibration_for(target, FORM, cases))
+    truth = scalars_of(calibration_for(target, FORM, cases))
 
     def times(values):
         return FORM.rows(target, cases, values, Setting()).time_s

@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._attention_scalars import SCALARS
-from nearpeak.predict._attention_shapes import columns_of, device_figures
+from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figures
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import runs_kernels_of
 
@@ -54,6 +54,10 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     return Rows(time_s=times, parts_s=parts)
 
 
+def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
+    return dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+
+
 FORM = Form(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
@@ -71,5 +75,6 @@ FORM = Form(
     groups=_groups,
     rows=_rows,
     lacks=_lacks,
+    corrected_by=_corrected_by,
     kin=runs_kernels_of,
 )

@@ -1,6 +1,7 @@
 """Convolutions and their gradients: products in tiles and waves, Winograd's algorithm, unrolled images, direct sums."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._conv_costs import LARGEST, SHARPNESS, clock_share, fastest, moved_elements, passes_of
-from nearpeak.predict._conv_scalars import PASSES, SCALARS
+from nearpeak.predict._conv_costs import SHARPNESS, clock_share, fastest, moved_elements, passes_of
+from nearpeak.predict._conv_scalars import SCALARS
 from nearpeak.predict._conv_shapes import Shape, shape_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 
@@ -23,7 +24,6 @@ TERMS = (
     "memory",
     "clock",
     "host",
-    "library",
 )
 """Parts of a predicted time."""
 _ALIKE = {"fp16": ("fp16", "bf16", "fp32"), "bf16": ("bf16", "fp16", "fp32"), "int8": ("fp16", "bf16", "fp32")}
@@ -42,13 +42,9 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: no prediction of conv; GPUs that state a memory bandwidth only")
-    scalar = dict(zip((one.name for one in SCALARS), scalars[: len(SCALARS)], strict=True))
+    scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
     shape = shape_of(cases.axes)
     passes = [_pass(target, cases, shape, part, scalar, setting) for part in passes_of(cases)]
-    if len(scalars) > len(SCALARS):
-        knots = np.asarray(scalars[len(SCALARS) :]).reshape(len(PASSES), -1)
-        for place, one in zip(_correction_parts(cases), passes, strict=True):
-            one["library"] = sum(one.values()) * np.expm1(_corrected(cases, knots[place]))
     parts = {name: sum(one[name] for one in passes) for name in TERMS if name in passes[0]}
     kernel_s = sum(parts.values())
     if setting.host_timed:
@@ -57,26 +53,6 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         parts["host"] = seen_s - kernel_s
     columns = np.stack([parts.get(name, np.zeros_like(kernel_s)) for name in TERMS], 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
-
-
-def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
-    """Return output positions, filters, and channels times taps of all groups: what libraries choose kernels by."""
-    shape = shape_of(cases.axes)
-    depth = shape.groups * shape.channels * shape.taps
-    return np.maximum(shape.images * shape.outputs, 1.0), shape.groups * shape.filters, depth
-
-
-def _correction_parts(cases: CaseColumns) -> tuple[int, ...]:
-    """Return the positions in PASSES of the passes of a case: each has kernels, and a correction, of its own."""
-    return tuple(list(PASSES).index(part) for part in passes_of(cases))
-
-
-def _corrected(cases: CaseColumns, knots: Any) -> Any:
-    """Return the correction of each row as a logarithm, bounded."""
-    from nearpeak.predict._interpolation import correction_at
-
-    axes = zip(*_correction_axes(cases), strict=True)
-    return np.clip([correction_at(knots, *row) for row in axes], -LARGEST, LARGEST)
 
 
 def _pass(
@@ -96,6 +72,19 @@ def _pass(
     return parts | {"clock": full_s * clock_share(full_s, scalar, setting)}
 
 
+def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapping[str, Any]:
+    passes = {f"pass={one}": 1.0 for one in passes_of(cases)}
+    return {**cases.axes, **passes, "is_alone": float(setting.is_alone)}
+
+
+def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
+    """Return the passes as cases of their own: libraries choose kernels for each."""
+    if len(passes_of(cases)) == 1:
+        return (cases,)
+    alone = ({"grad_input": True, "grad_weight": False}, {"grad_input": False, "grad_weight": True})
+    return tuple(replace(cases, attributes={**cases.attributes, **one}) for one in alone)
+
+
 FORM = Form(
     name="conv",
     ops=("conv",),
@@ -113,9 +102,8 @@ FORM = Form(
             "kh": (1, 3), "kw": (1, 3), "sh": (1, 2), "sw": (1,),
         },
     },
-    correction_axes=_correction_axes,
-    correction_parts=_correction_parts,
-    correction_count=len(PASSES),
+    corrected_by=_corrected_by,
+    kernels=_kernels,
     groups=_groups,
     rows=_rows,
     phases=("forward", "backward"),

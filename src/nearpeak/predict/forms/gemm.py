@@ -17,12 +17,12 @@ from nearpeak.predict._units import unit_of
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
-    "dram_ceiling", "few_tiles", "latency", "store", "split_k", "clock", "quantise", "padding", "host", "library",
+    "dram_ceiling", "few_tiles", "latency", "store", "split_k", "clock", "quantise", "padding", "host",
 )  # fmt: skip
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _REGIMES = {
     "launch": (
-        "launch", "grid_ramp", "tile_start", "latency", "split_k", "quantise", "padding", "host", "library",
+        "launch", "grid_ramp", "tile_start", "latency", "split_k", "quantise", "padding", "host",
     ),
     "l2": ("l2",),
     "dram": ("dram", "dram_ceiling", "few_tiles", "store"),
@@ -82,10 +82,9 @@ def _size(target: Target, dtypes: Mapping[str, str]) -> float:
     return math.log2(target.peaks[unit_of(target, dtypes)].flop_per_clock)
 
 
-def _correction_axes(cases: CaseColumns) -> tuple[Any, Any, Any]:
-    """Return all rows of A, and n and k, along which libraries choose their kernels."""
-    axes = {name: np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch")}
-    return axes["m"] * axes["batch"], axes["n"], axes["k"]
+def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapping[str, Any]:
+    extents = {name: cases.axes.get(name, 1) for name in ("m", "n", "k", "batch")}
+    return extents | {"quantises_input": float(setting.quantises_input)}
 
 
 FORM = Form(
@@ -103,5 +102,6 @@ FORM = Form(
     size=_size,
     kin=runs_products_of,
     transfer=transferred,
-    correction_axes=_correction_axes,
+    is_corrected_by_parts=False,  # products are asked for by the million: columns cost more than the trees
+    corrected_by=_corrected_by,
 )  # fmt: skip

@@ -61,6 +61,14 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     return Rows(time_s=times, parts_s=parts)
 
 
+def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapping[str, Any]:
+    return {
+        **cases.axes,
+        "load_exponent": setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", ""))),
+        "layer_tokens": setting.layer_tokens_count, "expert_matrices": float(setting.expert_matrices_count),
+    }  # fmt: skip
+
+
 FORM = Form(
     name="grouped_gemm",
     ops=("grouped_gemm",),
@@ -75,5 +83,6 @@ FORM = Form(
     groups=_groups,
     rows=_rows,
     lacks=_lacks,
+    corrected_by=_corrected_by,
     kin=runs_kernels_of,
 )

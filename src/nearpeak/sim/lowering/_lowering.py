@@ -9,7 +9,7 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._form import Setting, case_columns
 from nearpeak.sim.device import limits_of
 from nearpeak.sim.machine import PS_PER_S, Limits
 from nearpeak.sim.work import Node
@@ -27,16 +27,13 @@ class Lowering:
     """Phases of the operators that it knows; others stream through memory."""
 
 
-def ceilings(case: Case, target: Target, family: str) -> tuple[Mapping[str, float], tuple[float, ...]]:
-    """Return what was measured of the resources of a device for a family: scalars by name, and how good kernels are.
+def ceilings(case: Case, target: Target, family: str) -> Mapping[str, float]:
+    """Return what was measured of the resources of a device for a family: scalars by name.
 
     They say what share of a rate kernels reach and what starting costs, never how long a kernel takes.
     """
-    columns = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
-    )
-    found = calibration_for(target, FORMS[family], columns)
-    return {one.name: one.value for one in found.coefficients}, found.correction
+    found = calibration_for(target, FORMS[family], case_columns(case))
+    return {one.name: one.value for one in found.coefficients}
 
 
 def ps(time_s: float) -> int:

@@ -12,7 +12,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import case as case_of
 from nearpeak.predict._attention_kernel import BEST_COUNT, decode_times, prefill_times
 from nearpeak.predict._attention_shapes import columns_of, device_figures
-from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._form import Setting, case_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Node, Phase
 from nearpeak.theory.rates import vector_rate
@@ -50,14 +50,12 @@ class _Sequences(NamedTuple):
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Node, ...]:
-    columns = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
-    )
+    columns = case_columns(case)
     s = _Sequences(*(float(np.max(column)) for column in columns_of(target, columns)))
     if not min(s.batch, s.heads, s.q, s.kv):
         return ()
     try:
-        scalars, _ = ceilings(case, target, "attention")
+        scalars = ceilings(case, target, "attention")
     except NotModelledError:
         return _unfused(case, s, target, setting)
     figures = device_figures(target, columns.dtypes)

@@ -26,7 +26,7 @@ _ENGINES = {"h2d": ("copy in", "host_in"), "d2h": ("copy out", "host_out")}
 
 
 def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Node, ...]:
-    scalars, _ = ceilings(case, target, "collective")
+    scalars = ceilings(case, target, "collective")
     size = np.array([dict(case.axes)["elements"] * DTYPES[dict(case.dtypes)["dtype"]].bits_count / 8])
     attributes = dict(case.attributes)
     if case.op == "transfer" and attributes["direction"] in _ENGINES:

@@ -1,47 +1,26 @@
 """Convolutions: each pass as the blocks of the algorithm that libraries would take for it."""
 
-import math
-
-import numpy as np
-
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._conv_costs import LARGEST, SHARPNESS, clock_share, fastest, moved_elements, passes_of
-from nearpeak.predict._conv_scalars import PASSES
+from nearpeak.predict._conv_costs import SHARPNESS, clock_share, fastest, moved_elements, passes_of
 from nearpeak.predict._conv_shapes import Shape, shape_of
-from nearpeak.predict._form import CaseColumns, Setting
-from nearpeak.predict._interpolation import correction_at
+from nearpeak.predict._form import Setting, case_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     """Return one kernel per pass; each stands for the tiles of its multiprocessor."""
-    columns = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
-    )
-    scalars, library = ceilings(case, target, "conv")
+    columns = case_columns(case)
+    scalars = ceilings(case, target, "conv")
     shape = shape_of(columns.axes)
-    knots = np.asarray(library).reshape(len(PASSES), -1) if library else None
-    found = []
-    for part in passes_of(columns):
-        pace = 1.0 if knots is None else _pace(shape, knots[list(PASSES).index(part)])
-        found.append(_kernel(dict(case.dtypes)["dtype"], target, shape, part, dict(scalars), pace, setting))
-    return tuple(found)
+    return tuple(
+        _kernel(dict(case.dtypes)["dtype"], target, shape, part, dict(scalars), setting) for part in passes_of(columns)
+    )
 
 
-def _pace(shape: Shape, knots: object) -> float:
-    """Return by how much slower than usual the library's kernel for this size is."""
-    depth = shape.groups * shape.channels * shape.taps
-    axes = (max(float((shape.images * shape.outputs)[0]), 1.0), float((shape.groups * shape.filters)[0]))
-    exponent = float(correction_at(knots, *axes, float(depth[0])))
-    return math.exp(min(max(exponent, -LARGEST), LARGEST))
-
-
-def _kernel(
-    dtype: str, target: Target, shape: Shape, part: str, p: dict[str, float], pace: float, setting: Setting
-) -> Kernel:
+def _kernel(dtype: str, target: Target, shape: Shape, part: str, p: dict[str, float], setting: Setting) -> Kernel:
     """Return the kernel of one pass."""
     products, ceiling, padding, split, rewriting = (float(cost[0]) for cost in fastest(target, dtype, shape, part, p))
     moved = float(moved_elements(shape)[0]) * DTYPES[dtype].bits_count / 8
@@ -50,7 +29,7 @@ def _kernel(
     longest = max(compute_s, memory_s)
     body = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS)
     full_s = p["launch_s"] + body + split + rewriting
-    pace *= 1.0 + float(clock_share(full_s, p, setting))
+    pace = 1.0 + float(clock_share(full_s, p, setting))
     host_s = p["host_gap_s"] if setting.host_timed else 0.0
     phases = [
         Phase(fixed_ps=ps((p["launch_s"] + host_s) * pace)),

@@ -1,6 +1,5 @@
 """Matrix products: the tile and split that end first, as blocks that stay and work through their tiles."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,8 +9,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.ops import case as case_of
 from nearpeak.predict._form import Setting
-from nearpeak.predict._gemm_kernel import CLOCK_S, LARGEST, PADDED, Chosen, chosen, quantise_s, slowed_ratio
-from nearpeak.predict._interpolation import correction_at
+from nearpeak.predict._gemm_kernel import CLOCK_S, PADDED, Chosen, chosen, quantise_s, slowed_ratio
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.predict._units import formats_of
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
@@ -42,19 +40,15 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
         case = case_of(
             "gemm", m=extents["m"], n=2 * extents["n"], k=2 * extents["k"], batch=extents.get("batch", 1), dtype=real
         )
-    scalars, library = ceilings(case, target, "gemm")
+    scalars = ceilings(case, target, "gemm")
     product = product_of(case, target, setting)
     if not min(product.m, product.n, product.batch):
         return ()
-    pace = 1.0
-    if library:
-        exponent = float(correction_at(np.array(library), product.m * product.batch, product.n, product.k))
-        pace = math.exp(min(max(exponent, -LARGEST), LARGEST))
     before: tuple[Kernel, ...] = ()
     if setting.quantises_input:
         narrow = formats_of(dict(case.dtypes))[0].bits_count < 8
-        before = (_quantising(product, target, scalars, pace, narrow),)
-    return (*before, kernel_of(product, target, scalars, pace, case.op))
+        before = (_quantising(product, target, scalars, narrow),)
+    return (*before, kernel_of(product, target, scalars, case.op))
 
 
 def product_of(case: Case, target: Target, setting: Setting) -> Product:
@@ -65,11 +59,8 @@ def product_of(case: Case, target: Target, setting: Setting) -> Product:
     return Product(**axes, figures=device_figures(target, named, setting), tiles=tiles, setting=setting)
 
 
-def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], pace: float, name: str) -> Kernel:
-    """Return the kernel of the tile and split whose blocks end first.
-
-    `pace` is by how much slower than usual the library's kernel for this size is.
-    """
+def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], name: str) -> Kernel:
+    """Return the kernel of the tile and split whose blocks end first."""
     p, hw = np.array(list(scalars.values())), product.figures
     best = chosen(product.m, product.n, product.k, product.batch, hw, p, product.tiles)
     ctas = max(1, round(min(best.load, 1.0) * target.sm_count))
@@ -81,14 +72,14 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], pa
     bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
     moved = (best.read_s / slower * scalars["dram_ratio"] + best.write_s * scalars["store_ratio"]) * bandwidth
     phases = (
-        Phase(fixed_ps=ps((scalars["launch_s"] + scalars["grid_ramp_s"] * best.busy + host) * pace)),
+        Phase(fixed_ps=ps(scalars["launch_s"] + scalars["grid_ramp_s"] * best.busy + host)),
         Phase(
-            fixed_ps=ps(longest * pace),
-            pipe_s={"tensor": _multiplied_s(best, scalars) * pace, "shared": best.cache_s * pace},
+            fixed_ps=ps(longest),
+            pipe_s={"tensor": _multiplied_s(best, scalars), "shared": best.cache_s},
             pool_bytes=dict.fromkeys(("dram", "l2"), moved / ctas),
         ),
-        Phase(fixed_ps=ps((best.body_s - longest + best.store_s + best.reduce_s) * pace)),
-        Phase(fixed_ps=ps(hot * pace), sags=True),
+        Phase(fixed_ps=ps(best.body_s - longest + best.store_s + best.reduce_s)),
+        Phase(fixed_ps=ps(hot), sags=True),
     )  # fmt: skip
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
 
@@ -98,7 +89,7 @@ def _multiplied_s(best: Chosen, scalars: Mapping[str, float]) -> float:
     return best.tensor_s - best.waves * scalars["tile_start_s"]
 
 
-def _quantising(p: Product, target: Target, scalars: Mapping[str, float], pace: float, narrow: bool) -> Kernel:
+def _quantising(p: Product, target: Target, scalars: Mapping[str, float], narrow: bool) -> Kernel:
     """Return the kernel that quantises A from bf16 first."""
     start_s = scalars["quantise_s"]
     body_s = quantise_s(p.m, p.k, p.batch, p.figures, np.array(list(scalars.values()))) - start_s
@@ -107,8 +98,8 @@ def _quantising(p: Product, target: Target, scalars: Mapping[str, float], pace: 
     padded = narrow and (p.n % PADDED or p.k % PADDED)
     ctas = max(1, round(min(p.batch * p.m, target.sm_count)))
     phases = (
-        Phase(fixed_ps=ps((start_s + (scalars["pad_s"] if padded else 0.0)) * pace)),
-        Phase(fixed_ps=ps(body_s * pace), pool_bytes={"dram": moved * miss / ctas}),
+        Phase(fixed_ps=ps(start_s + (scalars["pad_s"] if padded else 0.0))),
+        Phase(fixed_ps=ps(body_s), pool_bytes={"dram": moved * miss / ctas}),
     )
     return Kernel(name="quantise", cta_count=ctas, phases=phases, needs=filling(target))
 

@@ -43,7 +43,7 @@ class _Grouped(NamedTuple):
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     try:
-        scalars, _ = ceilings(case, target, "grouped_gemm")
+        scalars = ceilings(case, target, "grouped_gemm")
         figures = device_figures(target, dict(case.dtypes)["dtype"])
     except NotModelledError:
         return _equal(case, target, setting)
@@ -85,8 +85,8 @@ def _equal(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     found = []
     for name, (rows, columns, depth) in extents.items():
         alike = case_of("gemm", dtype=dtype, m=rows, n=columns, k=depth, batch=groups)
-        scalars, _ = ceilings(alike, target, "gemm")
-        found.append(kernel_of(product_of(alike, target, setting), target, scalars, 1.0, f"{case.op} {name}"))
+        scalars = ceilings(alike, target, "gemm")
+        found.append(kernel_of(product_of(alike, target, setting), target, scalars, f"{case.op} {name}"))
     return tuple(found)
 
 

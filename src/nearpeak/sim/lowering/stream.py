@@ -6,7 +6,7 @@ from dataclasses import replace
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._form import CaseColumns, Setting, case_columns
 from nearpeak.predict._stream_parts import BLOCK_BYTES, BLOCKS_PER_SM, SHARPNESS, resources
 from nearpeak.predict._work_columns import WorkColumns, work_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
@@ -14,13 +14,11 @@ from nearpeak.sim.work import Kernel, Phase
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
-    columns = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
-    )
+    columns = case_columns(case)
     if target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: states no memory bandwidth")
     work = work_columns(target, columns)
-    scalars, _ = ceilings(case, target, "stream")
+    scalars = ceilings(case, target, "stream")
     count = max(int(work.launch_count[0]), 1)
     kernel = _kernel(columns, target, work, scalars, count, hosted=setting.host_timed)
     return tuple(_named(kernel, place) for place in range(count))
