@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
 from nearpeak.core.prediction import Correction
-from nearpeak.predict._correction import columns_of, correction_entry, correction_of, correction_ratio, fit_correction
+from nearpeak.predict._correction import columns_of, correction_of, correction_ratio, fit_correction
 from nearpeak.predict._form import CaseColumns, Rows, Setting
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.coefficient_file import group_entry, group_text, groups_of, rounded
+from nearpeak.predict.coefficient_file import TABLES, Ends, group_entry, group_text, groups_of, intervals
 from nearpeak.predict.fit import Fit, Times, fit
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.predict.prediction import group_columns
@@ -91,15 +91,17 @@ def _set_anew(family: Family, corpus: Path, folder: Path, corrections: bool) -> 
         groups = groups_of(path)
         if name not in groups:
             continue
-        entry = groups[name]
+        entry = {key: value for key, value in groups[name].items() if key not in TABLES[1:]}
         values = np.array([entry["scalars"][one.name] for one in family.form.scalars])
-        kept = correction_of(entry["correction"]) if "correction" in entry else None
-        correction = _correction(family, blocks, values) if corrections else kept
-        entry.pop("correction", None)
-        entry["interval"] = rounded(interval(family, [(block, values) for block in blocks], correction))
-        entry |= {} if correction is None else {"correction": correction_entry(correction)}
+        pairs = [(block, values) for block in blocks]
+        if corrections:
+            corrected = _corrected(family, blocks, values)
+        else:
+            kept = correction_of(groups[name]["correction"]) if "correction" in groups[name] else None
+            corrected = None if kept is None else (kept, interval(family, pairs, kept))
+        groups[name] = entry | intervals(interval(family, pairs), corrected)
         path.write_text("\n".join(group_text(*one) for one in groups.items()), encoding="utf-8")
-        print(f"{'no correction' if correction is None else 'corrected'}: {name} of {stem}", flush=True)
+        print(f"{'no correction' if corrected is None else 'corrected'}: {name} of {stem}", flush=True)
 
 
 def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], list[Block]]]:
@@ -206,9 +208,14 @@ def interval(
 
 def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
     """Return the group of one device and kind of case as TOML."""
-    correction = _correction(family, group, found.values)
-    ends = interval(family, [(block, found.values) for block in group], correction)
-    return _toml(family, kind, found, ends, group, correction)
+    ends = interval(family, [(block, found.values) for block in group])
+    return _toml(family, kind, found, ends, group, _corrected(family, group, found.values))
+
+
+def _corrected(family: Family, group: Sequence[Block], values: Any) -> tuple[Correction, Ends] | None:
+    """Return the correction of a group and its interval; none where it does not help."""
+    found = _correction(family, group, values)
+    return None if found is None else (found, interval(family, [(block, values) for block in group], found))
 
 
 def _correction(family: Family, group: Sequence[Block], values: Any) -> Correction | None:
@@ -291,14 +298,14 @@ def _toml(
     found: Fit,
     ends: dict[str, tuple[float, float]],
     group: Sequence[Block],
-    correction: Correction | None = None,
+    corrected: tuple[Correction, Ends] | None = None,
 ) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
     source = f"{origin}; newest software, best implementation per shape; {devices}"
-    entry = group_entry(family.form, found, ends, count, source, correction)
+    entry = group_entry(family.form, found, ends, count, source, corrected)
     return group_text(f"{family.name}.{kind}", entry)
 
 

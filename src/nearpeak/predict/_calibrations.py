@@ -33,11 +33,15 @@ CORRECTED_DISTANCE = 1
 """Steps from the data up to which the correction of a form holds: libraries choose kernels by architecture."""
 
 
-def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path | None = None) -> Calibration:
+def calibration_for(
+    target: Target, form: Form, cases: CaseColumns, file: Path | None = None, *, corrected: bool = True
+) -> Calibration:
     """Return the scalars for `cases` on `target`: its own, its architecture's, or those of all devices.
 
     Args:
         file: coefficients of the user's own for this target, before all others.
+        corrected: with the bounded correction, which no operator has that was not measured; the interval is wider
+            without it.
 
     Raises:
         SpecError: a coefficient file is malformed or belongs to another version of the form.
@@ -46,17 +50,20 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
     if form.calibration is not None:
         return form.calibration(target, cases)
     device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
+    widened = partial(form.widening, cases.op)
+    corrected = corrected and all(widened(cell) == 1.0 for cell in form.regimes.values())
     if file is not None:
-        return _of_file(read_coefficients(file), file.stem, form, groups, 0)
+        return _of_file(read_coefficients(file), file.stem, form, groups, corrected)
     for farthest in (2, 3):
         for place, group in enumerate(groups):
             for stem, steps in _sources(form, device, target):
                 distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
-                found = _stored(form.name, stem, group, distance, place < _ALIKE_COUNT) if steps <= farthest else None
+                alike = corrected and place < _ALIKE_COUNT
+                found = _stored(form.name, stem, group, distance, alike) if steps <= farthest else None
                 if found is not None:
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
                     found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
-                    return _widened(found, partial(form.widening, cases.op))
+                    return _widened(found, widened)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
@@ -64,12 +71,12 @@ def calibration_for(target: Target, form: Form, cases: CaseColumns, file: Path |
 
 
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
-    """Return scalars with the interval of an operator that they were not measured on, and without the correction."""
+    """Return scalars with the interval of an operator that they were not measured on."""
     if all(power(name) == 1.0 for name in found.low_ratio):
         return found
     low = {name: ratio ** power(name) for name, ratio in found.low_ratio.items()}
     high = {name: ratio ** power(name) for name, ratio in found.high_ratio.items()}
-    return replace(found, low_ratio=low, high_ratio=high, correction=None)
+    return replace(found, low_ratio=low, high_ratio=high)
 
 
 def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int]]:
@@ -134,8 +141,7 @@ def _stored(form: str, stem: str, group: str, distance: int, corrected: bool) ->
     for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / form / f"{stem}.toml"):
         entry = _groups(path).get(f"{form}.{group}")
         if entry is not None:
-            found = _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance)
-            return found if corrected else replace(found, correction=None)
+            return _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance, corrected)
     return None
 
 
@@ -189,22 +195,22 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, ...], distance: int) -> Calibration:
+def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, ...], corrected: bool) -> Calibration:
     """Return the first of `groups` that the file holds."""
     for group in groups:
         entry = data["groups"].get(f"{form.name}.{group}")
         if entry is not None:
-            return _calibration(entry, f"{stem} {form.name}.{group}", form, distance)
+            return _calibration(entry, f"{stem} {form.name}.{group}", form, 0, corrected)
     raise NotModelledError(f"calibration {stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
 
 
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:
     """Return one group of a file, checked, with its interval `wide` times as wide in logarithms."""
-    found = _calibration(entry, name, form, 0)
+    found = _calibration(entry, name, form, 0, True)
     return replace(_widened(found, lambda _cell: wide), distance_count=int(wide > 1))
 
 
-def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int) -> Calibration:
+def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int, corrected: bool) -> Calibration:
     """Return one group of a file, checked."""
     if entry.get("version") != form.version:
         raise SpecError(f"calibration {name}: is for {entry.get('version')!r}; this is {form.version!r}, fit again")
@@ -217,6 +223,8 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
         if not low <= given <= high:
             raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
     wide = FAR_RATIO[distance]
+    correction = _correction(entry, name) if corrected and distance <= CORRECTED_DISTANCE else None
+    interval = entry["interval"] if correction is not None else entry.get("plain_interval", entry["interval"])
     return Calibration(
         name=name,
         coefficients=tuple(
@@ -226,10 +234,10 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int)
             )
             for s in form.scalars
         ),
-        low_ratio={regime: low**wide for regime, (low, _) in entry["interval"].items()},
-        high_ratio={regime: high**wide for regime, (_, high) in entry["interval"].items()},
+        low_ratio={regime: low**wide for regime, (low, _) in interval.items()},
+        high_ratio={regime: high**wide for regime, (_, high) in interval.items()},
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
-        correction=_correction(entry, name) if distance <= CORRECTED_DISTANCE else None,
+        correction=correction,
     )  # fmt: skip
 
 

@@ -10,30 +10,39 @@ from nearpeak.predict._correction import correction_entry
 from nearpeak.predict._form import Form
 from nearpeak.predict.fit import Fit
 
+TABLES = ("scalars", "interval", "plain_interval", "correction")
+"""Tables of an entry, in their order."""
+Ends = Mapping[str, tuple[float, float]]
+"""5th and 95th percentile of measured over predicted by regime."""
+
 
 def group_entry(
-    form: Form,
-    found: Fit,
-    ends: Mapping[str, tuple[float, float]],
-    row_count: int,
-    source: str,
-    correction: Correction | None = None,
+    form: Form, found: Fit, ends: Ends, row_count: int, source: str, corrected: tuple[Correction, Ends] | None = None
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
     Args:
-        ends: 5th and 95th percentile of measured over predicted by regime.
-        correction: what stands on top of the scalars.
+        ends: of the scalars alone.
+        corrected: what stands on top of the scalars, and the ends with it.
     """
-    corrected = {} if correction is None else {"correction": correction_entry(correction)}
     return {
         "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
         "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
-        "interval": rounded(ends), **corrected,
+        **intervals(ends, corrected),
     }  # fmt: skip
 
 
-def rounded(ends: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+def intervals(ends: Ends, corrected: tuple[Correction, Ends] | None) -> dict[str, Any]:
+    """Return the part of an entry that says how sure it is, with the correction if there is one."""
+    if corrected is None:
+        return {"interval": rounded(ends)}
+    correction, its_ends = corrected
+    return {
+        "interval": rounded(its_ends), "plain_interval": rounded(ends), "correction": correction_entry(correction)
+    }  # fmt: skip
+
+
+def rounded(ends: Ends) -> dict[str, list[float]]:
     """Return ends of intervals as coefficient files hold them.
 
     >>> rounded({"dram": (0.91234, 1.1)})
@@ -53,7 +62,7 @@ def group_text(name: str, entry: Mapping[str, Any]) -> str:
     [groups."gemm.bf16".interval]
     <BLANKLINE>
     """
-    tables = [table for table in ("scalars", "interval", "correction") if table in entry]
+    tables = [table for table in TABLES if table in entry]
     lines = [f'[groups."{name}"]']
     lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items() if key not in tables]
     for table in tables:

@@ -161,7 +161,7 @@ def _ratio(
 ) -> Any:
     """Return what the bounded correction multiplies each time by."""
     correction = calibration.correction
-    if correction is None or not setting.is_corrected:
+    if correction is None:
         return np.ones(len(rows.time_s))
     kernels = form.kernels(cases)
     if len(kernels) == 1:
@@ -176,7 +176,7 @@ def _ratio(
 
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
     """Return the scalars that answer, with the interval of whoever measures."""
-    found = calibration_for(target, form, cases, file)
+    found = calibration_for(target, form, cases, file, corrected=setting.is_corrected)
     return seen_elsewhere(found, setting.measured_by) if setting.measured_by else found
 
 

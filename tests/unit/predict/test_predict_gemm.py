@@ -125,7 +125,7 @@ def test_every_coefficient_file_belongs_to_its_form_and_names_its_source():
     for path in paths:
         form = FORMS[path.parent.name]
         for group, entry in read_coefficients(path)["groups"].items():
-            found = _calibrations._calibration(entry, f"{path.stem} {group}", form, 0)
+            found = _calibrations._calibration(entry, f"{path.stem} {group}", form, 0, True)
             assert group.startswith(f"{form.name}.")
             assert found.source
             assert found.row_count > 0
