@@ -4,6 +4,7 @@ import hashlib
 import json
 import shlex
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from nearpeak.history.standing import standings
 from nearpeak.history.triage import ACTIONS, act
 from nearpeak.store import open_store
 from nearpeak.web._chart import kept_points
-from nearpeak.web._commands import commands_of, measure_command
+from nearpeak.web._commands import commands_of, measure_command, store_option
 from nearpeak.web._histories import thinned
 from nearpeak.web._site import OLDEST_S, Setting, Site
 
@@ -50,20 +51,31 @@ def test_spikes_and_changes_survive_when_points_are_left_out():
 
 def test_commands_state_the_case_that_they_are_of(made_up):
     with open_store(made_up) as store:
-        found = store.series()
+        found, site = store.series(), Site(store, Setting())
     for one in found:
         words = shlex.split(measure_command(one))
         assert words[:2] == ["nearpeak", "measure"]
         assert case_of(words[2 : words.index("--runner")], "measure").digest == one.case
         assert words[words.index("--runner") + 1] == one.testbed.name
-        assert len(list(commands_of(one))) == 4
+        assert len(list(commands_of(site, one))) == 4
 
 
 def test_the_bound_command_of_a_case_runs(made_up):
     with open_store(made_up) as store:
-        command = dict(commands_of(store.series()[0]))["What nothing can beat, and why"]
+        command = dict(commands_of(Site(store, Setting()), store.series()[0]))["What nothing can beat, and why"]
     done = CliRunner().invoke(application(), shlex.split(command)[1:])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "is_static", "option"),
+    [("a folder/team.db", False, " --store 'a folder/team.db'"), ("/srv/team.db", True, " --store team.db"),
+     ("postgresql+psycopg://me@host/perf", False, " --store postgresql+psycopg://me@host/perf"),
+     ("postgresql+psycopg://me:***@host/perf", False, ""), ("postgresql+psycopg://me@host/perf", True, "")],
+)  # fmt: skip
+def test_commands_name_the_store_but_no_secret_of_it(name, is_static, option):
+    site = SimpleNamespace(store=SimpleNamespace(name=name), setting=Setting(is_static=is_static))
+    assert store_option(site) == option
 
 
 def test_standings_are_the_newest_values_beside_bound_and_prediction(made_up):

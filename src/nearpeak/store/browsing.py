@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, or_, select
 
 from nearpeak.core.history import Revision, Run, Series
 from nearpeak.store import queries, waiting
@@ -174,6 +174,18 @@ class Browsing:
             runs = queries.runs_of(connection, ids)[::-1] if ids else ()
         return tuple(run.revision for run in runs if run.revision is not None)
 
+    def commit_before(self, sha: str) -> str:
+        """Return the commit that was measured before another; empty where there is none, or that one never was."""
+        r, v = _T["run"].c, _T["revision"].c
+        of_commits = _T["run"].join(_T["revision"], v.id == r.revision_id)
+        with reading(self._engine, self._name) as connection:
+            first = select(func.min(r.order_key)).select_from(of_commits).where(v.sha == sha)
+            key = connection.execute(first).scalar()
+            if key is None:
+                return ""
+            before = select(v.sha).select_from(of_commits).where(r.order_key < key, v.sha != sha)
+            return connection.execute(before.order_by(r.order_key.desc()).limit(1)).scalar() or ""
+
     def devices(self) -> tuple[DeviceRow, ...]:
         """Return all units that ran something, by model."""
         d, m, h, r = _T["device"].c, _T["device_model"].c, _T["host"].c, _T["run"].c
@@ -197,6 +209,18 @@ class Browsing:
                 for part in in_parts(changes)
                 for one, alert in connection.execute(asked.where(m.change_point_id.in_(part))).tuples()
             }
+
+    def alerts_of_series(self, words: Sequence[str], *, limit: int) -> tuple[int, ...]:
+        """Return the newest alerts on a series whose texts hold all `words`."""
+        a, m, c = _T["alert"].c, _T["alert_member"].c, _T["change_point"].c
+        fits = _fitting(words, {}).subquery()
+        members = (
+            select(m.alert_id).join(_T["change_point"], c.id == m.change_point_id)
+            .where(m.alert_id == a.id, c.series_id.in_(select(fits.c.id)))
+        )  # fmt: skip
+        asked = select(a.id).where(members.exists()).order_by(a.id.desc()).limit(limit)
+        with reading(self._engine, self._name) as connection:
+            return tuple(connection.execute(asked).scalars())
 
     def newest(self, series: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return run and value of the newest launch of each of some series that has one."""
@@ -245,9 +269,8 @@ def _holds(word: str, columns: Iterable[ColumnElement[Any]]) -> ColumnElement[bo
     return or_(*(column.icontains(word, autoescape=True) for column in columns))
 
 
-def _series_part(
-    connection: Connection, words: Sequence[str], where: Mapping[str, str], limit: int, offset: int
-) -> Part:
+def _fitting(words: Sequence[str], where: Mapping[str, str]) -> Select[Any]:
+    """Return the question for the series whose texts hold all `words`."""
     texts = (
         _T["test_case"].c.label,
         *(_COLUMNS[name] for name in ("workload", "device", "testbed", "branch", "owner")),
@@ -256,6 +279,13 @@ def _series_part(
     for word in words:
         exact = [_T["test_case"].c.case_digest == word, _T["series"].c.fingerprint == word]
         asked = asked.where(or_(_holds(word, texts), *exact))
+    return asked
+
+
+def _series_part(
+    connection: Connection, words: Sequence[str], where: Mapping[str, str], limit: int, offset: int
+) -> Part:
+    asked = _fitting(words, where)
     total = connection.execute(select(func.count()).select_from(asked.subquery())).scalar_one()
     order = (_T["device_model"].c.name, _T["testbed"].c.name, _T["test_case"].c.label, _T["series"].c.id)
     rows = connection.execute(asked.order_by(*order).limit(limit).offset(offset)).all()

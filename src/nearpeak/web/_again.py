@@ -18,7 +18,7 @@ from nearpeak.farm.values import BatchRequest, JobRequest
 from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.measure.runners import RUNNERS
 from nearpeak.store.listed import AlertRow
-from nearpeak.web._commands import case_words, measure_command
+from nearpeak.web._commands import case_words, measure_command, store_option
 from nearpeak.web._farm import jobs_table
 from nearpeak.web._site import Site
 from nearpeak.web._view import Table
@@ -65,7 +65,12 @@ def again(site: Site, path: str, series: Sequence[Series], alert: AlertRow | Non
     if some:
         why_not = "" if _measurable(some, models) else "no device of its model is lent to a farm on this store"
         offers.append(
-            Offer(action="measure", title="Measure again", command=_command(some[0], models), why_not=why_not)
+            Offer(
+                action="measure",
+                title="Measure again",
+                command=_command(some[0], models) + store_option(site),
+                why_not=why_not,
+            )
         )
     if alert is not None and some and alert.rev_lo and alert.rev_hi:
         offers.append(_bisection(site, some, alert, models))
@@ -155,7 +160,7 @@ def _measurement(one: Series, models: Sequence[str], *, owner: str, key: str) ->
 def _bisection(site: Site, series: Sequence[Series], alert: AlertRow, models: Sequence[str]) -> Offer:
     run = shlex.quote(f"{measure_command(series[0])} --json")
     ends = f"--good {shlex.quote(alert.rev_lo)} --bad {shlex.quote(alert.rev_hi)}"
-    command = f"nearpeak bisect {ends} --run {run} --farm --alert {alert.id}"
+    command = f"nearpeak bisect {ends} --run {run} --farm --alert {alert.id}{store_option(site)}"
     why_not = "" if _measurable(series, models) else "no device of its model is lent to a farm on this store"
     if site.setting.repository is None:
         why_not = "the server does not know the repository ('nearpeak serve --repository DIR')"

@@ -1,8 +1,9 @@
 """The commands that reproduce what a page shows, ready to be copied."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from nearpeak.core.case import Case
@@ -11,6 +12,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.history.devices import case_of_series, target_of_device
 from nearpeak.measure.runners import RUNNERS
 from nearpeak.ops import OPS
+from nearpeak.web._site import Site
 
 
 def case_words(one: Series) -> str:
@@ -52,8 +54,33 @@ def measure_command(one: Series) -> str:
     return f"nearpeak measure {words} --runner {shlex.quote(one.testbed.name)}{method}"
 
 
-def commands_of(one: Series) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked about a case, each with a word on what it does."""
+def store_option(site: Site) -> str:
+    """Return how commands name the store of a site, as it was named when the site was opened.
+
+    Files may be read by anyone, so that they say its file alone; nothing where a password stands in its name.
+    """
+    name = site.store.name
+    if "://" not in name:
+        return f" --store {shlex.quote(Path(name).name if site.setting.is_static else name)}"
+    return "" if site.setting.is_static or ":***@" in name else f" --store {shlex.quote(name)}"
+
+
+def commands_of_case(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+    """Yield what can be asked about a case: to measure it with each runner, and what bounds it on its devices."""
+    runners = {measure_command(one): one.testbed.name for one in series}
+    for command, runner in runners.items():
+        if command:
+            yield f"Measure it with {runner}", command
+    words = case_words(series[0])
+    targets = dict.fromkeys(one.name for each in series if (one := target_of_device(each.device)) is not None)
+    if words and targets:
+        names = " ".join(f"--target {name}" for name in targets)
+        yield "What nothing can beat, and why", f"nearpeak bound {words} {names}"
+        yield "What good software reaches", f"nearpeak predict {words} {names}"
+
+
+def commands_of(site: Site, one: Series) -> Iterator[tuple[str, str]]:
+    """Yield what can be asked about a series, each with a word on what it does."""
     measure = measure_command(one)
     if measure:
         yield "Measure it again", measure
@@ -61,7 +88,7 @@ def commands_of(one: Series) -> Iterator[tuple[str, str]]:
     if words and target is not None:
         yield "What nothing can beat, and why", f"nearpeak bound {words} --target {target.name}"
         yield "What good software reaches", f"nearpeak predict {words} --target {target.name}"
-    yield "Its history in the terminal", f"nearpeak history {one.id}"
+    yield "Its history in the terminal", f"nearpeak history {one.id}{store_option(site)}"
 
 
 def _value(value: object) -> str:

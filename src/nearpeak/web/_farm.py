@@ -7,7 +7,7 @@ from nearpeak.farm.looking import Holding, JobRow, holdings, job_rows, outcome_o
 from nearpeak.farm.status import overview
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Table, columns
-from nearpeak.web._words import clean, time_cell
+from nearpeak.web._words import clean, shortened, time_cell
 
 MOST_JOBS = 50
 ACTIVE, OVER = ("running", "leased", "queued"), ("failed", "rejected")
@@ -73,7 +73,7 @@ def jobs_table(rows: Sequence[JobRow], name: str, caption: str) -> Table:
                 Cell(value=one.subject, text=one.subject[:40]), Cell(value=one.state, kind=_KINDS.get(one.state, "")),
                 Cell(value=one.priority), Cell(value=one.owner), Cell(value=one.trigger), Cell(value=one.device),
                 Cell(value=one.attempt_count), time_cell(one.created_ns),
-                Cell(value=outcome_of(one), text=clean(outcome_of(one))[:120]),
+                Cell(value=outcome_of(one), text=shortened(outcome_of(one), 120)),
             )
             for one in rows
         ),

@@ -30,7 +30,7 @@ class Cell:
     link: Link | None = None
     """Where it leads."""
     kind: str = ""
-    """Class of its style: `good`, `bad`, `warn`, `muted`, `heat-0` to `heat-9`."""
+    """Class of its style: `good`, `bad`, `warn`, `muted`, `whole` on one line, `heat-0` to `heat-9`."""
     hint: str = ""
     """What else is to be known of it."""
 

@@ -74,7 +74,7 @@ def run_cell(run: int | None, text: str = "") -> Cell:
     """Return a link to a run."""
     if run is None:
         return Cell(value=None, text="–")
-    return Cell(value=run, text=text or f"run {run}", link=Link(page="run", path={"run": str(run)}))
+    return Cell(value=run, text=text or f"run {run}", kind="whole", link=Link(page="run", path={"run": str(run)}))
 
 
 def case_link(case: str) -> Link:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from nearpeak.errors import NearpeakError, NotFoundError, SpecError, StoreError
 from nearpeak.history.triage import act
+from nearpeak.report._words import clean
 from nearpeak.store import Store
 from nearpeak.web import _guard as guard
 from nearpeak.web._asked import Asked
@@ -236,6 +237,8 @@ def _failure(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
             return PlainTextResponse(f"{text}\n", status_code=status)
         if status == 401 and request.method == "GET":
             return RedirectResponse("/sign-in", status_code=303)
+        if text == "Not Found":  # no route has that path
+            text = f"there is no page {clean(request.url.path)[:120]}; search, or take one of the menu"
         return _plain_page(site, "failure", "Not here" if status == 404 else "Not possible", text, NOBODY, status)
 
     return failed

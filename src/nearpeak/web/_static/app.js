@@ -181,5 +181,9 @@
     else return;
     event.preventDefault();
   });
+  // On a phone the menu is wider than the screen: where one is, is shown.
+  const here = one(".menu [aria-current]"), menu = one(".menu");
+  if (here) menu.scrollLeft = here.offsetLeft - (menu.clientWidth - here.offsetWidth) / 2;
+
   if (document.body.dataset.page === "triage" && cards().length) choose(0, true);
 })();

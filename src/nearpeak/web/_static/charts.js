@@ -3,10 +3,11 @@
 (function () {
   const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
   const SCALED = new Set(["s", "B", "J", "W", "FLOP"]);
-  const drawn = new Map();
+  const FEW = 3, drawn = new Map();
 
   function shown(value, unit, digits) {
     if (value === null || value === undefined) return "–";
+    if (value === 0) return "0 " + unit;
     if (!SCALED.has(unit)) return Number(value.toPrecision(digits || 4)) + " " + unit;
     const size = Math.abs(value);
     const usable = PREFIXES.filter(([factor]) => (unit === "s" ? factor <= 1 : unit === "J" || factor >= 1));
@@ -50,6 +51,36 @@
     }] } };
   }
 
+  // Levels to compare with reach across the whole chart, and few values have bars for a band: one commit draws no line.
+  function levelsPlugin(data, hue) {
+    return { hooks: { drawSeries: [(u, which) => {
+      if (which !== 1) return;
+      const context = u.ctx, ratio = devicePixelRatio || 1, box = u.bbox;
+      const stroke = (dash, colour, width, from, to) => {
+        context.setLineDash(dash.map((one) => one * ratio));
+        context.strokeStyle = colour;
+        context.lineWidth = width * ratio;
+        context.beginPath();
+        context.moveTo(...from);
+        context.lineTo(...to);
+        context.stroke();
+      };
+      context.save();
+      context.beginPath();
+      context.rect(box.left, box.top, box.width, box.height);
+      context.clip();
+      for (const [name, value] of data.lines) {
+        const light = name === "speed of light", y = u.valToPos(value, "y", true);
+        stroke(light ? [7, 4] : [2, 3], light ? hue.ink : hue.predicted, 1.4, [box.left, y], [box.left + box.width, y]);
+      }
+      if (data.y.length < FEW) data.y.forEach((_, index) => {
+        const x = u.valToPos(index, "x", true);
+        stroke([], hue.accent + "55", 9, [x, u.valToPos(data.hi[index], "y", true)], [x, u.valToPos(data.lo[index], "y", true)]);
+      });
+      context.restore();
+    }] } };
+  }
+
   function tipPlugin(data, element) {
     const tip = document.createElement("div");
     tip.className = "tip";
@@ -88,23 +119,19 @@
   function options(element, data, fit) {
     const hue = colours(), small = element.classList.contains("small");
     const axis = { stroke: hue.muted, grid: { stroke: hue.line, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const series = [{ label: "commit" }, { label: "value", stroke: hue.accent, width: small ? 1.4 : 1.8, points: { show: !small && data.y.length < 80, size: 5 } },
+    const series = [{ label: "commit" }, { label: "value", stroke: hue.accent, width: small ? 1.4 : 1.8, points: { show: data.y.length < (small ? FEW : 80), size: 5 } },
       { label: "low", stroke: "transparent", points: { show: false } }, { label: "high", stroke: "transparent", points: { show: false } }];
-    for (const [name] of data.lines) {
-      const light = name === "speed of light";
-      series.push({ label: name, stroke: light ? hue.ink : hue.predicted, width: 1.4, dash: light ? [7, 4] : [2, 3], points: { show: false } });
-    }
     return {
       width: Math.max(200, element.clientWidth), height: small ? 108 : Math.min(340, Math.max(230, element.clientWidth * 0.36)),
       legend: { show: false }, series, bands: [{ series: [3, 2], fill: hue.accent + "33" }],
-      scales: { x: { time: false, range: (u, low, high) => [low - 0.6, high + 0.6] }, y: { range: () => range(data, fit) } },
+      scales: { x: { time: false, range: (u, low, high) => (data.y.length < 2 ? [-0.6, 0.6] : [low - 0.6, high + 0.6]) }, y: { range: () => range(data, fit) } },
       axes: [
         { ...axis, show: !small, size: 30, values: (u, splits) => splits.map((one) => (Number.isInteger(one) && data.sha[one]) || ""), space: 90 },
         { ...axis, size: small ? 54 : 66, space: small ? 30 : 38, values: (u, splits) => splits.map((one) => shown(one, data.unit, 4)) },
       ],
       cursor: { y: false, drag: { x: !small, y: false }, points: { size: 7 } },
       padding: [14, 10, small ? 4 : 0, 0],
-      plugins: [marksPlugin(data, hue), tipPlugin(data, element)],
+      plugins: [levelsPlugin(data, hue), marksPlugin(data, hue), tipPlugin(data, element)],
     };
   }
 
@@ -114,7 +141,7 @@
     const data = JSON.parse(holder.textContent), old = drawn.get(element);
     const fit = old ? old.fit : element.classList.contains("small");
     if (old) old.plot.destroy();
-    const columns = [data.y.map((_, index) => index), data.y, data.lo, data.hi, ...data.lines.map((one) => data.y.map(() => one[1]))];
+    const columns = [data.y.map((_, index) => index), data.y, data.lo, data.hi];
     element.querySelectorAll("svg").forEach((one) => one.remove());
     const plot = new uPlot(options(element, data, fit), columns, element);
     if (element.classList.contains("small")) plot.root.classList.add("small");

@@ -15,11 +15,11 @@ from nearpeak.store.investigations import Attribution
 from nearpeak.store.listed import AlertRow
 from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
-from nearpeak.web._commands import measure_command
+from nearpeak.web._commands import measure_command, store_option
 from nearpeak.web._histories import small_charts
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, time_cell
+from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, shortened, time_cell
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
 
@@ -52,7 +52,7 @@ def build(site: Site, asked: Asked) -> View:
             "weight": weights_of(site.store.browsing.members([number])).get(number, NOTHING),
             "tables": {one.name: one for one in tables}, "shown": tables, "blamed": blamed, "stack": stack,
             "revision": _revision(site, changes), "sha": sha_text, "date": date, "percent": percent,
-            "commands": tuple(_commands(alert, drawn)), "more": max(0, len(series) - len(drawn)),
+            "commands": tuple(_commands(site, alert, drawn)), "more": max(0, len(series) - len(drawn)),
             "is_closed": alert.status in CLOSED, "clean": clean,
             "neighbours": place_in(queue_of(site).wanted(Wanted()), number),
         },
@@ -136,12 +136,17 @@ def _bisects(site: Site, number: int) -> Iterator[Table]:
             name=f"bisect{one}", caption=f"Search {one} over {found.axis}: {found.state}",
             columns=columns("#step|Step", "candidate|Candidate", "verdict|Verdict", "evidence|Evidence"),
             rows=tuple(
-                (Cell(value=place), Cell(value=step.candidate, text=step.candidate[:60]), Cell(value=step.verdict),
-                 Cell(value=json.dumps(dict(step.evidence)), text=json.dumps(dict(step.evidence))[:120]))
+                (Cell(value=place), Cell(value=step.candidate, text=shortened(step.candidate, 60)),
+                 Cell(value=step.verdict), _evidence(step.evidence))
                 for place, step in enumerate(found.steps, 1)
             ),
             empty="no step was taken yet",
         )  # fmt: skip
+
+
+def _evidence(found: Mapping[str, object]) -> Cell:
+    text = json.dumps(dict(found))
+    return Cell(value=text, text=shortened(text, 120))
 
 
 def _comparisons(site: Site, series: Sequence[Series]) -> Iterator[Table]:
@@ -179,7 +184,7 @@ def _events(events: Sequence[AlertEvent]) -> Table:
     )  # fmt: skip
 
 
-def _commands(alert: AlertRow, series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+def _commands(site: Site, alert: AlertRow, series: Sequence[Series]) -> Iterator[tuple[str, str]]:
     """Yield what to type next, each with a word on what it does."""
     command = next((found for one in series if (found := measure_command(one))), "")
     if command:
@@ -187,8 +192,8 @@ def _commands(alert: AlertRow, series: Sequence[Series]) -> Iterator[tuple[str, 
     if command and alert.rev_lo and alert.rev_hi:
         run = shlex.quote(f"{command} --json")
         ends = f"--good {shlex.quote(alert.rev_lo)} --bad {shlex.quote(alert.rev_hi)}"
-        yield "Search the commit", f"nearpeak bisect {ends} --run {run} --alert {alert.id}"
-    yield "All that the store knows", f"nearpeak alerts show {alert.id}"
+        yield "Search the commit", f"nearpeak bisect {ends} --run {run} --alert {alert.id}{store_option(site)}"
+    yield "All that the store knows", f"nearpeak alerts show {alert.id}{store_option(site)}"
 
 
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:

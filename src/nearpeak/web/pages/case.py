@@ -10,7 +10,7 @@ from nearpeak.report._words import limiter
 from nearpeak.targets import TARGETS
 from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
-from nearpeak.web._commands import commands_of
+from nearpeak.web._commands import commands_of_case
 from nearpeak.web._histories import small_charts
 from nearpeak.web._site import Site, case_key
 from nearpeak.web._view import Cell, Link, Table, View, columns
@@ -37,7 +37,7 @@ def build(site: Site, asked: Asked) -> View:
         context={
             "series": one, "again": wish, "tables": tables, "count": len(found),
             "charts": small_charts(site, found[:CHARTS]),
-            "commands": tuple(commands_of(one)), "workload_link": workload_link(one.workload), "clean": clean,
+            "commands": tuple(commands_of_case(found)), "workload_link": workload_link(one.workload), "clean": clean,
             "digest": digest,
         },
     )  # fmt: skip

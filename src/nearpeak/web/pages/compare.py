@@ -19,11 +19,11 @@ BINS = 40
 
 
 def build(site: Site, asked: Asked) -> View:
-    """Return the comparison of two commits; of the two newest where none are named."""
+    """Return the comparison of two commits: of the newest where none is named, with what was measured before it."""
     revisions = site.remembered("revisions", site.store.browsing.revisions, site.store.browsing.mark()[:1])
     names = [one.sha for one in revisions]
     b = _named(asked.text("b"), names) or (names[0] if names else "")
-    a = _named(asked.text("a"), names) or next((one for one in names if one != b), "")
+    a = _named(asked.text("a"), names) or (site.store.browsing.commit_before(b) if b else "")
     limit, start = asked.rows(ROWS)
     part = site.store.browsing.series(asked.words(), limit=min(limit, 2000), offset=start)
     rows = compared(site.store, part.rows, a, b) if a and b else ()

@@ -29,9 +29,15 @@ def build(site: Site, asked: Asked) -> View:
         context={
             "run": run, "measured": tables[0], "facts": tables[1], "stack": tables[2], "total": part.total_count,
             "start": start, "limit": limit, "page": start // max(limit, 1), "date": date, "clean": clean,
-            "compare": Link(page="compare", query={"b": run.revision.sha}) if run.revision else None,
+            "compare": _compare(site, run),
         },
     )  # fmt: skip
+
+
+def _compare(site: Site, run: Run) -> Link | None:
+    """Return the link to the comparison with the commit before; none where nothing was measured before."""
+    before = site.store.browsing.commit_before(run.revision.sha) if run.revision else ""
+    return Link(page="compare", query={"a": before, "b": run.revision.sha}) if run.revision and before else None
 
 
 def _measured(rows: tuple[MeasuredRow, ...]) -> Table:

@@ -4,7 +4,7 @@ from nearpeak.core.history import Run
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import clean, run_cell, sha_text, time_cell
+from nearpeak.web._words import run_cell, sha_text, shortened, time_cell
 from nearpeak.web.pages import Page
 
 ROWS = 100
@@ -30,7 +30,7 @@ def build(site: Site, asked: Asked) -> View:
 def _row(one: Run) -> tuple[Cell, ...]:
     sha, subject = (one.revision.sha, one.revision.subject) if one.revision else ("", "")
     return (
-        run_cell(one.id), Cell(value=sha, text=sha_text(sha)), Cell(value=subject, text=clean(subject)[:80]),
+        run_cell(one.id), Cell(value=sha, text=sha_text(sha)), Cell(value=subject, text=shortened(subject, 80)),
         Cell(value=one.device.name), Cell(value=one.device.host), Cell(value=one.trigger), time_cell(one.started_ns),
         Cell(value=one.source),
     )  # fmt: skip

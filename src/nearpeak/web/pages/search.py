@@ -1,11 +1,15 @@
-"""Search: series, alerts, runs and devices whose texts hold some words."""
+"""Search: series, alerts, kernels, reports, runs and devices whose texts hold some words."""
 
+from collections.abc import Sequence
+
+from nearpeak.core.history import Run
 from nearpeak.history.queue import Wanted
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.web._asked import Asked
+from nearpeak.web._reports import report_names
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import clean, run_cell, series_cell, sha_text, where
+from nearpeak.web._words import run_cell, series_cell, sha_text, shortened, where, workload_link
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
 
@@ -26,35 +30,68 @@ def build(site: Site, asked: Asked) -> View:
 def _found(site: Site, words: tuple[str, ...]) -> tuple[Table, ...]:
     series = site.store.browsing.series(words, limit=ROWS)
     runs, run_count = site.store.browsing.runs(words, limit=ROWS)
-    numbers = queue_of(site).wanted(Wanted(shown="all", words=words))
-    alerts = site.store.browsing.alerts(numbers[:ROWS])
     return (
+        _kernels(site, words),
         Table(
             name="series", caption=f"Series ({series.total_count})", columns=columns("series|Series", "where|Where"),
             rows=tuple((series_cell(one), Cell(value=where(one))) for one in series.rows),
         ),
-        Table(
-            name="alerts", caption=f"Alerts ({len(numbers)})", columns=columns("alert|Alert", "state|State"),
-            rows=tuple((Cell(value=one.title, link=Link(page="alert", path={"alert": str(one.id)})),
-                        Cell(value=one.status)) for one in alerts),
-        ),
-        Table(
-            name="runs", caption=f"Runs ({run_count})",
-            columns=columns("run|Run", "sha|Commit", "subject|Subject", "device|Device"),
-            rows=tuple(
-                (run_cell(one.id), Cell(value=one.revision.sha if one.revision else "",
-                                        text=sha_text(one.revision.sha if one.revision else "")),
-                 Cell(value=one.revision.subject if one.revision else "",
-                      text=clean(one.revision.subject if one.revision else "")[:80]), Cell(value=one.device.name))
-                for one in runs
-            ),
-        ),
+        _alerts(site, words, has_series=bool(series.rows)), _reports(site, words), _runs(runs, run_count),
         Table(
             name="targets", caption="Devices that are described", columns=columns("target|Device"),
             rows=tuple(
                 (Cell(value=target_of(name).title, link=Link(page="target", path={"target": name})),)
-                for name in TARGETS if all(word.lower() in f"{name} {target_of(name).title}".lower() for word in words)
+                for name in TARGETS
+                if _holds(f"{name} {target_of(name).vendor} {target_of(name).title}", words)
             )[:ROWS],
+        ),
+    )  # fmt: skip
+
+
+def _holds(text: str, words: Sequence[str]) -> bool:
+    return all(word.lower() in text.lower() for word in words)
+
+
+def _kernels(site: Site, words: Sequence[str]) -> Table:
+    names = sorted({name for _, _, name in site.store.browsing.cases()})
+    found = [one for one in names if _holds(one, words)]
+    return Table(
+        name="workloads", caption=f"Kernels and models ({len(found)})", columns=columns("workload|Kernel or model"),
+        rows=tuple((Cell(value=one, link=workload_link(one)),) for one in found[:ROWS]),
+    )  # fmt: skip
+
+
+def _reports(site: Site, words: Sequence[str]) -> Table:
+    found = [one for one in report_names(site.setting.reports) if _holds(one, words)]
+    return Table(
+        name="reports", caption=f"Reports ({len(found)})", columns=columns("report|Report"),
+        rows=tuple((Cell(value=one, link=Link(page="report", path={"report": one})),) for one in found[:ROWS]),
+    )  # fmt: skip
+
+
+def _alerts(site: Site, words: tuple[str, ...], *, has_series: bool) -> Table:
+    """Return the alerts whose own texts hold the words, then those on series that do."""
+    numbers = queue_of(site).wanted(Wanted(shown="all", words=words))
+    more = site.store.browsing.alerts_of_series(words, limit=ROWS + 1) if has_series else ()
+    found = list(dict.fromkeys((*numbers, *more)))
+    count = f"{ROWS} and more" if len(more) > ROWS and len(numbers) <= ROWS else str(len(found))
+    return Table(
+        name="alerts", caption=f"Alerts ({count})", columns=columns("alert|Alert", "state|State"),
+        rows=tuple((Cell(value=one.title, link=Link(page="alert", path={"alert": str(one.id)})),
+                    Cell(value=one.status)) for one in site.store.browsing.alerts(found[:ROWS])),
+    )  # fmt: skip
+
+
+def _runs(runs: Sequence[Run], count: int) -> Table:
+    revisions = [(one, one.revision.sha if one.revision else "", one.revision.subject if one.revision else "")
+                 for one in runs]  # fmt: skip
+    return Table(
+        name="runs", caption=f"Runs ({count})",
+        columns=columns("run|Run", "sha|Commit", "subject|Subject", "device|Device"),
+        rows=tuple(
+            (run_cell(one.id), Cell(value=sha, text=sha_text(sha)), Cell(value=subject, text=shortened(subject, 80)),
+             Cell(value=one.device.name))
+            for one, sha, subject in revisions
         ),
     )  # fmt: skip
 

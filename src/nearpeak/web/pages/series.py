@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from nearpeak.core.change import NOT_FINITE, NOT_POSITIVE, SEARCHED, TOO_SHORT
 from nearpeak.core.history import Run, Series
 from nearpeak.core.track import Track, TrackChange, TrackPoint
 from nearpeak.errors import NotFoundError
@@ -25,6 +26,7 @@ from nearpeak.web._words import (
     run_cell,
     series_cell,
     sha_text,
+    shortened,
     value_text,
     workload_link,
 )
@@ -33,6 +35,12 @@ from nearpeak.web.pages import Page
 
 ROWS = 60
 """Newest commits of the table; its exports hold all."""
+_UNSEARCHED = {
+    SEARCHED: "no change of the level",
+    TOO_SHORT: "not searched: too few commits have a value yet",
+    NOT_FINITE: "not searched: some values are not finite",
+    NOT_POSITIVE: "not searched: some values are not positive",
+}
 
 
 def build(site: Site, asked: Asked) -> View:
@@ -54,7 +62,7 @@ def build(site: Site, asked: Asked) -> View:
         context={
             "series": one, "again": wish, "track": track, "chart": chart, "points": tables[0], "changes": tables[1],
             "beside": tables[2], "standing": standing, "where": place_of(one), "case_link": case_link(one.case),
-            "workload_link": workload_link(one.workload), "commands": tuple(commands_of(one)),
+            "workload_link": workload_link(one.workload), "commands": tuple(commands_of(site, one)),
             "alerts": _alerts(site, number), "clock": _clock(track), "value_text": value_text, "percent": percent,
             "policy": one.testbed.policy, "newest": track.points[-1] if track.points else None,
             "rest": max(0, len(track.points) - ROWS), "clean": clean,
@@ -106,7 +114,7 @@ def _point(one: Series, point: TrackPoint, ends: tuple[float, float], run: Run |
     subject = run.revision.subject if run and run.revision else ""
     clock = sum(point.clocks_hz) / len(point.clocks_hz) if point.clocks_hz else None
     return (
-        Cell(value=point.sha, text=sha_text(point.sha)), Cell(value=subject, text=clean(subject)[:90]),
+        Cell(value=point.sha, text=sha_text(point.sha)), Cell(value=subject, text=shortened(clean(subject), 90)),
         *(quantity(value, one.metric.unit) for value in (point.value, *ends)), Cell(value=len(point.values)),
         Cell(value=clock, text="–" if clock is None else f"{clock / 1e9:.3f} GHz"), run_cell(point.run_id),
     )  # fmt: skip
@@ -119,7 +127,7 @@ def _changes(track: Track) -> Table:
                         "good|Last good", "bad|First bad", "subject|Subject", "stack|Software that changed",
                         "#clock_ratio|Clock"),
         rows=tuple(_change(one, track.series.metric.direction) for one in reversed(track.changes)),
-        empty="no change of the level" if track.outcome == "searched" else f"not searched: {track.outcome}",
+        empty=_UNSEARCHED.get(track.outcome, f"not searched: {track.outcome}"),
     )  # fmt: skip
 
 
@@ -134,7 +142,7 @@ def _change(one: TrackChange, direction: str) -> tuple[Cell, ...]:
         *(Cell(value=ratio, text=percent(ratio)) for ratio in (one.low_ratio, one.high_ratio)),
         Cell(value=sure), Cell(value=one.good_sha, text=sha_text(one.good_sha)),
         Cell(value=one.bad_sha, text=sha_text(one.bad_sha), link=_commits(one)),
-        Cell(value=one.subject, text=clean(one.subject)[:80]), Cell(value=stack),
+        Cell(value=one.subject, text=shortened(clean(one.subject), 80)), Cell(value=stack),
         Cell(value=one.clock_ratio, text="–" if one.clock_ratio is None else percent(one.clock_ratio)),
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """All devices that are described, with the figures that bounds rest on most."""
 
+from nearpeak.core.target import Target
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.web._asked import Asked
 from nearpeak.web._site import Site
@@ -14,21 +15,28 @@ def build(site: Site, asked: Asked) -> View:
     rows = []
     for name in TARGETS:
         one = target_of(name)
-        rate = max((peak.flop_per_s for unit, peak in one.peaks.items() if unit.startswith("matrix")), default=None)
+        unit, rate = _fastest(one)
         rows.append((
             Cell(value=one.title, link=Link(page="target", path={"target": name})), Cell(value=one.vendor),
             Cell(value=one.architecture), Cell(value=one.sm_count),
-            Cell(value=rate, text="–" if rate is None else show(rate, "FLOP/s")),
+            Cell(value=rate, text=f"{show(rate, 'FLOP/s')} {unit.partition('.')[2]}", hint=unit),
             _of(one.dram.bandwidth_bytes_per_s, "B/s"), _of(one.dram.capacity_bytes, "B"), _of(one.power_w, "W"),
         ))  # fmt: skip
     table = Table(
         name="targets", caption="Devices that are described", has_filter=True,
         columns=columns("target|Device", "vendor|Vendor", "architecture|Architecture", "#sm_count|Multiprocessors",
-                        "#flop_per_s|Fastest products", "#bandwidth_bytes_per_s|Memory bandwidth",
+                        "#flop_per_s|Fastest, and its format", "#bandwidth_bytes_per_s|Memory bandwidth",
                         "#capacity_bytes|Memory", "#power_w|Power"),
         rows=tuple(rows),
     )  # fmt: skip
     return View(title="Targets", template="targets", tables=(table,), context={"table": table, "count": len(rows)})
+
+
+def _fastest(one: Target) -> tuple[str, float]:
+    """Return the unit of a device that does most floating-point operations in a second, and how many."""
+    rates = {unit: peak.flop_per_s for unit, peak in one.peaks.items()}
+    floating = {unit: rate for unit, rate in rates.items() if not unit.partition(".")[2].startswith("int")} or rates
+    return max(floating.items(), key=lambda pair: pair[1])
 
 
 def _of(value: float | None, unit: str) -> Cell:
