@@ -27,6 +27,8 @@ from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
 _BRIEF = 60
+_TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
+"""How those begin of what a file lacks that change what the figures mean."""
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
@@ -270,7 +272,7 @@ def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: S
     def notes() -> Iterator[str]:
         if (cut := _cut(trace)) is not None:
             yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
-        yield from (lack for lack in trace.header.lacks if lack.startswith(("no times", "statistics only")))
+        yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"
