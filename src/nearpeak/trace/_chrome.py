@@ -50,6 +50,8 @@ class Rules:
     """What events are called in messages."""
     lifted: tuple[str, ...] = ()
     """Columns that stand in `args`, as our own export writes them."""
+    device_is_process: bool = True
+    """Whether device work that names no device has its number for a process, as Kineto prints it."""
     flows: Mapping[str, FlowKind] = field(default_factory=dict)
     """Which of what is left out are arrows between events: their kinds by the reason why they are no events."""
 
@@ -192,7 +194,7 @@ class EventTable:
         stream = columns["stream"]
         stream[np.isin(stream, [one for one in _NO_STREAM if one < 2**63])] = MISSING
         on_device = np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE]))
-        silent = on_device & (columns["device"] == MISSING)
+        silent = on_device & (columns["device"] == MISSING) & self._rules.device_is_process
         columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
         columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
         for name, one in own.items():
