@@ -10,6 +10,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli._result_files import refuse_results
 from nearpeak.cli._trace import is_trace, report_on
 from nearpeak.errors import SpecError
 
@@ -88,6 +89,7 @@ def analyze(
     if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, devices, captured, against, files, rank, exports, unprofiled, json=as_json))
+    refuse_results(Path(model))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
