@@ -55,7 +55,7 @@ def report_on(
     if len(targets) > (1 if against is None else 2):
         raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
     wanted = {name: file for name, file in exports.items() if file is not None}
-    with shared.progress(f"reading {path}"):
+    with shared.progress(f"reading {Path(path).name}"):
         device = targets[0] if targets else None
         report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
     if against is not None:

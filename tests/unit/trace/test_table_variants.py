@@ -6,6 +6,7 @@ import pytest
 
 from nearpeak.core.trace import EventKind
 from nearpeak.trace import MISSING, read_trace
+from nearpeak.trace.steps import steps_of
 
 HEAD = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
@@ -95,3 +96,20 @@ def test_kernels_of_onnxruntime_do_not_take_their_process_for_a_device(tmp_path)
     trace = written(tmp_path, "t.json", json.dumps([node, kernel]))
     (row,) = trace.rows(EventKind.KERNEL)
     assert int(trace.device[row]) == MISSING
+
+
+def test_markers_of_rocm_are_called_by_what_they_say(tmp_path):
+    marker = {"kind": 1, "operation": 0, "thread_id": 5, "start_timestamp": 10, "end_timestamp": 90}
+    tool = {
+        "metadata": {"pid": 4},
+        "strings": {
+            "buffer_records": [{"kind": "NONE", "operations": []}, {"kind": "M", "operations": ["roctxRangePushA"]}],
+            "marker_api": [{"key": 7, "value": "step 3"}],
+        },
+        "buffer_records": {
+            "marker_api": [{**marker, "correlation_id": {"internal": 7}}, {**marker, "correlation_id": {"internal": 8}}]
+        },
+    }
+    trace = written(tmp_path, "t.json", json.dumps({"rocprofiler-sdk-tool": [tool]}))
+    assert [trace.name_of(row) for row in trace.rows(EventKind.HOST_RANGE)] == ["step 3", "roctxRangePushA"]
+    assert [one.index for one in steps_of(trace).steps] == [3]
