@@ -154,3 +154,17 @@ def test_counters_that_are_left_out_are_counted(suffix, tmp_path):
     skipped = [(one.kind, one.record_count) for one in trace.header.losses if one.what == "skipped"]
     assert skipped == [(f"record of table rocpd_pmc_event{suffix}", 2)]
     assert trace.header.version == "3"
+
+
+@pytest.mark.parametrize("category", [None, "MARKER_CORE_RANGE_API"])
+def test_marked_ranges_of_rocm_are_no_calls_and_are_called_by_their_message(category, tmp_path):
+    tables = {name: [columns, list(rows)] for name, columns, rows in rocpd_tables(UUIDS[0], 500, 0)}
+    strings, events, regions = (tables[f"rocpd_{name}_{UUIDS[0]}"] for name in ("string", "event", "region"))
+    strings[1] += [(3, "roctxRangePushA"), (4, category), (5, "HIP_RUNTIME_API")]
+    events[0] = "id, stack_id, category_id, extdata"
+    events[1][:] = [(1, 41, 5, "{}"), (2, 41, 5, None), (3, 50, 4, '{"message": "step 6"}'), (4, 51, 4, "[broken")]
+    regions[1] += [(2, 1, 1, 90, 400, 3, 3), (3, 1, 1, 500, 600, 3, 4)]
+    path = filled(tmp_path / "t.db", [(name, columns, rows) for name, (columns, rows) in tables.items()])
+    trace = read_trace(path)
+    assert [trace.name_of(row) for row in trace.rows(EventKind.HOST_RANGE)] == ["step 6", "roctxRangePushA"]
+    assert [trace.name_of(row) for row in trace.rows(EventKind.HOST_API)] == ["hipLaunchKernel"]

@@ -1,5 +1,6 @@
 """rocpd: the SQLite files of ROCm's profiler, base tables with a suffix of their own; grids are in work-items."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from nearpeak.trace.columns import MISSING, Trace
 from nearpeak.trace.formats._format import TraceFormat
 
 Array = npt.NDArray[Any]
+_INTERFACES = ("hip", "hsa_", "__hip", "nccl", "rccl", "roc")
+"""How names of calls begin."""
 _WORK = ("rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy")
 _LEFT_OUT = ("rocpd_memory_allocate", "rocpd_pmc_event", "rocpd_sample")
 _DISPATCH = (
@@ -81,6 +84,9 @@ class _Names:
         self.correlations = self._pairs(base, "rocpd_event", "stack_id") or self._pairs(
             base, "rocpd_event", "correlation_id"
         )
+        self.categories = self._pairs(base, "rocpd_event", "category_id")
+        marks = any("MARKER" in text.upper() or "roctx" in text for text in map(str, self.strings.values()))
+        self.details = self._pairs(base, "rocpd_event", "extdata") if marks else {}
         self.agents = self._pairs(base, "rocpd_info_agent", "name")
         self.products = self._pairs(base, "rocpd_info_agent", "product_name")
         self.kinds = self._pairs(base, "rocpd_info_agent", "type")
@@ -96,6 +102,21 @@ class _Names:
         if table is None or value not in base.columns(table):
             return {}
         return base.pairs(table, "id", value)
+
+    def is_call(self, name: str, event: object) -> bool:
+        """Say whether a region is a call of an interface, by its category or else its name; others are marked."""
+        category = self.strings.get(self.categories.get(event))
+        if isinstance(category, str) and category:
+            return "MARKER" not in category.upper()
+        return name.startswith(_INTERFACES) and not name.startswith("roctx")
+
+    def message(self, event: object) -> str:
+        """Return what a marker says; nothing where its event keeps no message."""
+        try:
+            found = json.loads(str(self.details.get(event) or "{}"))
+        except ValueError:
+            return ""
+        return str(found.get("message") or "") if isinstance(found, dict) else ""
 
     def device(self, agents: Sequence[object]) -> Array:
         """Return the number of each agent among those of its type, its id where the file does not say."""
@@ -166,15 +187,15 @@ def _copies(base: Database, rows: EventRows, names: _Names) -> None:
 
 
 def _regions(base: Database, rows: EventRows, names: _Names) -> None:
-    """Take calls; a region whose name is no call of an interface is a marked range."""
+    """Take calls and marked ranges, which are called by their message."""
     table = names.table("rocpd_region")
     wanted = ("start", "end", "pid", "tid", "name_id", "event_id")
     for start, end, process, thread, name, event in base.read(table, wanted, needed=wanted[:2]) if table else ():
         words = [str(names.strings.get(one, "")) for one in name]
-        api = np.array([one.startswith(("hip", "hsa_", "__hip", "nccl", "rccl", "roc")) for one in words], np.bool_)
+        api = np.array([names.is_call(word, one) for word, one in zip(words, event, strict=True)], np.bool_)
         rows.add(
             np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
-            words,
+            [word if call else names.message(one) or word for word, one, call in zip(words, event, api, strict=True)],
             wholes(start),
             wholes(end),
             process=_through(process, names.processes),
