@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nearpeak.core.trace import EventKind, SyncKind
-from nearpeak.trace import MISSING, read_trace
+from nearpeak.trace import MISSING, NO_ROW, read_trace
 from nearpeak.trace.steps import steps_of
 
 BASE_US = 1_620_000_000_000_000
@@ -80,3 +80,25 @@ def test_calls_of_every_runtime_launch_their_work(category, tmp_path):
     trace = written(tmp_path, events)
     assert (int(trace.launch[1]), int(trace.start_ns[1]), int(trace.end_ns[1])) == (0, 20_500, 21_750)
     assert (int(trace.stream[1]), int(trace.process[1])) == (0, MISSING)
+
+
+def of_process(pid, device, number, arrows):
+    """A call and its kernel, as one process of several writes them."""
+    at = 10 * number
+    call = complete("cuda_runtime", "hipLaunchKernel", at, 2, pid, pid, correlation=number)
+    work = complete("kernel", f"k{pid}", at + 5, 3, device, 0, device=device, stream=0, correlation=number)
+    begin = {"ph": "s", "id": number, "pid": pid, "tid": pid, "ts": at, "cat": "ac2g", "name": "ac2g"}
+    end = {"ph": "f", "id": number, "pid": device, "tid": 0, "ts": at + 5, "cat": "ac2g", "name": "ac2g"}
+    return [call, work, *([begin, end] if arrows else [])]
+
+
+@pytest.mark.parametrize("arrows", [False, True])
+def test_work_is_given_to_no_call_where_two_processes_of_a_file_could_have_enqueued_it(arrows, tmp_path):
+    events = [*of_process(100, 0, 7, arrows), *of_process(200, 1, 7, arrows), *of_process(200, 1, 8, arrows)]
+    trace = written(tmp_path, events)
+    calls = {
+        int(trace.correlation[row]): trace.launch[row] != NO_ROW for row in trace.rows(EventKind.KERNEL)
+    }  # fmt: skip
+    assert calls == {7: False, 8: True}
+    unlinked = [one.record_count for one in trace.header.losses if one.what == "unlinked"]
+    assert unlinked == [2]
