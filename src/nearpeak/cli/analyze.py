@@ -89,7 +89,6 @@ def analyze(
     if _is_trace(model, measure):
         devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, devices, captured, against, files, rank, exports, unprofiled, json=as_json))
-    refuse_results(Path(model))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
@@ -106,7 +105,8 @@ def _is_trace(model: str, measure: bool) -> bool:
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
-    """Refuse options that only a trace has."""
+    """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
+    refuse_results(Path(model))
     asked = [f"--{name}" for name, value in options.items() if value]
     if asked:
         raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")
