@@ -5,6 +5,7 @@ import json
 import pytest
 
 from nearpeak.core.trace import EventKind
+from nearpeak.executed.analysing import analyze_trace
 from nearpeak.trace import MISSING, read_trace
 from nearpeak.trace.steps import steps_of
 
@@ -113,3 +114,19 @@ def test_markers_of_rocm_are_called_by_what_they_say(tmp_path):
     trace = written(tmp_path, "t.json", json.dumps({"rocprofiler-sdk-tool": [tool]}))
     assert [trace.name_of(row) for row in trace.rows(EventKind.HOST_RANGE)] == ["step 3", "roctxRangePushA"]
     assert [one.index for one in steps_of(trace).steps] == [3]
+
+
+def test_a_table_of_copies_alone_is_no_idle_device(tmp_path):
+    header = '"Kind","Direction","Correlation_Id","Start_Timestamp","End_Timestamp"'
+    rows = "".join(f'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE",{one},{one}000,{one}100\n' for one in (1, 2, 3))
+    path = tmp_path / "t.csv"
+    path.write_text(f"{header}\n{rows}")
+    report = analyze_trace(path)
+    assert report.verdict.startswith("no conclusion: only copies and fills were recorded")
+    assert any(note.startswith("copies only") for note in report.executed.notes)
+
+
+def test_a_profile_without_times_has_no_critical_path(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([{"count": 2}, *({"name": one, "averageMs": 1.0} for one in "ab")]))
+    assert analyze_trace(path).executed.path_ns == {}
