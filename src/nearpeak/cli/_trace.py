@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._result_files import refuse_results
 from nearpeak.errors import SpecError
 from nearpeak.units import parse
 
@@ -26,6 +27,8 @@ def is_trace(path: str) -> bool:
     with file.open("rb") as opened:
         head = opened.read(16)
     if head[:2] == b"\x1f\x8b" or head.startswith(b"SQLite format 3") or not head:
+        if not known(file):
+            refuse_results(file)
         format_of(file)  # nothing else comes packed, as a database or empty: it says what is wrong
     return known(file)
 
@@ -52,7 +55,7 @@ def report_on(
     if len(targets) > (1 if against is None else 2):
         raise SpecError(f"--target: {len(targets)} devices; a trace ran on one, --against takes a second")
     wanted = {name: file for name, file in exports.items() if file is not None}
-    with shared.progress(f"reading {path}"):
+    with shared.progress(f"reading {Path(path).name}"):
         device = targets[0] if targets else None
         report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
     if against is not None:

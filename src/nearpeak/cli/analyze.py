@@ -10,6 +10,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
+from nearpeak.cli._result_files import refuse_results
 from nearpeak.cli._trace import is_trace, report_on
 from nearpeak.errors import SpecError
 
@@ -104,7 +105,8 @@ def _is_trace(model: str, measure: bool) -> bool:
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
-    """Refuse options that only a trace has."""
+    """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
+    refuse_results(Path(model))
     asked = [f"--{name}" for name, value in options.items() if value]
     if asked:
         raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")

@@ -139,7 +139,7 @@ class PathPart:
     row: int | None
     """Row of the event; none between events."""
     what: str
-    """`kernel`, `communication`, `copy`, `fill`, `host`, `sync` or `queue`."""
+    """`kernel`, `communication`, `copy`, `fill`, `host`, `sync`, `queue` or `not recorded`."""
     start_ns: int
     """Start."""
     end_ns: int

@@ -20,8 +20,8 @@ from nearpeak.trace import FORMATS, Trace, read_trace
 from nearpeak.trace.export_chrome import write_chrome
 from nearpeak.trace.export_parquet import write_parquet
 from nearpeak.trace.export_perfetto import write_perfetto
+from nearpeak.trace.formats import begins
 from nearpeak.trace.ranks import skew_of
-from nearpeak.trace.stream import head_of
 
 WRITERS = {"perfetto": write_perfetto, "chrome": write_chrome, "parquet": write_parquet}
 """What writes a trace, by name of the format."""
@@ -32,7 +32,7 @@ def is_trace(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        head = head_of(path)
+        head = begins(path)
     except NearpeakError:
         return False
     return bool(head) and any(FORMATS[name].recognises(head) for name in FORMATS)

@@ -27,6 +27,8 @@ from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
 _BRIEF = 60
+_TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
+"""How those begin of what a file lacks that change what the figures mean."""
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
@@ -61,7 +63,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
             loss.line() for loss in header.losses), sm_count=_sms(known, target),
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
-        path_ns=critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns,
+        path_ns=_path(trace, queues),
         module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
@@ -78,6 +80,13 @@ def _cut(trace: Trace) -> str | None:
     """Return where a file is cut off; none where it is whole."""
     losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
     return losses[-1].example if losses else None
+
+
+def _path(trace: Trace, queues: Queues) -> dict[str, int]:
+    """Return what decided when the last work ended; nothing where the file has no times."""
+    if trace.header.clock == "none":
+        return {}
+    return dict(critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns)
 
 
 def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
@@ -270,7 +279,7 @@ def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: S
     def notes() -> Iterator[str]:
         if (cut := _cut(trace)) is not None:
             yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
-        yield from (lack for lack in trace.header.lacks if lack.startswith(("no times", "statistics only")))
+        yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"

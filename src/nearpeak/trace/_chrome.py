@@ -50,6 +50,8 @@ class Rules:
     """What events are called in messages."""
     lifted: tuple[str, ...] = ()
     """Columns that stand in `args`, as our own export writes them."""
+    device_is_process: bool = True
+    """Whether device work that names no device has its number for a process, as Kineto prints it."""
     flows: Mapping[str, FlowKind] = field(default_factory=dict)
     """Which of what is left out are arrows between events: their kinds by the reason why they are no events."""
 
@@ -187,11 +189,12 @@ class EventTable:
             elif name in self._rules.lifted:
                 own[name] = one
             elif len(part := _kept(one, place).rows):
-                found.update(self._column(name, _kept(one, place), part))
+                for ours, column in self._column(name, _kept(one, place), part).items():
+                    found[ours] = _both(found[ours], column) if ours in found else column
         stream = columns["stream"]
         stream[np.isin(stream, [one for one in _NO_STREAM if one < 2**63])] = MISSING
         on_device = np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE]))
-        silent = on_device & (columns["device"] == MISSING)
+        silent = on_device & (columns["device"] == MISSING) & self._rules.device_is_process
         columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
         columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
         for name, one in own.items():
@@ -216,6 +219,15 @@ class EventTable:
         if not real.any():
             return {name: Column(rows=rows, values=one.values)}
         return {name: Column(rows=rows, values=np.where(real, one.values.view(np.float64), one.values))}
+
+
+def _both(first: Column, second: Column) -> Column:
+    """Return two spellings of one field, as older files write them for operators and kernels; the first wins."""
+    fresh = ~np.isin(second.rows, first.rows)
+    if first.text != second.text or not fresh.any():
+        return first
+    rows = np.concatenate([first.rows, second.rows[fresh]])
+    return Column(rows=rows, values=np.concatenate([first.values, second.values[fresh]]), text=first.text)
 
 
 def _numbers(one: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
@@ -295,7 +307,18 @@ def _lift_names(raw: Raw, texts: Any) -> None:
             raw.sparse[name] = Column(rows=rows.astype(np.int32), values=known[:, index])
     rows = np.flatnonzero(raw.kind == EventKind.SYNC)
     if len(rows):
-        names = raw.name[rows]
+        names = _sync_names(raw, rows)
         kinds = {int(one): _SYNC.get(texts[int(one)].lower() if one >= 0 else "", SyncKind.UNKNOWN)
                  for one in np.unique(names)}  # fmt: skip
         raw.sparse["sync"] = Column(rows=rows.astype(np.int32), values=np.array([kinds[int(one)] for one in names]))
+
+
+def _sync_names(raw: Raw, rows: Array) -> Array:
+    """Return the texts that say what is waited for: the field for it where there is one, else the name."""
+    names = raw.name[rows].astype(np.int64)
+    stated = raw.sparse.get("cuda_sync_kind")
+    if stated is not None and stated.text:
+        places = np.searchsorted(rows, stated.rows)
+        mine = (places < len(rows)) & (rows[np.minimum(places, len(rows) - 1)] == stated.rows)
+        names[places[mine]] = stated.values[mine]
+    return names

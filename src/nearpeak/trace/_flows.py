@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.trace import DEVICE_KINDS, EventKind, Loss
+from nearpeak.trace._link import of_several
 from nearpeak.trace.columns import MISSING, NO_ROW, Column, Trace
 
 Array = npt.NDArray[Any]
@@ -90,8 +91,12 @@ def _turned(trace: Trace, flows: dict[str, Array]) -> Trace:
 
 
 def _pairs(flows: dict[str, Array]) -> tuple[Array, Array]:
-    """Return the places of begins and ends that share a number; one begin may have several ends."""
+    """Return the places of begins and ends that share a number; one begin may have several ends.
+
+    Where several processes begin an arrow of one number, none of them is told.
+    """
     begins, ends = np.flatnonzero(flows["begins"]), np.flatnonzero(~flows["begins"])
+    begins = begins[~of_several(flows["process"][begins], flows["number"][begins])]
     if not len(begins) or not len(ends):
         return begins[:0], ends[:0]
     numbers, first = np.unique(flows["number"][begins], return_index=True)

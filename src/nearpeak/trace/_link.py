@@ -16,7 +16,8 @@ def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, li
     """Return the row of the call that enqueued each device event, and how many have none.
 
     A call and its work share process and correlation; of several calls of one correlation the first counts. Where a
-    file names no process of device events, it has one process, and the correlation decides.
+    file names no process of device events, the correlation decides, unless calls of several processes have it: whose
+    work it is cannot be told then, and it stays without a call.
     """
     found = np.full(len(kind), NO_ROW, np.int32)
     on_device = np.flatnonzero(np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC], np.int8)))
@@ -25,12 +26,23 @@ def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, li
     if len(calls) and len(asked):
         theirs, ours = process[asked], process[calls]
         if (theirs == MISSING).all():
+            calls = calls[~of_several(ours, correlation[calls])]
             ours = np.full(len(calls), MISSING, np.int64)
         found[asked] = _first_call(calls, ours, correlation[calls], theirs, correlation[asked])
     work = np.isin(kind, np.array(DEVICE_KINDS, np.int8))
     lone = int((found[work] == NO_ROW).sum())
     losses = [Loss(what="unlinked", kind="device event without a recorded call, kept", record_count=lone)]
     return found, losses if lone else []
+
+
+def of_several(process: Array, correlation: Array) -> Array:
+    """Return which of some entries have a number that entries of another process have too."""
+    if not len(process) or (process == process[0]).all():
+        return np.zeros(len(process), np.bool_)
+    pairs = np.unique(np.stack([process, correlation]), axis=1)
+    own, count = np.unique(pairs[1], return_counts=True)
+    found: Array = np.isin(correlation, own[count > 1])
+    return found
 
 
 def _first_call(calls: Array, ours: Array, own: Array, theirs: Array, wanted: Array) -> Array:

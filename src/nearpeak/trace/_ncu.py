@@ -1,7 +1,7 @@
 """Rows of Nsight Compute's CSV pages: metrics in SI units beside the text of the file, rules with typed estimates."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _FACTORS = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -15,7 +15,13 @@ _SECONDS = {
     "s": 1.0,
     "second": 1.0,
 }
-_NUMBER = re.compile(r"^([+-]?[\d,]*\.?\d+(?:[eE][+-]?\d+)?)\s*(?:\((.*)\))?$")
+_GROUPS = "'\u2019 \u00a0\u202f"
+"""What separates thousands where neither a comma nor a point does."""
+_POINT = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:[,{_GROUPS}]\d{{3}})+)?(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_COMMA = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:[.{_GROUPS}]\d{{3}})+)?(?:,\d+)?(?:[eE][+-]?\d+)?")
+_DROPPED = str.maketrans("", "", _GROUPS + ",")
+_TURNED = str.maketrans(",", ".", _GROUPS + ".")
+_PARTS = re.compile(r"([^(]*?)\s*(?:\((.*)\))?")
 _COUNTED = ("byte", "hz", "cycle", "inst", "block", "thread", "register", "sector", "request", "warp")
 
 
@@ -59,32 +65,57 @@ class NcuRule:
     """Estimated share of the time that could be saved; none where the rule states none."""
 
 
-def si(text: str, unit: str) -> tuple[float | None, str, tuple[float, ...]]:
+def has_decimal_comma(texts: Iterable[str]) -> bool:
+    """Say whether numbers are printed with a decimal comma: more of them can be read so alone than with a point alone.
+
+    >>> has_decimal_comma(["1.234,56", "12", "n/a"]), has_decimal_comma(["1,234.56", "6,340"])
+    (True, False)
+    """
+    votes = 0
+    for text in texts:
+        first = text.partition("(")[0].strip()
+        if "," in first or "." in first:
+            votes += (_COMMA.fullmatch(first) is not None) - (_POINT.fullmatch(first) is not None)
+    return votes > 0
+
+
+def si(text: str, unit: str, *, comma: bool = False) -> tuple[float | None, str, tuple[float, ...]]:
     """Return (value in the base unit, base unit, instances) of a cell.
+
+    Args:
+        comma: whether a comma stands before the decimals, as in German.
 
     >>> si("1,002.5", "us")[:2]
     (0.0010025, 's')
+    >>> si("1.002,5", "us", comma=True)[:2], si("6,34", "us")[0]
+    ((0.0010025, 's'), None)
     >>> si("3,760 (48; 48)", "Kbyte/second")
     (3760000.0, 'byte/s', (48000.0, 48000.0))
     >>> si("n/a", "%")
     (None, '%', ())
     """
     factor, base = unit_of(unit)
-    found = _NUMBER.match(text.strip())
-    if not found:
+    found = _PARTS.fullmatch(text.strip())
+    value = _number(found[1], comma=comma) if found else None
+    if found is None or value is None:
         return None, base, ()
-    inner = found[2] or ""
-    many = tuple(_float(part) * factor for part in inner.split(";") if _NUMBER.match(part.strip()))
-    return _scaled(_float(found[1]), factor), base, many
+    instances = (_number(part, comma=comma) for part in (found[2] or "").split(";"))
+    return _scaled(value, factor), base, tuple(one * factor for one in instances if one is not None)
+
+
+def _number(text: str, *, comma: bool) -> float | None:
+    text = text.strip()
+    if not text or not (_COMMA if comma else _POINT).fullmatch(text):
+        return None
+    try:
+        return float(text.translate(_TURNED if comma else _DROPPED))
+    except ValueError:  # a sign or an exponent alone
+        return None
 
 
 def _scaled(value: float, factor: float) -> float:
     """Return the product, by division where that is exact: 1002.5 us is 1002.5 / 1e6 s."""
     return value / round(1 / factor) if factor < 1 else value * factor
-
-
-def _float(text: str) -> float:
-    return float(text.strip().replace(",", ""))
 
 
 def unit_of(unit: str) -> tuple[float, str]:
@@ -104,19 +135,19 @@ def unit_of(unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-def metric_of(cells: dict[str, str]) -> NcuMetric:
+def metric_of(cells: Mapping[str, str], *, comma: bool) -> NcuMetric:
     """Return the metric of a row."""
     unit, text = cells.get("Metric Unit", ""), cells.get("Metric Value", "")
-    value, base, many = si(text, unit)
+    value, base, many = si(text, unit, comma=comma)
     return NcuMetric(
         section=cells.get("Section Name", ""), item=cells.get("Body Item Label", ""), name=cells.get("Metric Name", ""),
         unit=unit, text=text, value=value, base_unit=base, values=many,
     )  # fmt: skip
 
 
-def rule_of(cells: dict[str, str]) -> NcuRule:
+def rule_of(cells: Mapping[str, str], *, comma: bool) -> NcuRule:
     """Return the rule of a row."""
-    estimate = si(cells.get("Estimated Speedup", ""), "%")[0]
+    estimate = si(cells.get("Estimated Speedup", ""), "%", comma=comma)[0]
     return NcuRule(
         section=cells.get("Section Name", ""), name=cells.get("Rule Name", ""), kind=cells.get("Rule Type", ""),
         text=cells.get("Rule Description", ""), scope=cells.get("Estimated Speedup Type", ""),
@@ -124,8 +155,10 @@ def rule_of(cells: dict[str, str]) -> NcuRule:
     )  # fmt: skip
 
 
-def raw_metrics(header: Sequence[str], units: Sequence[str], row: Sequence[str], first: int) -> Iterator[NcuMetric]:
+def raw_metrics(
+    header: Sequence[str], units: Sequence[str], row: Sequence[str], first: int, *, comma: bool
+) -> Iterator[NcuMetric]:
     """Yield the metrics of a row of the raw page, where each metric has a column."""
     for name, unit, text in zip(header[first:], units[first:], row[first:], strict=False):
-        value, base, many = si(text, unit)
+        value, base, many = si(text, unit, comma=comma)
         yield NcuMetric(section="", item="", name=name, unit=unit, text=text, value=value, base_unit=base, values=many)

@@ -44,12 +44,14 @@ class Database:
             raise _unreadable(path, error) from None
         self.tables = {str(name): str(sql) for name, sql in found}
 
-    def table(self, stem: str) -> str | None:
-        """Return the table or view called `stem`, also with a suffix of the form _<uuid>."""
-        if stem in self.tables:
-            return stem
-        suffixed = re.compile(re.escape(stem) + _UUID)
-        return next((name for name in sorted(self.tables) if suffixed.fullmatch(name)), None)
+    def suffixes(self, *stems: str) -> tuple[str, ...]:
+        """Return the suffixes of the form _<uuid> of tables with these stems, or the empty one where there are none.
+
+        Ids count within one suffix only, so that a view over several of them is no table of its own.
+        """
+        suffixed = re.compile("(?:" + "|".join(map(re.escape, stems)) + f")({_UUID})")
+        found = {match[1] for name in self.tables if (match := suffixed.fullmatch(name))}
+        return tuple(sorted(found)) or ("",)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of a table."""
@@ -58,6 +60,13 @@ class Database:
         except _DAMAGE as error:
             self._rows.lose("dropped", f"table {table}", example=_line(error))
             return ()
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has; 1 where damage hides it."""
+        try:
+            return int(self._connection.execute(f"select count(*) from {_quoted(table)}").fetchone()[0])
+        except _DAMAGE:
+            return 1
 
     def read(
         self, table: str, wanted: Sequence[str], *, needed: Sequence[str] = ()
@@ -188,3 +197,16 @@ def _line(error: BaseException) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def schema_of(path: Path) -> bytes:
+    """Return the statements that made the tables of a file, wherever they stand in it; nothing where they are lost."""
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+        try:
+            connection.text_factory = bytes
+            return b"\n".join(one for (one,) in connection.execute("select sql from sqlite_master") if one)
+        finally:
+            connection.close()
+    except _DAMAGE:
+        return b""

@@ -13,6 +13,8 @@ from nearpeak.trace.timeline import Communication, class_of
 
 Array = npt.NDArray[Any]
 _WORDS = ("kernel", "communication", "copy", "fill")
+_UNKNOWN = "not recorded"
+"""What stands before work of which neither a call, nor work before it on its stream was recorded."""
 MOST_PARTS = 1_000_000
 _WAITS = ("Synchronize",)
 
@@ -125,10 +127,11 @@ def _back(trace: Trace, rows: Array, communication: Communication) -> Iterator[P
             return
         cause, moment = _cause(causes, row, cursor)
         if cause is None:
-            yield PathPart(row=None, what="queue", start_ns=begin, end_ns=cursor)
+            yield PathPart(row=None, what=_UNKNOWN, start_ns=begin, end_ns=cursor)
             return
         if moment < cursor:
-            yield PathPart(row=None, what="queue", start_ns=max(moment, begin), end_ns=cursor)
+            what = "queue" if trace.launch[row] != NO_ROW else _UNKNOWN
+            yield PathPart(row=None, what=what, start_ns=max(moment, begin), end_ns=cursor)
             cursor = max(moment, begin)
         if trace.kind[cause] in DEVICE_KINDS:
             row = cause

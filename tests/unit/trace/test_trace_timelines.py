@@ -261,3 +261,10 @@ def test_parquet_holds_every_event_with_nulls_for_what_is_absent(tmp_path):
 def test_a_header_is_a_value():
     header = TraceHeader(format="made")
     assert replace(header, rank=3).rank == 3
+
+
+def test_where_no_call_was_recorded_the_path_does_not_blame_the_queue():
+    work = (kernel(100, 200, 1), kernel(300, 400, 2))
+    assert critical_path(trace_of(*work)).time_by_what_ns == {"kernel": 200, "not recorded": 100}
+    calls = (call(0, 10, 1), call(20, 30, 2))
+    assert critical_path(trace_of(*work, *calls)).time_by_what_ns["queue"] == 100

@@ -115,6 +115,8 @@ def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
         least = show(max(0.0, scene.step_s - first.gain_s), "s")
         share = first.gain_s / scene.step_s
         return f"{first.claim}; without that {what} would take {least} instead of {step} ({share:.0%} less)"
+    if not scene.executed.timeline.kernel_count + scene.executed.timeline.comm_count:
+        return f"no conclusion: only copies and fills were recorded in {what} of {step}, no kernels"
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
     unmatched = scene.executed.unmatched_ns / max(1, scene.executed.timeline.busy_ns)
     if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:

@@ -5,29 +5,17 @@ from collections.abc import Iterator, Mapping
 from nearpeak.analyze.findings import _counters as counted
 from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
-from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+from nearpeak.core.finding_report import Abstained, TraceFinding
 
 ID, SAID = "ncu.SharedMemoryConflicts", "SharedMemoryConflicts"
 _CONFLICTS = ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",)
 _ALL = ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",)
-_LEAST = 0.1
-"""Part of the wavefronts that are conflicts."""
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave out the wavefronts that repeat others, where shared memory limits the kernel."""
-    said, changes, silent = counted.said_by_profiler(scene, SAID), [], True
-    for place in scene.executed.counters:
-        counters = counted.of(scene, place)
-        part, limit = conflict_ratio(counters), counted.first(counters, *counted.FIRST_LEVEL)
-        if part is None or limit is None:
-            continue
-        silent = False
-        others = max(counters.get(name, 0.0) for name in counted.COMPUTE)
-        if place in said or part < _LEAST or limit < max(counted.LIMITED, others):
-            continue
-        changes.append(Change(place, device_ns=round(scene.items[place].device_ns * (1 - min(part, 1 - others / 100)))))
-    if silent:
+    changes, told = counted.without_waste(scene, SAID, conflict_ratio, counted.FIRST_LEVEL)
+    if not told:
         yield Abstained(id=ID, reason="no counters of bank conflicts and of the first cache: ncu --set full")
         return
     places = [change.item for change in changes]

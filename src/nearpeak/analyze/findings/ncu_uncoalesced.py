@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from nearpeak.analyze.findings import _counters as counted
 from nearpeak.analyze.findings._rule import Rule
 from nearpeak.analyze.findings._scene import Scene, found_if
-from nearpeak.core.finding_report import Abstained, Change, TraceFinding
+from nearpeak.core.finding_report import Abstained, TraceFinding
 
 ID, SAID = "ncu.UncoalescedGlobalAccess", "UncoalescedGlobalAccess"
 _EXCESS, _ALL = "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
@@ -13,37 +13,23 @@ _USED = (
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",
 )
-_LEAST = 0.1
-"""Part of the sectors that nothing uses."""
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Move only the sectors that are used, where memory limits the kernel; the other units stay as busy as they are."""
-    said, changes, silent = counted.said_by_profiler(scene, SAID), [], True
-    for place in scene.executed.counters:
-        counters = counted.of(scene, place)
-        excess, memory = excess_ratio(counters), counted.first(counters, *counted.MEMORY)
-        if excess is None or memory is None:
-            continue
-        silent = False
-        compute = counted.first(counters, *counted.COMPUTE) or 0.0
-        if place in said or excess < _LEAST or memory < max(counted.LIMITED, compute):
-            continue
-        gone = min(excess, 1 - compute / 100)
-        changes.append(Change(place, device_ns=round(scene.items[place].device_ns * (1 - gone))))
-    if silent:
+    changes, told = counted.without_waste(scene, SAID, excess_ratio, counted.MEMORY)
+    if not told:
         yield Abstained(id=ID, reason="no counters of sectors and of memory throughput: ncu --set full")
         return
     places = [change.item for change in changes]
+    worst = max((excess_ratio(counted.of(scene, place)) or 0.0 for place in places), default=0.0)
     yield from scene.finding(
         ID,
-        f"{len(places)} kernels that memory limits move sectors of which"
-        f" {max((excess_ratio(counted.of(scene, p)) or 0.0 for p in places), default=0.0):.0%} are not used",
+        f"{len(places)} kernels that memory limits move sectors of which up to {worst:.0%} are not used",
         changes,
         evidence=[
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),
-            scene.evidence("largest unused part of the sectors", max(
-                (excess_ratio(counted.of(scene, p)) or 0.0 for p in places), default=0.0), ""),
+            scene.evidence("largest unused part of the sectors", worst, ""),
         ],
         counter=[("a cache serves them, so that memory has room", found_if(False)),
                  ("the order of the data is given from outside", "not observable")],
@@ -58,9 +44,11 @@ def excess_ratio(counters: Mapping[str, float]) -> float | None:
 
     >>> excess_ratio({"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": 25.0})
     0.75
+    >>> excess_ratio({"memory_l2_theoretical_sectors_global": 8.0}) is None  # how many of them are too many is not said
+    True
     """
-    if counters.get(_ALL):
-        return counters.get(_EXCESS, 0.0) / counters[_ALL]
+    if counters.get(_ALL) and _EXCESS in counters:
+        return counters[_EXCESS] / counters[_ALL]
     used = counted.first(counters, *_USED)
     return None if used is None else max(0.0, 1 - used / 100)
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from nearpeak.errors import SpecError
 from nearpeak.registry import Registry
+from nearpeak.trace._sqlite import MAGIC, schema_of
 from nearpeak.trace.columns import Trace
 from nearpeak.trace.formats._format import TraceFormat
 from nearpeak.trace.stream import head_of
 
-__all__ = ["FORMATS", "TraceFormat", "format_of", "read_trace"]
+__all__ = ["FORMATS", "TraceFormat", "begins", "format_of", "read_trace"]
 
 
 def _load(name: str) -> TraceFormat:
@@ -38,13 +39,23 @@ def read_trace(path: Path, form: str | None = None) -> Trace:
     return (FORMATS[form] if form else format_of(path)).read(path)
 
 
+def begins(path: Path) -> bytes:
+    """Return what a file is recognised by: its first bytes, and of a database its tables, which may stand anywhere.
+
+    Raises:
+        SpecError: the file cannot be read.
+    """
+    head = head_of(path)
+    return head + schema_of(path) if head.startswith(MAGIC) else head
+
+
 def format_of(path: Path) -> TraceFormat:
     """Return the format that recognises a file.
 
     Raises:
         SpecError: none does, or several do; says which there are.
     """
-    head = head_of(path)
+    head = begins(path)
     if not head:
         raise SpecError(f"{path}: is empty, or nothing of it can be unpacked")
     found = [FORMATS[one] for one in FORMATS if FORMATS[one].recognises(head)]

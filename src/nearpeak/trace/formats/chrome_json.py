@@ -1,4 +1,4 @@
-"""Chrome JSON of any other tool, and our own export: complete events, begin and end pairs, counters, moments."""
+"""Chrome JSON of any tool, and our own export: complete events, counters, moments; begins and ends are only counted."""
 
 import re
 from pathlib import Path

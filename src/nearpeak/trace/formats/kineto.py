@@ -1,6 +1,7 @@
 """Kineto: the Chrome JSON of the PyTorch profiler, of CUDA and of ROCm, plain or packed, old and new."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,21 @@ from nearpeak.trace.formats._format import TraceFormat
 _CATEGORIES = {
     "cpu_op": EventKind.HOST_OP, "operator": EventKind.HOST_OP, "user_annotation": EventKind.HOST_RANGE,
     "python_function": EventKind.HOST_FRAME, "cuda_runtime": EventKind.HOST_API, "cuda_driver": EventKind.HOST_API,
-    "runtime": EventKind.HOST_API, "hip_runtime": EventKind.HOST_API, "kernel": EventKind.KERNEL,
+    "runtime": EventKind.HOST_API, "hip_runtime": EventKind.HOST_API, "hip_driver": EventKind.HOST_API,
+    "xpu_runtime": EventKind.HOST_API, "xpu_driver": EventKind.HOST_API, "privateuse1_runtime": EventKind.HOST_API,
+    "privateuse1_driver": EventKind.HOST_API, "mtia_runtime": EventKind.HOST_API, "kernel": EventKind.KERNEL,
     "gpu_memcpy": EventKind.MEMCPY, "memcpy": EventKind.MEMCPY, "gpu_memset": EventKind.MEMSET,
     "memset": EventKind.MEMSET, "gpu_user_annotation": EventKind.DEVICE_RANGE, "cuda_sync": EventKind.SYNC,
     "cuda_profiler_range": EventKind.DEVICE_RANGE, "overhead": EventKind.OVERHEAD,
     "cpu_instant_event": EventKind.INSTANT,
 }  # fmt: skip
+_MARK = re.compile(r"ProfilerStep#\d+$|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
+"""Ranges that PyTorch marks itself. Source: torch/profiler/profiler.py, torch/optim, torch/utils/data/dataloader.py."""
 _TO_DEVICE = "flow ac2g (taken where a correlation is missing)"
 _TO_BACKWARD = "flow fwdbwd (taken where sequence numbers are missing)"
 _SKIPPED = {
-    "ac2g": _TO_DEVICE, "async_cpu_to_gpu": _TO_DEVICE, "fwdbwd": _TO_BACKWARD, "trace": "span of the profiler itself",
+    "ac2g": _TO_DEVICE, "async_cpu_to_gpu": _TO_DEVICE, "async": _TO_DEVICE, "fwdbwd": _TO_BACKWARD,
+    "trace": "span of the profiler itself",
 }  # fmt: skip
 _FLAGS = ("record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory")
 _VERSIONS = ("cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version",
@@ -57,7 +63,17 @@ def _read(path: Path) -> Trace:
     table = EventTable(file, _RULES)
     for batch in file.batches():
         table.add(batch)
-    return table.trace(_header(path, file))
+    return _with_marks(table.trace(_header(path, file)))
+
+
+def _with_marks(trace: Trace) -> Trace:
+    """Return the trace with the marks of steps, loaders and optimizers as ranges: older files call them operators."""
+    marks = trace.of_kind(EventKind.HOST_OP) & trace.where(lambda name: bool(_MARK.match(name)))
+    if not marks.any():
+        return trace
+    kind = trace.kind.copy()
+    kind[marks] = EventKind.HOST_RANGE
+    return replace(trace, kind=kind)
 
 
 def _header(path: Path, file: EventFile) -> TraceHeader:

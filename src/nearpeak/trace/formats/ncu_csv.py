@@ -11,7 +11,7 @@ import numpy as np
 from nearpeak.core.trace import EventKind, Loss, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.trace._csv import lines_of, rows_of
-from nearpeak.trace._ncu import NcuMetric, NcuRule, metric_of, raw_metrics, rule_of
+from nearpeak.trace._ncu import NcuMetric, NcuRule, has_decimal_comma, metric_of, raw_metrics, rule_of
 from nearpeak.trace._rows import EventRows, wholes
 from nearpeak.trace.columns import MISSING, Trace
 from nearpeak.trace.formats._format import TraceFormat
@@ -37,11 +37,9 @@ class NcuKernel:
 
     @property
     def duration_s(self) -> float | None:
-        """Return its duration; none where the file does not say."""
-        return next(
-            (one.value for name in _DURATIONS for one in self.metrics if one.name == name and one.value is not None),
-            None,
-        )
+        """Return its duration; none where the file does not say it, or not in which unit."""
+        there = (one for name in _DURATIONS for one in self.metrics if one.name == name and one.base_unit == "s")
+        return next((one.value for one in there if one.value is not None), None)
 
 
 @dataclass(kw_only=True)
@@ -71,11 +69,8 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
             raise SpecError(
                 f'{path.name}: no line begins with "ID" and names Kernel Name, as pages of Nsight Compute do'
             )
-        bad = (
-            _details(header, lines, kernels)
-            if all(name in header for name in _DETAILS)
-            else _raw(header, lines, kernels)
-        )
+        page = _Details(header) if all(name in header for name in _DETAILS) else _Raw(header)
+        bad = _take(page, lines, kernels, losses)
         if bad:
             losses.append(
                 Loss(
@@ -93,37 +88,73 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
     )
 
 
-def _details(header: Sequence[str], lines: Iterator[list[str]], kernels: dict[str, _Kernel]) -> list[int]:
-    """Read one metric or rule per row: metric rows end after the value, rule rows are full."""
-    shortest, bad = header.index("Metric Value") + 1, []
-    for number, row in enumerate(lines, 1):
-        if not row:
-            continue
-        if not shortest <= len(row) <= len(header):
-            bad.append(number)
-            continue
-        cells = dict(zip(header, row, strict=False))
+class _Details:
+    """One metric or rule per row: metric rows end after the value, rule rows are full."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self._header = header
+        self._value = header.index("Metric Value")
+
+    def fits(self, row: Sequence[str]) -> bool:
+        """Say whether a row has as many cells as rows of this page have."""
+        return self._value < len(row) <= len(self._header)
+
+    def values(self, row: Sequence[str]) -> Sequence[str]:
+        """Return the cells that may be numbers."""
+        return (row[self._value],)
+
+    def add(self, row: Sequence[str], kernels: dict[str, _Kernel], *, comma: bool) -> None:
+        """Take a row."""
+        cells = dict(zip(self._header, row, strict=False))
         kernel = kernels.setdefault(cells["ID"], _Kernel(cells=cells))
         if cells.get("Rule Name"):
-            kernel.rules.append(rule_of(cells))
+            kernel.rules.append(rule_of(cells, comma=comma))
         elif cells["Metric Name"]:
-            kernel.metrics.append(metric_of(cells))
-    return bad
+            kernel.metrics.append(metric_of(cells, comma=comma))
 
 
-def _raw(header: Sequence[str], lines: Iterator[list[str]], kernels: dict[str, _Kernel]) -> list[int]:
-    """Read one kernel per row; the row after the header holds the units."""
-    units, bad = next(lines, []), []
-    first = next((place for place, name in enumerate(header) if "__" in name), len(header))
-    for number, row in enumerate(lines, 2):
-        if not row:
-            continue
-        if len(row) != len(header):
-            bad.append(number)
-            continue
-        cells = dict(zip(header[:first], row, strict=False))
+class _Raw:
+    """One kernel per row; the row after the header, which has no kernel, holds the units."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self._header, self._units = header, ("",) * len(header)
+        self._first = next((place for place, name in enumerate(header) if "__" in name), len(header))
+
+    def fits(self, row: Sequence[str]) -> bool:
+        """Say whether a row has as many cells as the header."""
+        return len(row) == len(self._header)
+
+    def values(self, row: Sequence[str]) -> Sequence[str]:
+        """Return the cells that may be numbers."""
+        return row[self._first :]
+
+    def add(self, row: Sequence[str], kernels: dict[str, _Kernel], *, comma: bool) -> None:
+        """Take a row."""
+        cells = dict(zip(self._header[: self._first], row, strict=False))
+        if not cells["ID"].strip() and not kernels:
+            self._units = tuple(row)
+            return
         kernel = kernels.setdefault(cells["ID"], _Kernel(cells=cells))
-        kernel.metrics += raw_metrics(header, units, row, first)
+        kernel.metrics += raw_metrics(self._header, self._units, row, self._first, comma=comma)
+
+
+def _take(
+    page: _Details | _Raw, lines: Iterator[list[str]], kernels: dict[str, _Kernel], losses: list[Loss]
+) -> list[int]:
+    """Read all rows, and return the numbers of those that do not fit the page."""
+    rows: list[list[str]] = []
+    bad: list[int] = []
+    for number, row in enumerate(lines, 1):
+        if page.fits(row):
+            rows.append(row)
+        elif row:
+            bad.append(number)
+    comma = has_decimal_comma(cell for row in rows for cell in page.values(row))
+    for row in rows:
+        page.add(row, kernels, comma=comma)
+    if comma:
+        kind = "row of numbers with a decimal comma, as some languages print them"
+        losses.append(Loss(what="repaired", kind=kind, record_count=len(rows)))
     return bad
 
 

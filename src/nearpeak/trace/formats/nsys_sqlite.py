@@ -19,22 +19,9 @@ Array = npt.NDArray[Any]
 _PREFIX = "CUPTI_ACTIVITY_KIND_"
 _SHARED = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
 _KERNEL = (
-    "demangledName",
-    "shortName",
-    "mangledName",
-    "registersPerThread",
-    "staticSharedMemory",
-    "dynamicSharedMemory",
-    "gridX",
-    "gridY",
-    "gridZ",
-    "blockX",
-    "blockY",
-    "blockZ",
-    "clusterX",
-    "clusterY",
-    "clusterZ",
-)
+    "demangledName", "shortName", "mangledName", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory",
+    "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "clusterX", "clusterY", "clusterZ",
+)  # fmt: skip
 _COPY_KINDS = (
     CopyKind.UNKNOWN,
     CopyKind.H2D,
@@ -100,9 +87,10 @@ def _read(path: Path) -> Trace:
         _kernels(base, rows, strings)
         _copies(base, rows)
         _fills(base, rows)
+        graphs = _graphs(base, rows)
         _waits(base, rows, calls)
         _ranges(base, rows, strings)
-        return rows.trace(_header(base, rows))
+        return rows.trace(_header(base, rows, graphs))
 
 
 def _named(cells: Sequence[object], strings: Mapping[object, object]) -> list[object]:
@@ -182,6 +170,33 @@ def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) 
         rows.add(EventKind.KERNEL, names, rare=rare, **_device(cells))
 
 
+def _graphs(base: Database, rows: EventRows) -> int:
+    """Take graphs that were recorded as a whole, one event per launch; return how many there are."""
+    count = 0
+    for cells in base.read(f"{_PREFIX}GRAPH_TRACE", _SHARED, needed=_SHARED[:2]):
+        columns = _device(cells)
+        told = _has_nodes(base, columns["process"], columns["correlation"])
+        if told.any():
+            rows.lose("skipped", "graph whose kernels are recorded one by one", int(told.sum()))
+        kept = np.flatnonzero(~told)
+        graph = wholes(cells[8])[kept]
+        names = [f"CUDA graph {one}" if one != MISSING else "CUDA graph" for one in graph.tolist()]
+        rare = {"context": wholes(cells[3])[kept], "graph": graph}
+        rows.add(EventKind.KERNEL, names, rare=rare, **{name: one[kept] for name, one in columns.items()})
+        count += len(kept)
+    return count
+
+
+def _has_nodes(base: Database, process: Array, correlation: Array) -> Array:
+    """Return which launches of graphs have kernels of their own."""
+    wanted = {pair: place for place, pair in enumerate(zip(process.tolist(), correlation.tolist(), strict=True))}
+    found = np.zeros(len(process), np.bool_)
+    for own, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):
+        pairs = zip(_process(owner).tolist(), wholes(own).tolist(), strict=True)
+        found[[wanted[pair] for pair in pairs if pair in wanted]] = True
+    return found
+
+
 def _copies(base: Database, rows: EventRows) -> None:
     wanted = (*_SHARED, "bytes", "copyKind", "srcKind", "dstKind")
     for cells in base.read(f"{_PREFIX}MEMCPY", wanted, needed=_SHARED[:2]):
@@ -256,7 +271,7 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
             rows.lose(what, f"NVTX event of type {other if other != MISSING else 'none'}", int((types == other).sum()))
 
 
-def _header(base: Database, rows: EventRows) -> TraceHeader:
+def _header(base: Database, rows: EventRows, graph_count: int) -> TraceHeader:
     export = {str(key): value for key, value in base.pairs("META_DATA_EXPORT", "name", "value").items()}
     begin = next(iter(base.pairs("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "utcTime")), None)
     lacks = [
@@ -264,9 +279,15 @@ def _header(base: Database, rows: EventRows) -> TraceHeader:
         for name in (f"{_PREFIX}KERNEL", f"{_PREFIX}RUNTIME", "TARGET_INFO_GPU")
         if name not in base.tables
     ]
+    if graph_count:
+        lacks.append(
+            f"kernels inside of {graph_count} launches of graphs: each graph is one event here"
+            " (nsys --cuda-graph-trace=node records them)"
+        )
     for name in sorted(base.tables):
-        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _TAKEN:
-            rows.lose("skipped", f"table {name}")
+        holds = name.startswith(_PREFIX) or _TIMES.intersection(base.columns(name))
+        if holds and name.removeprefix(_PREFIX) not in _TAKEN and (count := base.count(name)):
+            rows.lose("skipped", f"record of table {name}", count)
     return TraceHeader(
         format="nsys_sqlite",
         version=str(export.get("EXPORT_SCHEMA_VERSION", "")),
@@ -282,7 +303,9 @@ def _header(base: Database, rows: EventRows) -> TraceHeader:
     )
 
 
-_TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION"))
+_TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION", "GRAPH_TRACE", "NVTX_EVENTS"))
+_TIMES = frozenset(("start", "timestamp", "rawTimestamp", "startNs", "eventTime"))
+"""Columns of tables that hold events."""
 _DEVICE = (
     "id",
     "name",

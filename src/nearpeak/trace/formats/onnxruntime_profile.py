@@ -28,7 +28,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 def _read(path: Path) -> Trace:
     """Return the trace of a profile: runs and session as ranges, nodes as operators."""
     file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="event"))
+    table = EventTable(file, Rules(kind_of=_kind, record="event", device_is_process=False))
     for batch in file.batches():
         table.add(batch)
     header = TraceHeader(

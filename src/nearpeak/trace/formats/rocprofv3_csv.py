@@ -121,6 +121,7 @@ def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
         _kernels(table, rows)
     elif "Direction" in table:
         _copies(table, rows)
+        lacks.append("copies only: kernels of the same run stand in another table")
     else:
         _calls(table, rows)
 
@@ -184,16 +185,18 @@ def _copies(table: _Table, rows: EventRows) -> None:
 
 
 def _calls(table: _Table, rows: EventRows) -> None:
+    """Take calls and markers; tables of allocations and of scratch memory call theirs an operation."""
     rest = _rest(table)
+    named = next((name for name in ("Function", "Operation", "Kind") if name in table), "Function")
     rows.add(
         _call_kinds(table["Domain"]),
-        table["Function"],
+        [cell or "" for cell in table[named]],
         **_times(table),
         process=wholes(table["Process_Id"]),
         thread=wholes(table["Thread_Id"]),
         correlation=wholes(table["Correlation_Id"]),
         rare=rest["rare"],
-        texts={**rest["texts"], "domain": table["Domain"]},
+        texts={**rest["texts"], "domain": table["Domain" if "Domain" in table else "Kind"]},
     )
 
 

@@ -17,6 +17,7 @@ from nearpeak.trace.formats._format import TraceFormat
 
 Array = npt.NDArray[Any]
 _ROOT = "rocprofiler-sdk-tool"
+_MARKERS = "marker_api"
 _CALLS = ("hip_api", "hsa_api", "rccl_api", "marker_api", "rocdecode_api", "rocjpeg_api")
 
 
@@ -75,7 +76,7 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
     operations = _operations(tool)
     for name in _CALLS:
         if calls := _objects(records.get(name)):
-            _calls(name, calls, rows, operations, pid)
+            _calls(name, calls, rows, operations, pid, _messages(tool) if name == _MARKERS else {})
     lacks += [f"no records of {name}" for name in ("hip_api", "memory_copy") if not records.get(name)]
     for name, values in records.items():
         if name not in ("kernel_dispatch", "memory_copy", *_CALLS) and (left := _objects(values)):
@@ -177,16 +178,26 @@ def _operations(tool: Mapping[str, Any]) -> dict[int, Sequence[Any]]:
     return {place: one.get("operations") or () for place, one in enumerate(_objects(table))}
 
 
+def _messages(tool: Mapping[str, Any]) -> dict[int, str]:
+    """Return what markers say, by the correlation of their record; a record itself names only the call."""
+    table = _objects(_mapping(tool.get("strings")).get(_MARKERS))
+    return {whole(one.get("key")): str(one["value"]) for one in table if one.get("value")}
+
+
 def _calls(
-    name: str, records: list[dict[str, Any]], rows: EventRows, operations: Mapping[int, Sequence[Any]], pid: int
-) -> None:
-    names = []
-    for one in records:
+    name: str, records: list[dict[str, Any]], rows: EventRows, operations: Mapping[int, Sequence[Any]], pid: int,
+    messages: Mapping[int, str],
+) -> None:  # fmt: skip
+    names, shared = [], _shared(records, pid)
+    for one, correlation in zip(records, shared["correlation"].tolist(), strict=True):
+        if message := messages.get(correlation):
+            names.append(message)
+            continue
         kind, number = whole(one.get("kind")), whole(one.get("operation"))
         known = operations.get(kind, ())
         names.append(str(known[number]) if isinstance(known, list) and 0 <= number < len(known) else f"{name} {number}")
-    ours = EventKind.HOST_RANGE if name == "marker_api" else EventKind.HOST_API
-    rows.add(ours, names, thread=wholes([one.get("thread_id") for one in records]), **_shared(records, pid))
+    ours = EventKind.HOST_RANGE if name == _MARKERS else EventKind.HOST_API
+    rows.add(ours, names, thread=wholes([one.get("thread_id") for one in records]), **shared)
 
 
 def _recognises(head: bytes) -> bool:

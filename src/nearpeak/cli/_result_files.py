@@ -1,0 +1,38 @@
+"""Result files of benchmarks given where a model or a trace is wanted: named, with the command that takes them."""
+
+import re
+from pathlib import Path
+
+from nearpeak.errors import NearpeakError, SpecError
+
+_MOST_BYTES = 64 << 20
+"""A larger file is not looked through for what it is."""
+_TUNER = re.compile(rb'"(cache|results)"\s*:.*"(block_size_x|configuration|tune_params)"', re.DOTALL)
+"""What caches and results of Kernel Tuner have in their first bytes."""
+
+
+def refuse_results(path: Path) -> None:
+    """Refuse a result file of a benchmark by what it is; say nothing of any other file.
+
+    Raises:
+        SpecError: it is one; says which tool writes it and which command takes it.
+    """
+    from nearpeak.store.importers import IMPORTERS, file_bytes, importer_of
+
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return
+    try:
+        data = file_bytes(path)
+    except NearpeakError:
+        return
+    if data.lstrip()[:1] not in (b"{", b"["):
+        return
+    what = "is neither a model nor a trace, but a result file"
+    if any(IMPORTERS[name].recognises(data) for name in IMPORTERS):
+        found = importer_of(data, path.name)
+        raise SpecError(f"{path.name}: {what} ({found.title}); 'nearpeak store import' takes it")
+    if _TUNER.search(data[: 1 << 16]):
+        raise SpecError(
+            f"{path.name}: {what} of Kernel Tuner, times of configurations of one kernel, which no command reads;"
+            " 'nearpeak store import' takes those of nvbench and pytest-benchmark"
+        )
