@@ -87,7 +87,7 @@ def test_equivalence_is_proved_again_with_other_seeds(case, name, reason):
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "axes"), [
     ("softmax", {"rows": 4, "columns": 33, "dtype": "bf16"}),
-    ("layer_norm", {"rows": 5, "columns": 9, "dtype": "fp32"}),
+    ("layer_norm", {"rows": 5, "hidden": 9, "dtype": "fp32"}),
 ])  # fmt: skip
 def test_pytorch_s_compiled_form_is_accepted(op, axes):
     if reason := why_not_compiled():
