@@ -4,7 +4,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nearpeak import errors
 from nearpeak.core.analysis import Analysis
@@ -233,16 +233,14 @@ def coverage(
         raise SpecError(f"{model}: not found")
     path = model.resolve()
     if runner == "onnxruntime":
-        function, arguments = "onnx_conversion", {
+        function, arguments = "nearpeak.measure.conversion:onnx_conversion", {
             "path": path, "flop": _node_flop(path), "without": without, "least_count": least_count,
         }  # fmt: skip
     elif without or least_count > 1:
         raise SpecError("coverage: only onnxruntime leaves parts out on request")
     else:
-        function, arguments = "torch_conversion", {"path": path}
-    ending = call_isolated(
-        f"nearpeak.measure.conversion:{function}", arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes
-    )
+        function, arguments = "nearpeak.measuring:torch_conversion_by_rules", {"path": path}
+    ending = call_isolated(function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes)
     if ending.verdict == "result":
         found: Conversion = ending.value
         return found
@@ -251,6 +249,25 @@ def coverage(
     why = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
     said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {said}")
+
+
+def torch_conversion_by_rules(path: Path) -> Conversion:
+    """Return what torch.compile takes of a problem file, in this process; rules of operators count the arithmetic."""
+    from nearpeak.measure.conversion import torch_conversion
+
+    return torch_conversion(path, _flop_by_rules)
+
+
+def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:
+    """Call `run` and return the arithmetic of each operator of PyTorch in it, as far as rules cover them."""
+    from nearpeak.capture.executed_calls import run_and_recorded
+    from nearpeak.ops import work_of
+
+    found: dict[str, int] = {}
+    for name, calls in run_and_recorded(run):
+        flop = sum(call.call_count * int(sum(work_of(call.case).flop.values())) for call in calls if call.case)
+        found[name] = found.get(name, 0) + flop
+    return found
 
 
 def _node_flop(path: Path) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Operators as a profiler recorded them, with shapes and formats, run once without memory: the cases that they are."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from nearpeak.capture._fake import require_torch
@@ -42,6 +42,87 @@ def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
         return []
     with _world(None) as world:
         return [_calls(world, row) for row in rows]
+
+
+class Described(NamedTuple):
+    """A tensor of which only its form was kept."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+
+
+def run_and_recorded(run: Callable[[], Any]) -> list[tuple[str, tuple[Call, ...]]]:
+    """Call `run`, and return every operator that PyTorch really ran in it, with the calls that it dispatches.
+
+    What a rule does not cover, or cannot be run again on shapes alone, has no calls; what was compiled into kernels
+    of its own is no operator any more.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    require_torch()
+    rows = _executed(run)
+    with _world(None) as world:
+        return [(_name(func), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows]
+
+
+def _executed(run: Callable[[], Any]) -> list[tuple[Any, Any, Any]]:
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    rows = []
+
+    class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            rows.append((func, tree_map(_described, args), tree_map(_described, kwargs)))
+            return func(*args, **kwargs)
+
+    with Mode():
+        run()
+    return rows
+
+
+def _described(value: Any) -> Any:
+    if not hasattr(value, "storage_offset"):
+        return value
+    return Described(shape=tuple(value.shape), strides=tuple(value.stride()), dtype=value.dtype)
+
+
+def _name(func: Any) -> str:
+    return str(func.overloadpacket.__name__)
+
+
+def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]:
+    """Return the calls of an operator that ran, run again without memory; what wrote into a tensor returns it."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def made(value: Any) -> Any:
+        if not isinstance(value, Described):
+            return value
+        return torch.empty_strided(value.shape, value.strides, dtype=value.dtype)
+
+    def described(value: Any) -> bool:
+        return isinstance(value, Described)
+
+    builder, recorder = world.recorder.builder, world.recorder
+    if "out" in kwargs and hasattr(func.overloadpacket, "default"):
+        func, kwargs = func.overloadpacket.default, {name: one for name, one in kwargs.items() if name != "out"}
+    first = len(builder.calls)
+    try:
+        given = tree_map(made, (args, kwargs), is_leaf=described)
+        recorder.recording = True
+        with torch.no_grad():
+            func(*given[0], **given[1])
+    except Exception:  # PyTorch raises whatever it likes; such an operator is not counted
+        del builder.calls[first:]
+    finally:
+        recorder.recording = False
+        found = tuple(builder.calls[first:])
+        del builder.calls[first:]
+    return found
 
 
 def format_of(name: str) -> str | None:

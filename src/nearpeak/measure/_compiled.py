@@ -11,6 +11,8 @@ from nearpeak.core.measurement import Fallback
 
 CALLS = 5
 """Calls over which times of kernels are taken."""
+Counted = Callable[[Callable[[], Any]], Mapping[str, int]]
+"""Runs a call and returns the arithmetic of each operator that PyTorch ran in it, by name."""
 _EXTERN = re.compile(r"extern_kernels\.(\w+)\(")
 _FALLBACK = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+\(")
 
@@ -26,7 +28,7 @@ class Taken:
     breaks: tuple[Any, ...]
     """Reasons of graph breaks, as PyTorch gives them."""
     total_flop: int
-    """Arithmetic of products without any graph, by PyTorch's counter."""
+    """Arithmetic without any graph: of all operators that a rule covers, or of products alone."""
     inside_flop: int
     """That of all graphs together."""
     outside_time_ratio: float
@@ -38,39 +40,55 @@ class Taken:
         return max(0.0, 1 - self.inside_flop / self.total_flop) if self.total_flop else None
 
 
-def taken(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Taken:
-    """Return what torch.compile takes of a call into graphs, which are run as they are to weigh them."""
-    import torch._dynamo as dynamo
+def of_products(run: Callable[[], Any]) -> dict[str, int]:
+    """Return the arithmetic of products in a call, by PyTorch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
+    with FlopCounterMode(display=False) as counter:
+        run()
+    counts: Mapping[Any, int] = counter.get_flop_counts().get("Global", {})
+    return {str(op).rpartition(".")[2]: int(count) for op, count in counts.items()}
+
+
+def taken(
+    torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
+    counted: Counted = of_products,
+) -> Taken:  # fmt: skip
+    """Return what torch.compile takes of a call into graphs, which are run as they are to weigh them."""
+    import torch._dynamo as dynamo
+
     seen = {"flop": 0, "inside_s": 0.0}
+    weighing = [True]
 
     def backend(graph: Any, _: Any) -> Any:
         def run(*given: Any) -> Any:
-            with FlopCounterMode(display=False) as inside:
-                start = time.thread_time()
-                result = graph(*given)
-                seen["inside_s"] += time.thread_time() - start
-            seen["flop"] += inside.get_total_flops()
+            if weighing[0]:
+                results: list[Any] = []
+                seen["flop"] += sum(counted(lambda: results.append(graph(*given))).values())
+                return results[0]
+            start = time.thread_time()
+            result = graph(*given)
+            seen["inside_s"] += time.thread_time() - start
             return result
 
         return run
 
     with torch.no_grad():
-        with FlopCounterMode(display=False) as whole:
-            function(*arguments, **options)
+        whole = counted(lambda: function(*arguments, **options))
         explained: Any = dynamo.explain(function)(*arguments, **options)
         dynamo.reset()
         compiled = torch.compile(function, backend=backend, dynamic=False)
         compiled(*arguments, **options)
-        seen |= {"flop": 0, "inside_s": 0.0}
+        seen["flop"] = 0
+        compiled(*arguments, **options)
+        weighing[0] = False
         start = time.thread_time()
         compiled(*arguments, **options)
         all_s = time.thread_time() - start
         dynamo.reset()
     return Taken(
         graph_count=int(explained.graph_count), op_count=int(explained.op_count),
-        breaks=tuple(explained.break_reasons), total_flop=int(whole.get_total_flops()), inside_flop=int(seen["flop"]),
+        breaks=tuple(explained.break_reasons), total_flop=sum(whole.values()), inside_flop=int(seen["flop"]),
         outside_time_ratio=max(0.0, 1 - seen["inside_s"] / all_s) if all_s else 0.0,
     )  # fmt: skip
 
@@ -95,15 +113,16 @@ def breaks(found: Taken) -> list[Fallback]:
 
 
 def library_kernels(
-    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], found: Taken
-) -> list[Fallback]:
+    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], found: Taken,
+    counted: Counted = of_products,
+) -> list[Fallback]:  # fmt: skip
     """Return one row for each kernel that compiled code calls in a library instead of generating one.
 
     Kernels of products are the compiler's choice; other operators of PyTorch it has no code for. Their time is that of
-    the profiler's rows of the same name over the whole call; shares are of what is inside of graphs.
+    the profiler's rows of the same name over the whole call; shares of time are of what is inside of graphs, those of
+    arithmetic of all that is counted.
     """
     from torch._inductor.utils import run_and_get_code
-    from torch.utils.flop_counter import FlopCounterMode
 
     with torch.no_grad():
         _, sources = run_and_get_code(compiled, *arguments, **options)
@@ -111,18 +130,15 @@ def library_kernels(
         names |= {name: False for text in sources for name in _FALLBACK.findall(text)}
         if not names:
             return []
-        with FlopCounterMode(display=False) as counter:
-            compiled(*arguments, **options)
+        flop = counted(lambda: compiled(*arguments, **options))
         shares = _time_shares(torch, lambda: compiled(*arguments, **options), names)
-    flop = {str(op).split(".")[-1]: int(count) for op, count in counter.get_flop_counts()["Global"].items()}
-    total = sum(flop.values())
-    inside = 1 - (found.outside_flop_ratio or 0.0), 1 - (found.outside_time_ratio if found.breaks else 0.0)
+    total, inside = found.total_flop, 1 - (found.outside_time_ratio if found.breaks else 0.0)
     why = {True: "a library's kernel is preferred", False: "the compiler has no code for it"}
     return [
         Fallback(
             node=f"aten.{name}", ran_on="aten", reason=why[chosen], flop=flop.get(name, 0),
-            flop_ratio=inside[0] * flop.get(name, 0) / total if total else None,
-            time_ratio=inside[1] * shares[name] if name in shares else None, chosen=chosen,
+            flop_ratio=min(1.0, flop.get(name, 0) / total) if total else None,
+            time_ratio=inside * shares[name] if name in shares else None, chosen=chosen,
         )
         for name, chosen in names.items()
     ]  # fmt: skip

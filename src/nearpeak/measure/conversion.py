@@ -15,6 +15,7 @@ import numpy as np
 from nearpeak.core.conversion import Conversion
 from nearpeak.core.measurement import Fallback
 from nearpeak.errors import SpecError
+from nearpeak.measure._compiled import Counted, breaks, library_kernels, of_products, taken
 from nearpeak.measure._onnx_pieces import feeds_of, in_pieces, pieces_of
 from nearpeak.measure._onnx_session import assignments, runtime_or_refusal, session_of
 
@@ -317,25 +318,26 @@ def _best_s(run: Any) -> float:
     return best_s
 
 
-def torch_conversion(path: Path) -> Conversion:
+def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
 
-    The arithmetic of products is counted, by PyTorch's own counter, in all graphs together and in a run without them;
-    the rest ran outside of them. What compiled graphs call in libraries stands in the ledger too.
+    Arithmetic is counted in all graphs together and in a run without them; the rest ran outside of them. What compiled
+    graphs call in libraries stands in the ledger too.
+
+    Args:
+        counted: how arithmetic is counted; PyTorch's own counter knows products alone.
 
     Raises:
         SpecError: the file lacks a part of the convention.
     """
     import torch
 
-    from nearpeak.measure._compiled import breaks, library_kernels, taken
-
     model, inputs = problem_of(path)
-    found = taken(torch, model, inputs, {})
+    found = taken(torch, model, inputs, {}, counted)
     with torch.no_grad():
         unconverted_s = _best_s(lambda: model(*inputs))
         compiled = torch.compile(model, dynamic=False)
-        kernels = library_kernels(torch, compiled, inputs, {}, found)
+        kernels = library_kernels(torch, compiled, inputs, {}, found, counted)
         converted_s = _best_s(lambda: compiled(*inputs))
     node_count = found.op_count + len(found.breaks)
     return Conversion(

@@ -106,7 +106,7 @@ def _operands(library: Any, arrays: dict[str, Any], heads: int, key_heads: int, 
         return np.repeat(x, count, 2) if library is np else x.repeat_interleave(count, 2)
 
     q, k = spread(arrays["q"]), spread(arrays["k"])
-    g = q[..., :1] * 0
+    g = library.zeros_like(q[..., :1])  # a product with 0 is no number where q is infinite
     if decay == "channel":
         g = spread(arrays["g"])
     elif decay != "none":

@@ -70,8 +70,9 @@ class Numerics:
     rounds: tuple[str, ...] = ()
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
-    last places only, which fewer bits do not tell apart); with a choice
-    after a colon where it is so for that choice only."""
+    last places only, which fewer bits do not tell apart), `far` (whole numbers have all digits of their format),
+    `small_first` or `small_last` (that input far below the others, as sizes of one kind hide what one of them does);
+    with a choice after a colon where it is so for that choice only."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""

@@ -51,7 +51,7 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
         w: strength of the delta rule's correction [batch,tokens,heads]; none for plain recurrences.
     """
     if state is None:
-        state = (k[:, :1, :, :, None] * v[:, :1, :, None, :])[:, 0] * 0 if k.shape[1] else _zeros(np, k, v)
+        state = np.zeros_like(k[:, 0, :, :, None] * v[:, 0, :, None, :]) if k.shape[1] else _zeros(np, k, v)
     outputs, before = [], []
     for t in range(k.shape[1]):
         before.append(state)

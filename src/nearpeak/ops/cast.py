@@ -69,7 +69,17 @@ OPERATOR = Operator(
     forward=cast,
     family="pointwise",
     source="definition",
-    numerics=Numerics(kind="pointwise", ulp_count=1, rounds=("whole", "midway", "large")),
+    numerics=Numerics(
+        kind="reduction",
+        ulp_count=1,
+        rounds=(
+            "whole",
+            "midway",
+            "large",
+            "midway_byte:fp8_e4m3",
+            "midway_byte:fp8_e5m2",
+        ),
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

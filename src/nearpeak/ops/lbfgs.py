@@ -1,6 +1,9 @@
 """One step of L-BFGS without line search: a direction from the last gradients' and steps' differences."""
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
@@ -51,18 +54,28 @@ def _inputs(parameters: int, dtype: str, history: int) -> dict[str, Tensor]:
     return {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
 
 
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    return _stored(arrays, lambda x, _: x, **arguments)
+
+
+def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, **_: Any) -> dict[str, Any]:
+    """Return the step whose direction, products and weights are kept in `dtype` after each pair."""
+
+    def kept(x: Any) -> Any:
+        return store(np.asarray(x), dtype)
+
     g = arrays["grad"]
     change, step = g - arrays["last_grad"], RATE * arrays["direction"]
     _check_curvature(float(change @ step))
     pairs = [*zip(arrays["changes"], arrays["steps"], strict=True), (change, step)]
+    over = [kept(1 / kept(y @ s)) for y, s in pairs]
     direction, weights = -g, []
-    for y, s in reversed(pairs):
-        weights.append(s @ direction / (y @ s))
-        direction = direction - weights[-1] * y
-    direction = direction * (change @ step) / (change @ change)
-    for (y, s), weight in zip(pairs, reversed(weights), strict=True):
-        direction = direction + (weight - y @ direction / (y @ s)) * s
+    for (y, s), inverse in zip(reversed(pairs), reversed(over), strict=True):
+        weights.append(kept(kept(s @ direction) * inverse))
+        direction = kept(direction - weights[-1] * y)
+    direction = kept(direction * kept(kept(change @ step) / kept(change @ change)))
+    for (y, s), inverse, weight in zip(pairs, over, reversed(weights), strict=True):
+        direction = kept(direction + kept(weight - kept(kept(y @ direction) * inverse)) * s)
     found = {"parameter": arrays["parameter"] + RATE * direction, "last_grad": g, "direction": direction}
     return found | {"change": change, "step": step}
 
@@ -107,5 +120,6 @@ OPERATOR = Operator(
     ),
     inputs=_inputs,
     reference=_reference,
+    stored=_stored,
     torch_call=_torch_call,
 )

@@ -236,7 +236,11 @@ OPERATOR = Operator(
     family="optimizer",
     source="the publications of the rules: " + "; ".join(dict.fromkeys(row.source for row in RULES.values())),
     numerics=Numerics(
-        kind="normalisation", positive=("s", "v", "u", "w"), special="unspecified", steps_count=2, rounds=("tiny",)
+        kind="normalisation",
+        positive=("s", "v", "u", "w"),
+        special="unspecified",
+        steps_count=2,
+        rounds=("tiny", "small_last:adadelta"),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -221,7 +221,9 @@ OPERATOR = Operator(
     forward=quantise,
     family="pointwise",
     source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="exact", below={"zero": "9"}, positive=("scale", "history")),
+    numerics=Numerics(
+        kind="exact", below={"zero": "9"}, positive=("scale", "history"), rounds=("small_first:delayed",)
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

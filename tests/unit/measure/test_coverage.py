@@ -94,9 +94,24 @@ def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
     kernel = found["ledger"][2]
     assert kernel["chosen"]
     assert kernel["flop"] == 2 * 2 * 16**3
-    assert kernel["flop_ratio"] == 1.0
+    elsewhere = 255 + 256  # the sum, and one of y + 1: products are not all that is counted
+    assert kernel["flop_ratio"] == pytest.approx(4 * 16**3 / (4 * 16**3 + elsewhere))
     assert 0 < kernel["time_ratio"] < 1
     assert 0 <= found["ledger"][0]["time_ratio"] < 1
+
+
+@pytest.mark.slow
+def test_arithmetic_that_is_no_product_counts_where_it_stays_outside_of_graphs(tmp_path):
+    pytest.importorskip("torch")
+    path = tmp_path / "outside.py"
+    path.write_text(
+        "import torch\n@torch._dynamo.disable\ndef outside(x):\n    return x * x + x\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x):\n        return outside(x + 1) + 2\n"
+        "def get_inputs():\n    return [torch.rand(8, 8)]\n"
+    )
+    found = coverage(path, "torch_compile")
+    assert found.ledger[0].flop == 2 * 64
+    assert found.ledger[0].flop_ratio == found.flop_ratio == 0.5
 
 
 @pytest.mark.parametrize(("name", "runner", "message"), [

@@ -1,7 +1,7 @@
 """Seeded inputs of a case, one distribution for each kind of defect; the same digest and seed give the same values."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,16 @@ from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
-    "ends", "whole", "midway", "edges", "saturated",
+    "ends", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
 in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their
 range, so that the first and the last row are named; whole numbers of half the bits of their format, and numbers next
-to the middle between two of a narrower format, which rounding twice moves to the wrong side; next to where results
-jump; and numbers large beside their scales, which end at the largest of a quantised format."""
+to the middle between two of a narrower format, or of one of a byte, which rounding twice moves to the wrong side; next
+to where results jump; numbers large beside their scales, which end at the largest of a quantised format; numbers so
+far from 1 that whole ones have all the digits of their format; and one input, the first or the last, so far below the
+others that whole quotients have them."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -53,16 +55,14 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = contract(op, arguments).kind
     limits = {name: OPS[op].numerics.limit(name, arguments) for name in OPS[op].numerics.below}
-    values = {
-        name: _values(random, one, limits.get(name), _of_input(name, distribution), kind)
-        for name, one in declared.items()
-    }
+    ways = {name: _of_input(name, distribution, declared) for name in declared}
+    values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _next_to(random, edges(**arguments), one) for name, one in declared.items()}
     for entry in OPS[op].numerics.positive:
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
-            values[name] = np.abs(values[name]) + _LEAST.get(distribution, 0.1)
+            values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
         if name in values and distribution == "saturated":
             values[name] = values[name] * _SATURATED
     for name in OPS[op].numerics.ignored:
@@ -84,17 +84,33 @@ def made_special(tensors: dict[str, Any], name: str, value: float) -> dict[str, 
     return changed
 
 
-def _of_input(name: str, distribution: str) -> str:
+def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
     """Return how an input is drawn: what a small result is multiplied with must not hide it."""
+    if distribution == "large" and name in _PARAMETERS and declared[name].dtype == "fp16":
+        return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
+    if distribution in _SMALL_ONE:
+        floats = [key for key, tensor in declared.items() if dtype_of(tensor.dtype).kind == "float"]
+        place, others = _SMALL_ONE[distribution]
+        return "below" if floats and name == floats[place] else others
     return "normal" if name in _PARAMETERS and distribution in ("small", "tiny") else distribution
 
 
 _PARAMETERS = ("weight",)
+_SMALL_ONE = {
+    "small_first": (0, "normal"), "small_last": (-1, "normal"),
+    "small_first_sorted": (0, "ascending"), "small_last_sorted": (-1, "ascending"),
+}  # fmt: skip
+"""By round: which of the float inputs is far below the others, and how those are drawn."""
 
 
 _SATURATED = 2.0**-7
 """What scales are multiplied with, so that half of what they divide is beyond 8 bits."""
-_LEAST = {"integer": 1.0, "small": 2.0**-24, "tiny": 2.0**-60}
+_LEAST = {
+    "integer": 1.0,
+    "small": 2.0**-24,
+    "tiny": 2.0**-60,
+    **dict.fromkeys(("below", *_SMALL_ONE), 2.0**-24),
+}
 """What magnitudes are raised by, so that they are positive."""
 
 
@@ -162,7 +178,40 @@ def _midway(random: Any, tensor: Tensor) -> Any:
     return random.choice((-1.0, 1.0), tensor.shape) * (middle + random.choice((-2.0, 2.0), tensor.shape) * last)
 
 
-_OF_FORMAT: dict[str, Callable[[Any, Tensor], Any]] = {"close": _close, "midway": _midway}
+def _midway_byte(random: Any, tensor: Tensor) -> Any:
+    """Return numbers beside middles between those of 3 or 4 significant bits: fp8 in either form.
+
+    They are nearer than bf16 tells apart, and further than a correct result may be moved on the way.
+    """
+    last = 2.0 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
+    bits = random.choice((3, 4), tensor.shape)
+    middle = 1 + (random.integers(0, 2 ** (bits - 1)) + 0.5) * 2.0 ** (1.0 - bits)
+    apart = max(2 * last, _BESIDE_MIDDLE) * random.choice((-1.0, 1.0), tensor.shape)
+    return random.choice((-1.0, 1.0), tensor.shape) * (middle + apart)
+
+
+_BESIDE_MIDDLE = 2.0**-10
+
+
+def _below(random: Any, tensor: Tensor) -> Any:
+    """Return numbers that are below normal ones by the digits of their format, if results stay finite."""
+    size = 4 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
+    return min(max(size, _LEAST_BELOW), _MOST_BELOW) * random.standard_normal(tensor.shape)
+
+
+_LEAST_BELOW, _MOST_BELOW = 2.0**-36, 2.0**-9
+"""Quotients of 36 bits tell fp64 from half its digits, and stay below FAR; what is added in few bits needs 9."""
+
+
+def _far(random: Any, tensor: Tensor) -> Any:
+    """Return numbers that are above normal ones by the digits of their format, below FAR and FAR_IN_FP16."""
+    size = 1 / (8 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name])
+    return min(max(size, 2.0**8), 1 / _LEAST_BELOW) * random.standard_normal(tensor.shape)
+
+
+_OF_FORMAT: dict[str, Callable[[Any, Tensor], Any]] = {
+    "close": _close, "midway": _midway, "midway_byte": _midway_byte, "below": _below, "far": _far,
+}  # fmt: skip
 _WIDER_LARGE = 16.0
 """By how much large numbers are larger in fp64, whose exponentials overflow later."""
 ENDS = 2

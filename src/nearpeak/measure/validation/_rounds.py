@@ -87,8 +87,9 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     if not positions or "ties" in numerics.rounds or numerics.picks:
         yield from ((seed, "ends"), (seed + SEED_STEP, "ends"))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
+    others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
     for number in range(2, MOST_TRIED):
-        yield seed + SEED_STEP * number, others[number % 2]
+        yield seed + SEED_STEP * number, others[number % len(others)]
 
 
 Obligations = set[Hashable]

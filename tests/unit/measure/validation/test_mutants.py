@@ -13,8 +13,10 @@ pytest.importorskip("torch")
 from benchmarks.mutants import SEED, cases, formats_of, judged_mutants, judged_variants
 
 import nearpeak
+from nearpeak.errors import MeasureError
 from nearpeak.measure.validation import pytorch, validate
 from nearpeak.measure.validation.mutants import identities, mutants_of, programs, reason_for_equivalence
+from nearpeak.measure.validation.mutants.compiled import compiled_variant, why_not_compiled
 from nearpeak.measure.validation.mutants.equivalence import IDENTITY, PROVED
 from nearpeak.ops import OPS
 
@@ -82,6 +84,28 @@ def test_equivalence_is_proved_again_with_other_seeds(case, name, reason):
         assert bool(said) == bool(reason)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "axes"), [
+    ("softmax", {"rows": 4, "columns": 33, "dtype": "bf16"}),
+    ("layer_norm", {"rows": 5, "hidden": 9, "dtype": "fp32"}),
+])  # fmt: skip
+def test_pytorch_s_compiled_form_is_accepted(op, axes):
+    if reason := why_not_compiled():
+        pytest.skip(reason)
+    case = nearpeak.case(op, **axes)
+    found = validate(case, compiled_variant(case), seed=SEED)
+    assert [result for result in found.results if result.failed] == []
+
+
+def test_what_the_compiler_cannot_take_is_no_variant(monkeypatch):
+    def refusing(*_, **__):
+        raise RuntimeError("backend='inductor' raised:\nno C++ compiler\nmore")
+
+    monkeypatch.setattr("torch.compile", lambda *_, **__: refusing)
+    with pytest.raises(MeasureError, match=r"softmax .*: torch\.compile fails: no C\+\+ compiler$"):
+        compiled_variant(nearpeak.case("softmax", rows=2, columns=3, dtype="fp32"))
+
+
 def test_a_mutant_that_differs_once_is_not_called_equivalent():
     case = next(cases("softmax"))
     some = itertools.islice(mutants_of(case), 0, None, 4)
@@ -122,6 +146,14 @@ def named(op, name, **arguments):
         (identities.of_ceil, "max_pool", "ceil mode dropped",
          {"batch": 1, "channels": 1, "w": 6, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}, "zero kernel"),
         (identities.of_flat, "elementwise", "gradient zero",
+         {"elements": 5, "function": "trunc_divide", "dtype": "fp32"}, "zero kernel"),
+        (identities.of_reflectors, "decomposition", "operand ignored a",
+         {"batch": 1, "m": 1, "n": 4, "right": 3, "function": "reflectors_applied", "dtype": "fp64"}, "zero kernel"),
+        (identities.of_epsilon, "adamw", "epsilon inside the root",
+         {"parameters": 5, "dtype": "fp16"}, "zero kernel"),
+        (programs.of_stored, "quantise", "bits lost amax",
+         {"rows": 3, "columns": 4, "history": 2, "scaling": "delayed", "dtype": "bf16"}, "tile zeroed amax"),
+        (identities.of_flat, "elementwise", "gradient zero",
          {"elements": 5, "function": "floor", "dtype": "fp32"}, "zero kernel"),
     ],
 )  # fmt: skip
@@ -139,6 +171,12 @@ def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op,
          {"batch": 1, "channels": 1, "w": 7, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}),
         (identities.of_values, "histogram", "bits lost y", {"elements": 5000, "bins": 1, "dtype": "fp32"}),
         (programs.of_casts, "cast", "computed in fewer bits", {"elements": 9, "dtype": "fp32", "out_dtype": "fp16"}),
+        (identities.of_epsilon, "optimizer", "epsilon inside the root",
+         {"parameters": 5, "rule": "adadelta", "dtype": "fp16"}),
+        (identities.of_reflectors, "decomposition", "operand ignored a",
+         {"batch": 1, "m": 2, "n": 4, "right": 3, "function": "reflectors_applied", "dtype": "fp64"}),
+        (programs.of_stored, "quantise", "bits lost scale",
+         {"rows": 3, "columns": 4, "history": 2, "scaling": "delayed", "dtype": "bf16"}),
         (identities.of_steps, "fractional_max_pool", "last slice dropped samples[2]",
          {"batch": 1, "channels": 1, "w": 7, "kw": 2, "ow": 4, "h": 7, "kh": 2, "oh": 4, "dtype": "fp32"}),
     ],

@@ -10,6 +10,7 @@ from nearpeak.measure.validation._compare import compared
 from nearpeak.measure.validation._oracle import Expected
 from nearpeak.measure.validation._rounds import _shown, _wanted, rounds_of
 from nearpeak.measure.validation.mutants import killed_by, mutants_of
+from nearpeak.measure.validation.mutants.variants import variants_of
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")
@@ -69,6 +70,36 @@ def test_mistakes_of_the_list_are_made_wherever_they_apply_and_killed(op, axes, 
     found = {mutant.name: mutant for mutant in mutants_of(case)}
     assert row in found, sorted(found)
     assert killed_by(case, found[row].implementation(), seed=2)
+
+
+@pytest.mark.parametrize(("op", "axes", "row"), [
+    ("elementwise", {"elements": 16, "b": 4, "function": "floor_divide", "dtype": "fp16"}, "bits lost y"),
+    ("elementwise", {"elements": 5, "function": "floor", "dtype": "bf16"}, "bits lost y"),
+    ("elementwise", {"elements": 5, "function": "trunc_divide", "dtype": "fp64"}, "bits lost y"),
+    ("optimizer", {"parameters": 9, "rule": "adadelta", "dtype": "bf16"}, "epsilon inside the root"),
+    ("optimizer", {"parameters": 9, "rule": "adadelta", "dtype": "fp16"}, "epsilon inside the root"),
+    ("quantise", {"rows": 12, "columns": 32, "history": 3, "scaling": "delayed", "dtype": "bf16"},
+     "last slice dropped history[0]"),
+    ("quantise", {"rows": 5, "columns": 7, "dtype": "fp32"}, "gradient zero"),
+    ("cast", {"elements": 9, "dtype": "fp32", "out_dtype": "fp8_e4m3"}, "computed in fewer bits"),
+])  # fmt: skip
+def test_inputs_of_unlike_sizes_show_what_sizes_of_one_kind_hide(op, axes, row):
+    case = nearpeak.case(op, **axes)
+    found = {mutant.name: mutant for mutant in mutants_of(case)}
+    assert killed_by(case, found[row].implementation(), seed=1)
+
+
+@pytest.mark.parametrize(("op", "axes"), [
+    ("quantise", {"rows": 32, "columns": 7, "dtype": "fp64"}),
+    ("linalg", {"batch": 2, "n": 33, "function": "determinant", "dtype": "fp64"}),
+    ("lbfgs", {"parameters": 65, "history": 127, "dtype": "bf16"}),
+    ("linear_cross_entropy", {"rows": 7, "hidden": 200, "classes": 65, "reduction": "sum", "bias": True,
+                              "grad_input": True, "grad_weight": True, "dtype": "fp16"}),
+])  # fmt: skip
+def test_long_chains_and_large_determinants_are_not_refused(op, axes):
+    case = nearpeak.case(op, **axes)
+    for variant in variants_of(case):
+        assert [one for one in validate(case, variant, seed=1).results if one.failed and one.check != "V0"] == []
 
 
 def test_a_gradient_by_the_number_of_rows_is_seen_however_many_there_are():

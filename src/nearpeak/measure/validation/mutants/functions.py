@@ -231,6 +231,23 @@ def _inside_in_place(x: Any, epsilon: Any, *rest: Any, **given: Any) -> Any:
     return None if found is None else x.copy_(found)
 
 
+def epsilons_added(case: Case) -> frozenset[float]:
+    """Return the small numbers that PyTorch's way adds so that nothing is divided by zero.
+
+    >>> from nearpeak.ops import case
+    >>> epsilons_added(case("optimizer", parameters=3, rule="adadelta", dtype="fp16"))
+    frozenset({1e-06})
+    """
+    found = set()
+
+    def seen(_x: Any, other: Any = None, *_: Any, **__: Any) -> None:
+        if isinstance(other, float) and EPSILONS[0] < other < EPSILONS[1]:
+            found.add(other)
+
+    _calls(case, {"add": seen, "add_": seen})
+    return frozenset(found)
+
+
 FAULTS: Mapping[str, Mapping[str, Replacement]] = {
     "no maximum subtracted": {
         "softmax": _softmax(_unstable, log=False), "log_softmax": _softmax(_unstable, log=True), "logsumexp": _log_sum,

@@ -11,6 +11,7 @@ from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
 from nearpeak.measure.validation.mutants._make import Mutant
+from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.ops import OPS
 
 Arguments = Mapping[str, Any]
@@ -121,6 +122,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
     ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
+    ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
@@ -171,29 +173,39 @@ def of_epsilon(case: Case, mutant: Mutant) -> str:
         return ""
     torch = imported_torch()
     numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
-    if bool(((numbers + _EPSILON).sqrt() == numbers.sqrt() + _EPSILON).all()):
+    added = epsilons_added(case) or _EPSILONS.get(case.op, frozenset())
+    if added and all(bool(((numbers + one).sqrt() == numbers.sqrt() + one).all()) for one in added):
         return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
     return ""
 
 
-_EPSILON = 1e-8
-"""Default of PyTorch's optimizers."""
+_EPSILONS = {"adamw": frozenset({1e-8})}
+"""By operator whose kernel adds it unseen: what the PyTorch call gives it."""
+
+
+def of_reflectors(case: Case, mutant: Mutant) -> str:
+    """A reflector of one row is its first element, which is 1 by definition and not stored."""
+    arguments = arguments_of(case)
+    stored = str(arguments.get("function", "")).startswith("reflectors_") and arguments["m"] == 1
+    if case.op == "decomposition" and stored and mutant.inputs is not None and mutant.where.partition("[")[0] == "a":
+        return "reflectors of one row have one element, 1 by definition, so that nothing of them is stored"
+    return ""
 
 
 def of_conversion(case: Case, mutant: Mutant) -> str:
-    """PyTorch rounds fp64 to 16 bits by way of fp32: seen on both sides of every middle of a binade.
+    """PyTorch rounds fp64 to 16 bits and to a byte by way of fp32: seen on both sides of every middle of a binade.
 
     Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
     """
     formats = dict(case.dtypes)
-    narrow = {"fp16": 10, "bf16": 7}.get(formats.get("out_dtype", ""))
+    narrow = {"fp16": 10, "bf16": 7, "fp8_e4m3": 3, "fp8_e5m2": 2}.get(formats.get("out_dtype", ""))
     if case.op != "cast" or mutant.row != "computed in fewer bits" or formats["dtype"] != "fp64" or narrow is None:
         return ""
     torch = imported_torch()
     middles = 1 + (torch.arange(2**narrow, dtype=torch.float64) + 0.5) * 2.0**-narrow
     beside = torch.cat([middles + sign * 2.0**-52 for sign in (-1, 0, 1)])
     dtype = torch_format(formats["out_dtype"])
-    if torch.equal(beside.to(dtype), beside.float().to(dtype)):
+    if torch.equal(beside.to(dtype).double(), beside.float().to(dtype).double()):
         return f"PyTorch's own conversion goes through fp32, tried beside all {len(middles):,} middles of a binade"
     return ""
 
@@ -207,7 +219,9 @@ def of_flat(case: Case, mutant: Mutant) -> str:
 
 
 _FLAT = {
-    "elementwise": frozenset({"floor", "ceil", "round", "trunc", "sign", "heaviside", "floor_divide", "sgn"}),
+    "elementwise": frozenset(
+        {"floor", "ceil", "round", "trunc", "sign", "heaviside", "floor_divide", "trunc_divide", "sgn"}
+    ),
     "cdist": frozenset({"0"}),
 }
 """Functions by operator that are constant wherever they are continuous."""
@@ -255,6 +269,7 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_windows,
     of_ceil,
     of_epsilon,
+    of_reflectors,
     of_conversion,
     of_flat,
     of_steps,

@@ -52,15 +52,38 @@ def of_stored(case: Case, mutant: Mutant) -> str:
         return ""
     output = next(node for node in graph.nodes if node.op == "output")
     node = output.args[0].get(mutant.where) if isinstance(output.args[0], dict) else None
-    if node is None or _cast(node) is None or not hasattr(node.args[0], "meta"):
+    casts = [] if node is None else _selected_from(node)
+    names = {format_name(cast.args[0].meta["val"].dtype) for cast in casts}
+    if node is None or not names or not names <= UNIT_ROUNDOFF.keys():
         return ""
-    wide, narrow = (one.meta["val"].dtype for one in (node, node.args[0]))
-    names = format_name(wide), format_name(narrow)
-    if not all(name in UNIT_ROUNDOFF for name in names):
+    if any(UNIT_ROUNDOFF[name] < 2.0 ** -_KEPT_BITS.get(format_name(node.meta["val"].dtype), 0) for name in names):
         return ""
-    if UNIT_ROUNDOFF[names[1]] < 2.0 ** -_KEPT_BITS.get(names[0], 0):
-        return ""
-    return f"{mutant.where} is widened from {names[1]}, whose numbers keep all their bits"
+    return f"{mutant.where} is widened from {' and '.join(sorted(names))}, whose numbers keep all their bits"
+
+
+_SELECTS = (
+    "amax", "amin", "max", "min", "maximum", "minimum", "neg", "abs", "stack", "cat", "view", "reshape", "_unsafe_view",
+    "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", *_SAME_VALUES,
+)  # fmt: skip
+"""Steps whose results are numbers that they were given, or their opposites."""
+
+
+def _selected_from(node: Any) -> list[Any]:
+    """Return the casts whose numbers `node` selects from; none where it may hold any other number."""
+    found, reached, seen = [], [node], set()
+    while reached:
+        one = reached.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        name = getattr(getattr(one, "target", None), "__name__", "").partition(".")[0]
+        if _cast(one) is not None and hasattr(one.args[0], "meta"):
+            found.append(one)
+        elif one.op == "call_function" and name in _SELECTS:
+            reached += one.all_input_nodes
+        else:
+            return []
+    return found
 
 
 def of_same_program(case: Case, mutant: Mutant) -> str:

@@ -11,6 +11,7 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question, ranked
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.checks.v09_gradients import upstream_of
 from nearpeak.measure.validation.mutants import identities, programs
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.ops import OPS
@@ -37,7 +38,7 @@ def _of_moves(case: Case, mutant: Mutant) -> str:
     if not mutant.of_gradient:
         shapes = {name: shapes[name]} if name in shapes else {}
     else:
-        shapes = {key: one.values.shape for key, one in asked.expected.items()}
+        shapes = {key: tuple(one.shape) for key, one in (upstream_of(asked, asked.seed) or {}).items()}
     if shapes and all(_stays(mutant.moves, shape) for shape in shapes.values()):
         return f"it leaves every element of {' and '.join(str(list(one)) for one in shapes.values())} in its place"
     return ""
