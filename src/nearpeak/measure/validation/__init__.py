@@ -52,7 +52,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 2
+CONTRACT_VERSION = 3
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 
 
