@@ -95,5 +95,5 @@ FAMILY = Family(
         "neusight", "aiter",
     ),
     fixed=_fixed,
-    tree_count=60,  # they are asked for by the million
+    tree_count=100,  # they are asked for by the million
 )  # fmt: skip

@@ -28,8 +28,8 @@ class Correction:
 
     columns: tuple[str, ...]
     """Names of what the trees look at, see `predict._correction.columns_of`."""
-    borders: tuple[tuple[float, ...], ...]
-    """Ends of the ranges of each column, ascending."""
+    edges: tuple[tuple[float, ...], ...]
+    """Ends of the ranges of each column, ascending, in the unit of the column."""
     splits: bytes
     """Column and border that each level of each tree asks about: whether the value is above it."""
     leaves: bytes

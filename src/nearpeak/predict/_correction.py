@@ -1,12 +1,8 @@
-"""What a form leaves systematically: a few hundred small trees over shape and parts, bounded, on top of the scalars.
-
-Boosted trees whose levels each ask one question of all rows (Dorogush et al. 2018, arXiv:1810.11363): small as data and
-quick to walk.
-"""
+"""What a form leaves systematically: small trees over shape, time and parts, bounded, on top of the scalars."""
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +31,12 @@ LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
 def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:
     """Return what a correction may look at, by name: shape, the time and the shares of its parts."""
     found = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
-    if form.is_corrected_by_parts:
-        shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
-        found |= {f"{name}_ratio": shares[:, place] for place, name in enumerate(form.terms)}
-    return found
+    shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
+    return found | {_share(name): shares[:, place] for place, name in enumerate(form.terms)}
+
+
+def _share(term: str) -> str:
+    return f"{term}_ratio"
 
 
 def correction_ratio(
@@ -47,22 +45,28 @@ def correction_ratio(
     """Return corrected over uncorrected time of each row."""
     from nearpeak.predict import _correction_kernel as kernel
 
-    known = columns_of(form, target, cases, setting, rows)
-    values = np.zeros((len(correction.columns), len(rows.time_s)))
+    known = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
+    parts, whole_s = {_share(name): place for place, name in enumerate(form.terms)}, np.maximum(rows.time_s, _LEAST_S)
+    values = np.zeros((len(correction.columns), len(rows.time_s)), dtype=np.float32)
     for place, name in enumerate(correction.columns):
         if name in known:
             values[place] = known[name]
+        elif name in parts:
+            values[place] = rows.parts_s[:, parts[name]] / whole_s
     return kernel.ratio(correction, values)
 
 
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:
     """Return the trees that fit `rest`, one after the other; each adds to those before.
 
+    Source: boosted trees that ask one question of all rows at each level, Dorogush et al. 2018, arXiv:1810.11363.
+
     Args:
         columns: what the trees may look at, one value a row each.
         rest: logarithm of measured over predicted time of each row.
     """
     wanted = np.clip(rest, *LIMITS)
+    columns = {name: np.asarray(column, dtype=np.float32) for name, column in columns.items()}
     borders = {name: found for name, column in columns.items() if len(found := _borders(column))}
     names, draw = sorted(borders), np.random.default_rng(_SEED)
     ranges = {name: np.searchsorted(borders[name], columns[name]) for name in names}
@@ -74,10 +78,17 @@ def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Co
         values = np.clip(np.round(_RATE * _middles(leaf, left) / UNIT), -127, 127)
         reached += UNIT * values[leaf]
         splits, leaves = splits + asked, [*leaves, values]
-    used = sorted({name for name, _ in splits})
+    return _packed(splits, leaves, borders)
+
+
+def _packed(splits: Sequence[tuple[str, int]], leaves: Sequence[Any], borders: Mapping[str, Any]) -> Correction:
+    """Return trees with the columns and edges that they ask for, no others."""
+    used = {name: sorted({border for one, border in splits if one == name}) for name in sorted(dict(splits))}
+    places = {name: place for place, name in enumerate(used)}
+    edges = [tuple(float(f"{one:.6g}") for one in borders[name][its]) for name, its in used.items()]
     return Correction(
-        columns=tuple(used), borders=tuple(tuple(map(float, borders[name])) for name in used),
-        splits=bytes(number for name, border in splits for number in (used.index(name), border)),
+        columns=tuple(used), edges=tuple(edges),
+        splits=bytes(number for name, border in splits for number in (places[name], used[name].index(border))),
         leaves=np.array(leaves, dtype=np.int8).tobytes(),
     )  # fmt: skip
 
@@ -85,7 +96,7 @@ def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Co
 def _borders(column: Any) -> Any:
     """Return borders between neighbouring values, at most some, with as many rows between each two of them."""
     values = np.unique(column)
-    middles = np.array([float(f"{one:.6g}") for one in (values[1:] + values[:-1]) / 2])
+    middles = np.array([f"{one:.6g}" for one in (values[1:] + values[:-1]) / 2], dtype=np.float32)
     if len(middles) > BORDER_COUNT:
         wanted = np.quantile(column, np.linspace(0, 1, BORDER_COUNT + 2)[1:-1])
         middles = middles[np.minimum(np.searchsorted(middles, wanted), len(middles) - 1)]
@@ -131,7 +142,7 @@ def _middles(leaf: Any, left: Any) -> Any:
 def correction_entry(correction: Correction) -> dict[str, Any]:
     """Return a correction as coefficient files hold it."""
     return {
-        "columns": list(correction.columns), "borders": [list(one) for one in correction.borders],
+        "columns": list(correction.columns), "edges": [list(one) for one in correction.edges],
         "splits": base64.b85encode(correction.splits).decode(), "leaves": base64.b85encode(correction.leaves).decode(),
     }  # fmt: skip
 
@@ -143,11 +154,11 @@ def correction_of(entry: Mapping[str, Any]) -> Correction:
         ValueError: the entry is not one that `correction_entry` wrote.
     """
     found = Correction(
-        columns=tuple(entry["columns"]), borders=tuple(tuple(map(float, one)) for one in entry["borders"]),
+        columns=tuple(entry["columns"]), edges=tuple(tuple(map(float, one)) for one in entry["edges"]),
         splits=base64.b85decode(entry["splits"]), leaves=base64.b85decode(entry["leaves"]),
     )  # fmt: skip
     trees = len(found.leaves) // LEAF_COUNT
-    sizes = [len(one) for one in found.borders]
+    sizes = [len(one) for one in found.edges]
     asked = np.frombuffer(found.splits, np.uint8).reshape(-1, 2)
     if len(found.leaves) != trees * LEAF_COUNT or len(asked) != trees * DEPTH or len(sizes) != len(found.columns):
         raise ValueError("its trees, columns and leaves do not belong together")

@@ -15,7 +15,7 @@ def ratio(correction: Correction, values: Any) -> Any:
     """Return the factor of each row.
 
     Args:
-        values: columns of the correction by rows.
+        values: columns of the correction by rows, in 32 bits: half of what the borders take otherwise.
     """
     borders, starts, splits, leaves = _arrays(Same(correction))
     count = values.shape[1]
@@ -27,8 +27,8 @@ def ratio(correction: Correction, values: Any) -> Any:
 @lru_cache(maxsize=256)
 def _arrays(same: "Same[Correction]") -> tuple[Any, Any, Any, Any]:
     correction = same.held
-    starts = np.cumsum([0, *(len(one) for one in correction.borders)])
-    borders = np.array([border for one in correction.borders for border in one])
+    starts = np.cumsum([0, *(len(one) for one in correction.edges)])
+    borders = np.array([border for one in correction.edges for border in one], dtype=np.float32)
     splits = np.frombuffer(correction.splits, np.uint8).reshape(-1, DEPTH, 2)
     return borders, starts, splits, np.frombuffer(correction.leaves, np.int8).reshape(-1, LEAF_COUNT)
 

@@ -138,8 +138,6 @@ class Form:
     """Binary logarithm of what the scalars of devices without data are weighted by; none: all devices alike."""
     transfer: Callable[..., Sequence[Any]] | None = None
     """Scalars of measured devices as another would have them: `(target, dtypes, measured, is_kin=…)`; none: as is."""
-    is_corrected_by_parts: bool = True
-    """Whether the bounded correction looks at the shares of the parts, too, not at shape and time alone."""
     corrected_by: Callable[[Target, CaseColumns, Setting], Mapping[str, Any]] = usual_columns
     """What the bounded correction looks at by name, time and parts aside."""
     kernels: Callable[[CaseColumns], tuple[CaseColumns, ...]] = lambda cases: (cases,)

@@ -48,11 +48,9 @@ def walked(correction, columns):
     leaves = np.frombuffer(correction.leaves, np.int8).reshape(-1, LEAF_COUNT)
     found = []
     for row in range(len(columns["m"])):
-        values = [columns[name][row] for name in correction.columns]
-        places = [
-            sum((values[c] > correction.borders[c][b]) << (DEPTH - 1 - level) for level, (c, b) in enumerate(tree))
-            for tree in splits.tolist()
-        ]
+        values = [np.float32(columns[name][row]) for name in correction.columns]
+        asked = [[values[c] > np.float32(correction.edges[c][b]) for c, b in tree] for tree in splits.tolist()]
+        places = [sum(yes << (DEPTH - 1 - level) for level, yes in enumerate(tree)) for tree in asked]
         found.append(sum(int(leaves[tree, place]) for tree, place in enumerate(places)))
     return UNIT * np.array(found)
 
@@ -77,7 +75,7 @@ def test_a_stored_correction_is_the_one_that_was_fitted_and_a_broken_one_is_refu
     found = fit_correction(columns, rest, 8)
     entry = json.loads(json.dumps(correction_entry(found)))
     assert correction_of(entry) == found
-    for key, wrong in (("leaves", entry["leaves"][:-5]), ("borders", entry["borders"][:-1]), ("splits", "~~~~~")):
+    for key, wrong in (("leaves", entry["leaves"][:-5]), ("edges", entry["edges"][:-1]), ("splits", "~~~~~")):
         with pytest.raises(ValueError, match=r"together|reshape|multiple|base85|tree"):
             correction_of(entry | {key: wrong})
 

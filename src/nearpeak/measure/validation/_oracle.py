@@ -200,7 +200,7 @@ def gradient_answers(
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     above = [tensor for name, tensor in tensors.items() if name.startswith("grad_")]
     # Of results in fp32 the chain rule is computed in fp32, whatever the format of the inputs.
-    coarsest = max((arithmetic_roundoff(format_name(tensor.dtype)) for tensor in above), default=0.0)
+    coarsest_ratio = max((arithmetic_roundoff(format_name(tensor.dtype)) for tensor in above), default=0.0)
     # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
@@ -210,14 +210,14 @@ def gradient_answers(
     still = [name for name in tensors if selects and not name.startswith("grad_")]
     return answers(
         reference, tensors, formats, chained, length, f"gradient of {case.label()}", still=still, passed=passed,
-        coarsest=coarsest,
+        coarsest_ratio=coarsest_ratio,
     )  # fmt: skip
 
 
 def answers(
     reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
     stored: Stored | None = None, still: Collection[str] = (),
-    passed: Reference | None = None, coarsest: float = 0.0,
+    passed: Reference | None = None, coarsest_ratio: float = 0.0,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of each output of `reference` that has a format, with its bound.
 
@@ -225,7 +225,7 @@ def answers(
         still: inputs whose rounding errors move no result.
         passed: the size of what is added and subtracted on the way, where inputs alone do not show it.
         length: of the longest sum.
-        coarsest: roundoff of the arithmetic on the way, where that is less exact than the format asks.
+        coarsest_ratio: roundoff of the arithmetic on the way, where that is less exact than the format asks.
         where: what is judged, for errors.
         stored: the reference with intermediates in formats of their own, where it has such ones.
     """
@@ -240,7 +240,7 @@ def answers(
         (arithmetic_roundoff(name) for dtype in formats.values() if (name := format_name(dtype)) in UNIT_ROUNDOFF),
         default=2.0**-24,
     )
-    step = 4 * max(finest, coarsest)
+    step = 4 * max(finest, coarsest_ratio)
     spread_over = numerics.kind == "decomposition"
     exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
@@ -266,7 +266,7 @@ def answers(
             values, formats[name], numerics, length, store,
             _Moves(
                 reach=reach.get(name), magnitude=magnitudes.get(name), coarse=coarse.get(name, 0.0),
-                shift=shifted.get(name, 0.0) / step, operands_count=max(operands, 1), coarsest=coarsest,
+                shift=shifted.get(name, 0.0) / step, operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
             ),
         )
         for name, values in found.items()
@@ -339,7 +339,7 @@ class _Moves:
     """By how much it moves for errors of one sign."""
     operands_count: int = 1
     """Inputs that moved."""
-    coarsest: float = 0.0
+    coarsest_ratio: float = 0.0
     """Roundoff of the arithmetic on the way, where that is less exact than the format asks."""
 
 
@@ -358,7 +358,7 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
         return Expected(
             values=near, rounded=near, bound=zero, spread=zero, floor=zero, inner=zero, once=False, dtype=name
         )
-    unit, arithmetic = UNIT_ROUNDOFF[name], max(arithmetic_roundoff(name), moves.coarsest)
+    unit, arithmetic = UNIT_ROUNDOFF[name], max(arithmetic_roundoff(name), moves.coarsest_ratio)
     size = np.asarray(np.abs(values))
     weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
     longest = np.fmax(weight, moves.shift)

@@ -102,6 +102,5 @@ FORM = Form(
     size=_size,
     kin=runs_products_of,
     transfer=transferred,
-    is_corrected_by_parts=False,  # products are asked for by the million: columns cost more than the trees
     corrected_by=_corrected_by,
 )  # fmt: skip
