@@ -22,6 +22,8 @@ from nearpeak.exchange.run_lines import run_record
 from nearpeak.store import open_store
 
 FIGURES = ("dashboard_fuzz", "dashboard_load", "dashboard_load_errors", "dashboard_crash")
+LOOKED_AT = ("/", "/series", "/series?as=charts", "/search?q=gemm", "/runs", "/api/v1/alerts?limit=20")
+"""What readers look at, beside some series and alerts."""
 REQUESTS, READERS, WRITERS, LOAD_S, UPLOADS, SEED = 20_000, 50, 5, 60.0, 200, 0
 PIECES = (
     "", "0", "1", "-1", "9" * 30, "1e9", "gemm", "%00", "%ff", "<script>alert(1)</script>", "'\"><img src=x onerror=a>",
@@ -157,7 +159,8 @@ def _body(draw: random.Random) -> bytes:
 def loaded() -> tuple[list[float], int]:
     """Return the times of all requests of 50 readers and 5 writers in 60 s, and how many failed.
 
-    Each reader looks at a page for one to three seconds before the next one, each writer sends a run every half second.
+    Each reader looks at a page for one to three seconds before the next one, each writer sends a run every half second;
+    they come within the first three seconds, not all at one instant.
     """
     spent_s: list[float] = []
     errors: list[str] = []
@@ -167,7 +170,7 @@ def loaded() -> tuple[list[float], int]:
         with open_store(place) as store:
             token = store.access.add_token("load", "submit", days=1)
         with served(place) as (address, _):
-            for path in ("/", "/series/1"):  # what a server does once is not what people wait for
+            for path in (*LOOKED_AT, "/series/1", "/alerts/1"):  # what a server does once is not what people wait for
                 asked(address + path)
             stop_s = time.monotonic() + LOAD_S
             whos = [(_reader, number) for number in range(READERS)] + [(_writer, number) for number in range(WRITERS)]
@@ -184,9 +187,9 @@ def loaded() -> tuple[list[float], int]:
 
 def _reader(address: str, _: str, number: int, stop_s: float, spent_s: list[float], errors: list[str]) -> None:
     draw = random.Random(number)
+    time.sleep(draw.uniform(0.0, 3.0))
     while time.monotonic() < stop_s:
-        path = draw.choice(("/", "/series", "/series?as=charts", f"/series/{draw.randrange(1, 2000)}", "/search?q=gemm",
-                            f"/alerts/{draw.randrange(1, 5000)}", "/runs", "/api/v1/alerts?limit=20"))  # fmt: skip
+        path = draw.choice((*LOOKED_AT, f"/series/{draw.randrange(1, 2000)}", f"/alerts/{draw.randrange(1, 5000)}"))
         _timed(urllib.request.Request(address + path), spent_s, errors)
         time.sleep(draw.uniform(1.0, 3.0))
 

@@ -131,6 +131,17 @@ class Browsing:
                 for one in changes_where(connection, column.in_(part), retracted=False)
             )  # fmt: skip
 
+    def change_counts(self, series: Sequence[int]) -> dict[int, int]:
+        """Return how many change points of each series still hold, of those that have one."""
+        c = _T["change_point"].c
+        asked = select(c.series_id, func.count()).where(c.retracted_ns.is_(None)).group_by(c.series_id)
+        with reading(self._engine, self._name) as connection:
+            return {
+                number: count
+                for part in in_parts(series)
+                for number, count in connection.execute(asked.where(c.series_id.in_(part))).tuples()
+            }
+
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""
         m = _T["alert_member"].c

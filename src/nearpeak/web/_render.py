@@ -149,6 +149,12 @@ def _environment() -> Environment:
     return found
 
 
+def compile_templates() -> None:
+    """Compile all templates, so that nobody who asks for a page waits for it."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
 def words_unit(value: float, unit: str) -> str:
     """Return a value with its unit."""
     from nearpeak.report.history.tracks import value_text

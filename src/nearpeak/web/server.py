@@ -20,7 +20,7 @@ from nearpeak.web import _guard as guard
 from nearpeak.web._asked import Asked
 from nearpeak.web._guard import NOBODY, Guarded, RefusedError, Visitor
 from nearpeak.web._job_forms import job_routes
-from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, table_json
+from nearpeak.web._render import ASSETS, Frame, asset, compile_templates, page_html, table_csv, table_json
 from nearpeak.web._reports import report_text, workload_report
 from nearpeak.web._site import Setting, Site
 from nearpeak.web._view import View
@@ -74,6 +74,7 @@ def application(
 def _warm(site: Site) -> None:
     """Order the alerts; compile in another process, then load what searching, bounding and predicting needs."""
     try:
+        compile_templates()
         with suppress(NearpeakError):
             PAGES["triage"].build(site, Asked())
         compile_aside()

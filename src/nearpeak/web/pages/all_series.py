@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from nearpeak.core.history import Latest, Series
 from nearpeak.store.browsing import in_parts
-from nearpeak.store.found import StoredChange
 from nearpeak.web._asked import Asked
-from nearpeak.web._histories import changes_by_series, small_charts
+from nearpeak.web._histories import small_charts
 from nearpeak.web._site import Site
 from nearpeak.web._view import Cell, Table, View, columns
 from nearpeak.web._words import change, quantity, series_cell, workload_link
@@ -23,22 +22,21 @@ def build(site: Site, asked: Asked) -> View:
     limit, start = asked.rows(CHARTS if shown == "charts" else ROWS)
     part = site.store.browsing.series(words, where, limit=limit, offset=start)
     ids = [one.id for one in part.rows]
-    changes = changes_by_series(site, ids) if len(ids) <= MOST_SEARCHED else {}
-    table = _table(site, part.rows, changes)
+    table = _table(site, part.rows, site.store.browsing.change_counts(ids) if len(ids) <= MOST_SEARCHED else {})
     choices = site.remembered("choices", site.store.browsing.choices)
     return View(
         title="Series", template="all_series", tables=(table,),
         context={
             "table": table, "total": part.total_count, "start": start, "limit": limit, "query": asked.text("q"),
             "where": where, "as_charts": shown == "charts",
-            "charts": small_charts(site, part.rows, changes) if shown == "charts" and not asked.is_whole else (),
+            "charts": small_charts(site, part.rows) if shown == "charts" and not asked.is_whole else (),
             "choices": {name: choices[name] for name in CHOICES if len(choices[name]) > 1 or name in where},
             "page": start // max(limit, 1), "titles": {"testbed": "runner", "workload": "kernel"},
         },
     )  # fmt: skip
 
 
-def _table(site: Site, series: Sequence[Series], changes: Mapping[int, Sequence[StoredChange]]) -> Table:
+def _table(site: Site, series: Sequence[Series], changes: Mapping[int, int]) -> Table:
     ids = [one.id for one in series]
     latest = {one.series: one for part in in_parts(ids) for one in site.store.latest_against_previous(part)}
     single = site.store.browsing.newest([one for one in ids if one not in latest])
@@ -47,7 +45,7 @@ def _table(site: Site, series: Sequence[Series], changes: Mapping[int, Sequence[
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "workload|Kernel",
                         "metric|Metric", "owner|Owner", "#value|Newest", "#change_ratio|Against the one before",
                         "#changes|Changes"),
-        rows=tuple(_row(one, latest.get(one.id), single.get(one.id), len(changes.get(one.id, ()))) for one in series),
+        rows=tuple(_row(one, latest.get(one.id), single.get(one.id), changes.get(one.id, 0)) for one in series),
         empty="no series fits",
     )  # fmt: skip
 
