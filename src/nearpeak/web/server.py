@@ -1,5 +1,6 @@
 """The dashboard as a server: pages, their tables, actions behind a token, and the interface for programs."""
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -30,6 +31,8 @@ from nearpeak.web.pages.workload import named
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names of a server that this machine alone reaches."""
+AT_ONCE = 3
+"""Pages that are built at once: they share one interpreter, so that more of them would all be late."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".woff2": "font/woff2"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -52,9 +55,10 @@ def application(
 
     setting = Setting(reports=reports, is_private=is_private, run_token=run_token, repository=repository, paths=paths())
     site = Site(store, setting)
+    turns = asyncio.Semaphore(AT_ONCE)
     routes = [
         *api_routes(site),
-        *(Route(one.path, _page_endpoint(site, one), methods=["GET"]) for one in pages()),
+        *(Route(one.path, _page_endpoint(site, one, turns), methods=["GET"]) for one in pages()),
         Route("/alerts/{alert}/actions", _action_endpoint(site), methods=["POST"]),
         *job_routes(site),
         Route("/sign-in", _sign_in_page(site), methods=["GET"]), Route("/sign-in", _sign_in(site), methods=["POST"]),
@@ -86,18 +90,19 @@ def _warm(site: Site) -> None:
             PAGES[name].build(site, Asked(query={"q": "gemm"} if name == "search" else {}))
 
 
-def _page_endpoint(site: Site, page: Page) -> Endpoint:
+def _page_endpoint(site: Site, page: Page, turns: asyncio.Semaphore) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         visitor = await run_in_threadpool(guard.visitor_of, site, request)
         guard.check_reading(site, visitor)
-        return await run_in_threadpool(_page_answer, site, page, request, visitor)
+        if page.is_computed and not site.is_compiled.is_set():
+            await run_in_threadpool(site.is_compiled.wait, LONGEST_S)
+        async with turns:
+            return await run_in_threadpool(_page_answer, site, page, request, visitor)
 
     return endpoint
 
 
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
-    if page.is_computed:
-        site.is_compiled.wait(LONGEST_S)
     query = dict(request.query_params)
     table, form = query.pop("table", ""), query.pop("format", "")
     asked = Asked(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)
