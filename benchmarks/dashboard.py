@@ -23,10 +23,14 @@ FIGURES = (
     "dashboard_page_bytes",
 )  # fmt: skip
 PATHS = {
-    "dashboard_triage": ("/", "/?sort=age", "/?page=3", "/?q=1234"),
-    "dashboard_search": ("/search?q=gemm", "/search?q=m%3D77", "/search?q=h200+torch"),
+    "dashboard_triage": ("/", "/?sort=age", "/?page=3", *(f"/?q={number}" for number in range(34, 2000, 115))),
+    "dashboard_search": (
+        "/search?q=gemm",
+        "/search?q=h200+torch",
+        *(f"/search?q=m%3D{n}" for n in range(7, 2000, 115)),
+    ),
     "dashboard_series": tuple(f"/series/{number}" for number in range(1, 2000, 97)),
-    "dashboard_charts": ("/series?as=charts", "/series?as=charts&page=7"),
+    "dashboard_charts": ("/series?as=charts", *(f"/series?as=charts&page={number}" for number in range(3, 80, 4))),
 }
 CHARTS = "/series?as=charts&page=2"
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
@@ -40,8 +44,8 @@ def measure() -> Iterator[Figure]:
         sizes = []
         for name, paths in PATHS.items():
             asked(address + paths[0])  # what a server does once is not what people wait for
-            found = [asked(address + path) for _ in range(3) for path in paths]
-            spent_ms = statistics.quantiles([one for one, _ in found], n=20)[-1]
+            found = [asked(address + path) for path in paths]  # no page twice: the second is the first one once more
+            spent_ms = statistics.quantiles([one for one, _ in found], n=20, method="inclusive")[-1]
             sizes += [size for _, size in found]
             yield Figure(
                 name=name, value=spent_ms, unit="ms", bar="<= 200 ms", passed=spent_ms <= 200, seed=SEED
