@@ -197,7 +197,7 @@ def test_the_sample_of_onnxruntime_has_a_case_behind_most_of_its_time():
 def test_a_real_profile_of_onnxruntime_has_a_case_behind_each_of_its_products(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     helper, kind = pytest.importorskip("onnx").helper, 1
-    weights = {"w": (8, 3, 3, 3), "u": (8, 48)}
+    weights = {"w": (32, 3, 3, 3), "u": (32, 48)}  # in blocks of 8 or 16 channels no channel is padded
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
         helper.make_node("Relu", ["c"], ["r"]),
@@ -220,5 +220,5 @@ def test_a_real_profile_of_onnxruntime_has_a_case_behind_each_of_its_products(tm
     found = executed_of(read_trace(Path(ran.end_profiling())), target_of("t4"))
     cases = {one.cases[0].op: dict(one.cases[0].axes) for one in found.operators if one.cases}
     assert found.step_count + found.left_out_count == 4
-    assert (cases["conv"]["sh"], cases["conv"]["ph"], cases["conv"]["out_channels"]) == (2, 1, 8)
-    assert (cases["gemm"]["m"], cases["gemm"]["n"], cases["gemm"]["k"]) == (2, 48, 8)
+    assert (cases["conv"]["sh"], cases["conv"]["ph"], cases["conv"]["out_channels"]) == (2, 1, 32)
+    assert (cases["gemm"]["m"], cases["gemm"]["n"], cases["gemm"]["k"]) == (2, 48, 32)
