@@ -153,7 +153,8 @@ def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
         rows = trace.rows(EventKind.HOST_API)
         both = np.concatenate([rows, trace.device_rows()])
         return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
-    calls = np.sort(trace.start_ns[trace.rows(EventKind.HOST_API)])
+    rows = trace.rows(EventKind.HOST_API)
+    calls = np.sort(trace.start_ns[rows if len(rows) else trace.device_rows()])
     spans: list[tuple[int, int]] = []
     taken = 0
     for step, following in zip_longest(steady, steady[1:]):
