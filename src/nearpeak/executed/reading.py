@@ -51,7 +51,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     """
     if (device := busiest_device(trace)) is not None:
         return _executed(trace, device, target, name)
-    if (computed := with_cpu_work(trace)) is None:
+    if (computed := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
         raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
     return told(_executed(computed, HOST_DEVICE, target, name), computed)
 

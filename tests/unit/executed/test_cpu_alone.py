@@ -1,6 +1,7 @@
 """Traces in which the CPU did the work itself: real ones of PyTorch, hand-made profiles of onnxruntime."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,8 @@ def test_operators_whose_device_was_not_recorded_are_not_taken_for_work_of_the_c
     path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events}))
     with pytest.raises(SpecError, match="has no device events; record with CUDA or HIP activities on"):
         executed_of(read_trace(path))
+    this = replace(target_of("t4"), kind="cpu")
+    assert executed_of(read_trace(path), this).cpu_alone  # unless somebody says that it is
 
 
 def kineto(tmp_path, *operators):
