@@ -11,10 +11,12 @@ from nearpeak.core.trace import EventKind
 from nearpeak.trace import NO_ROW, Trace
 
 Array = npt.NDArray[Any]
-_LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
-_CREATION = re.compile(
+LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
+"""Ranges, operators and functions that load data."""
+CREATION = re.compile(
     r"^aten::(tensor|scalar_tensor|full|zeros|ones|arange|eye|linspace|lift_fresh|new_(full|zeros|ones))$"
 )
+"""Operators that make tensors with values of their own."""
 _COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call CompiledFxGraph")
 
 
@@ -24,8 +26,8 @@ class Covers:
     def __init__(self, trace: Trace, steps: Sequence[tuple[int, int]]) -> None:
         """Gather the stretches of each cause, merged."""
         spans = {
-            "loading": _named(trace, _LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
-            "creation": _outermost(trace, _CREATION),
+            "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
+            "creation": _outermost(trace, CREATION),
             "between graphs": _between(_named(trace, _COMPILED, EventKind.HOST_RANGE, EventKind.HOST_OP), steps),
         }
         self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}

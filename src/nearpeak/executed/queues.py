@@ -59,8 +59,9 @@ class _Call(NamedTuple):
 
 
 def busiest_device(trace: Trace) -> int | None:
-    """Return the device with most device time; none without device events."""
+    """Return the device with most device time; none without device events that take any."""
     rows = trace.device_rows()
+    rows = rows[trace.end_ns[rows] > trace.start_ns[rows]]
     if not len(rows):
         return None
     devices, places = np.unique(trace.device[rows], return_inverse=True)
