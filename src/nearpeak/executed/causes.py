@@ -27,7 +27,7 @@ class Covers:
         """Gather the stretches of each cause, merged."""
         spans = {
             "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
-            "creation": _outermost(trace, CREATION),
+            "creation": _outermost(trace, CREATION, steps),
             "between graphs": _between(_named(trace, _COMPILED, EventKind.HOST_RANGE, EventKind.HOST_OP), steps),
         }
         self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
@@ -75,14 +75,33 @@ def _named(trace: Trace, pattern: re.Pattern[str], *kinds: EventKind) -> tuple[A
     return trace.start_ns[rows], trace.end_ns[rows]
 
 
-def _outermost(trace: Trace, pattern: re.Pattern[str]) -> tuple[Array, Array]:
-    """Return the operators of this name that no other operator calls: those that the program itself asked for."""
+def _outermost(
+    trace: Trace, pattern: re.Pattern[str], steps: Sequence[tuple[int, int]]
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the operators of this name that no other operator calls, and that every step asks for alike.
+
+    Alike are calls of one operator with the same shapes and values, as far as these were recorded. What a step makes
+    in a way of its own is no constant.
+    """
     rows = trace.rows(EventKind.HOST_OP)
     table = trace.name_table(lambda text: bool(pattern.search(text)))
     rows = rows[table[trace.name[rows]]] if len(rows) else rows
     parent = trace.parent[rows]
     own = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
-    return trace.start_ns[rows[own]], trace.end_ns[rows[own]]
+    rows = rows[own]
+    rows = rows[_in_every_step(trace, rows, steps)]
+    return trace.start_ns[rows], trace.end_ns[rows]
+
+
+def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) -> Array:
+    """Return which operators of the steps have one with the same name, shapes and values in each step."""
+    step = np.searchsorted(np.array([begin for begin, _ in steps]), trace.start_ns[rows], side="right") - 1
+    known = np.stack([trace.name[rows], trace.values("shapes", rows), trace.values("concrete", rows)])
+    _, alike = np.unique(known, axis=1, return_inverse=True)
+    pairs = np.unique(np.stack([alike.reshape(-1), step]), axis=1)
+    count = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(rows) + 1)
+    found: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
+    return found
 
 
 def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:

@@ -124,3 +124,34 @@ def test_an_eager_run_waits_for_its_host_and_a_graph_does_not(name, bound):
     executed = executed_of(read_trace(next((SAMPLES / "tracelens").glob(f"{name}*"))))
     costly = [one for one in executed.host if one.by == "kind" and one.gain_ns > 0.2 * executed.window_ns]
     assert [one.name for one in costly[:1]] == ([bound] if bound else [])
+
+
+def made_in_steps(*sizes):
+    """Steps of 1,000 ns that make one tensor each, of these sizes, before a launch."""
+    rows = EventRows()
+    for number, size in enumerate(sizes):
+        at = 1000 * number
+        span = np.array([at]), np.array([at + 990])
+        rows.add(EventKind.HOST_RANGE, [f"ProfilerStep#{number}"], *span, process=np.array([1]), thread=np.array([1]))
+        rows.add(
+            EventKind.HOST_OP, ["aten::zeros"], np.array([at + 100]), np.array([at + 700]),
+            texts={"shapes": ["[[], []]"], "concrete": [f'["[{size}]", "6"]']}, process=np.array([1]),
+            thread=np.array([1]),
+        )  # fmt: skip
+        for kind, name, start, end, number_ in launched(at + 800, number + 1, at + 810, 5):
+            place = {"device": 0, "stream": 7} if kind == EventKind.KERNEL else HOST
+            given = {**place, "correlation": number_}
+            columns = {key: np.array([value]) for key, value in given.items()}
+            rows.add(kind, [name], np.array([start]), np.array([end]), **columns)
+    return rows.trace(TraceHeader(format="made"))
+
+
+@pytest.mark.parametrize(("sizes", "found"), [((8, 8, 8, 8), True), ((8, 9, 10, 11), False)])
+def test_tensors_are_made_anew_only_if_every_step_asks_for_the_same(sizes, found):
+    executed = executed_of(made_in_steps(*sizes))
+    assert executed.step_count > 1
+    said_of = [one for one in report_of(executed).findings if one.id == "host.constant_rebuild"]
+    assert bool(said_of) is found
+    if found:
+        assert "asked for alike in every step" in said_of[0].claim
+        assert {one.state for one in said_of[0].counter if "shapes" in one.what} == {"not found"}
