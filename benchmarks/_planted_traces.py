@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks import _planted_counters as counters
+from benchmarks import _planted_cpu as cpu
 from benchmarks import _planted_files as files
 from benchmarks import _planted_queues as queues
 from benchmarks._planted_device_causes import (
@@ -48,32 +50,45 @@ __all__ = [
     "healthy",
     "host_sync",
     "step_ns",
+    "target",
     "tensor_creation",
     "write",
 ]
 
 
-Planted = queues.Program | counters.Kernels
-"""A program of calls, or kernels with counters."""
+Planted = queues.Program | counters.Kernels | cpu.CpuSteps
+"""A program of calls, kernels with counters, or steps of a CPU alone."""
+
+
+def _module(program: Planted) -> Any:
+    return {counters.Kernels: counters, cpu.CpuSteps: cpu}.get(type(program), queues)
 
 
 def write(program: Planted, path: Path, without: tuple[str, ...] = ()) -> Path:
     """Write what a profiler would have recorded, with some kinds of evidence left out."""
-    module = counters if isinstance(program, counters.Kernels) else files
-    return module.write(program, path, without)
+    module = files if isinstance(program, queues.Program) else _module(program)
+    written: Path = module.write(program, path, without)
+    return written
 
 
 def step_ns(program: Planted) -> float:
     """Return how long a step takes."""
-    return counters.step_ns(program) if isinstance(program, counters.Kernels) else queues.step_ns(program)
+    length: float = _module(program).step_ns(program)
+    return length
 
 
 def cured(program: Planted) -> Planted:
     """Return it without its cause."""
-    return counters.cured(program) if isinstance(program, counters.Kernels) else queues.cured(program)
+    found: Planted = _module(program).cured(program)
+    return found
 
 
-HEALTHY = (healthy, counters.healthy)
+def target(program: Planted) -> str:
+    """Return the device that the program ran on; empty where it is a CPU that nobody described."""
+    return "" if isinstance(program, cpu.CpuSteps) else "h100_sxm"
+
+
+HEALTHY = (healthy, counters.healthy, cpu.healthy)
 """Programs without a cause."""
 CAUSES: dict[str, tuple[Callable[[int], Planted], str, tuple[str, ...]]] = {
     "launch_bound": (launch_bound, "idle.launch_bound", ("calls",)),
@@ -102,6 +117,7 @@ CAUSES: dict[str, tuple[Callable[[int], Planted], str, tuple[str, ...]]] = {
     "uncoalesced": (counters.uncoalesced, "ncu.UncoalescedGlobalAccess", ("sectors",)),
     "bank_conflicts": (counters.bank_conflicts, "ncu.SharedMemoryConflicts", ("banks",)),
     "small_grid": (counters.small_grid, "ncu.LaunchConfiguration", ("grids",)),
+    "framework_bound": (cpu.framework_bound, "idle.framework", ("kernels",)),
     "profiler_inflated": (profiler_inflated, "profiler.inflated", ("unprofiled",)),
 }
 """Each cause: its program, the finding expected first, and the evidence whose absence makes it abstain."""

@@ -81,7 +81,8 @@ def keep(counts: dict[str, dict[str, int]]) -> None:
 
 def reported(program: planted.Planted, file: Path, without: tuple[str, ...] = ()) -> TraceReport:
     """Return what is found in a planted trace that went through a file."""
-    executed = executed_of(read_trace(planted.write(program, file, without)), target_of("h100_sxm"))
+    device = planted.target(program)
+    executed = executed_of(read_trace(planted.write(program, file, without)), target_of(device) if device else None)
     plain_s = None if "unprofiled" in without else program.unprofiled_s
     return report_of(replace(executed, unprofiled_step_s=plain_s))
 

@@ -260,6 +260,8 @@ class Executed:
     """Counters of the kernels of items, by name, in base units, where the trace has any."""
     unprofiled_step_s: float | None = None
     """What a step takes without the profiler, where somebody measured that."""
+    cpu_alone: bool = False
+    """Whether the CPU is the device: it ran the operators itself."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """Settings of the framework that the trace states, such as whether TF32 is allowed."""
 

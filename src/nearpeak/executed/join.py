@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
@@ -22,7 +22,18 @@ from nearpeak.trace.columns import listed
 _TILE = 64
 """Elements to which axes of products are padded: whole tiles of every kernel."""
 _PRODUCTS = ("gemm", "grouped_gemm")
-Key = tuple[str, str, str, str, str]
+
+
+class Key(NamedTuple):
+    """What calls of one operator have in common: its name, and lists as the trace has them."""
+
+    name: str
+    shapes: str
+    dtypes: str
+    strides: str
+    concrete: str
+    results: str
+    """Formats and shapes of what it returns, which nodes of onnxruntime state; empty elsewhere."""
 
 
 def can_be_joined(name: str) -> bool:
@@ -68,8 +79,8 @@ def operators_of(
 
 
 def _key(trace: Trace, row: int) -> Key:
-    texts = (trace.text_of(name, row) for name in ("shapes", "dtypes", "strides", "concrete"))
-    return (trace.name_of(row), *texts)  # type: ignore[return-value]  # five texts
+    columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
+    return Key(trace.text_of("op_name", row) or trace.name_of(row), *(trace.text_of(name, row) for name in columns))
 
 
 def _operator(
@@ -81,7 +92,8 @@ def _operator(
     names = dict.fromkeys(kernel_names[item.kernel] for item in items if item.kernel != NOTHING)
     shapes, dtypes = _tensors(key)
     return ExecutedOperator(
-        name=key[0], shapes=shapes, dtypes=dtypes, call_count=call_count, device_ns=sum(one.device_ns for one in items),
+        name=key.name, shapes=shapes, dtypes=dtypes, call_count=call_count,
+        device_ns=sum(one.device_ns for one in items),
         kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
         family=families.most_common(1)[0][0] if families else "unknown", 
         **{field.name: getattr(times, field.name) for field in fields(times)},
@@ -90,32 +102,53 @@ def _operator(
 
 def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     from nearpeak.capture.executed_calls import format_of
+    from nearpeak.capture.executed_nodes import node_format
 
-    if not key[1]:
+    if not key.shapes:
         return (), ()
-    shapes, kinds = listed(key[1]), listed(key[2])
+    named = node_format if key.results else format_of
     found = [
         (tuple(shape), dtype_of(name).name)
-        for shape, kind in zip(shapes, kinds, strict=False)
+        for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
         if isinstance(kind, str) and isinstance(shape, tuple) and all(isinstance(n, int) for n in shape)
-        and (name := format_of(kind)) is not None
+        and (name := named(kind)) is not None
     ]  # fmt: skip
     return tuple(shape for shape, _ in found), tuple(name for _, name in found)
 
 
 def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
     """Return what theory says of each recorded operator; the world without memory is entered once."""
-    known: dict[Key, tuple[Call, ...] | str] = {}
-    missing = [key for key in keys if key[1]]
+    nodes, operators = ([key for key in keys if key.shapes and bool(key.results) is kind] for kind in (True, False))
+    known = _known_calls(operators) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
+    nothing = "its shapes were not recorded"
+    return {key: _times(known.get(key, nothing), target) for key in keys}
+
+
+def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
+    """Return what operators of PyTorch dispatch."""
     try:
         from nearpeak.capture.executed_calls import Recorded, recorded_calls
 
-        found = recorded_calls([Recorded(key[0], *map(listed_or, key[1:])) for key in missing])
-        known = dict(zip(missing, found, strict=True))
+        found = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
     except MissingExtraError as error:
-        known |= dict.fromkeys(missing, str(error))
-    nothing = "its shapes were not recorded"
-    return {key: _times(known.get(key, nothing), target) for key in keys}
+        return dict.fromkeys(keys, str(error))
+    return dict(zip(keys, found, strict=True))
+
+
+def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
+    """Return what nodes of onnxruntime are."""
+    from nearpeak.capture.executed_nodes import RecordedNode, recorded_nodes
+    from nearpeak.trace.formats.onnxruntime_profile import tensors_of
+
+    def pairs(dtypes: Sequence[Any], shapes: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        return tuple(zip(map(str, dtypes), map(tuple, shapes), strict=True))
+
+    return recorded_nodes(
+        [
+            RecordedNode(key.name, pairs(listed(key.dtypes), listed(key.shapes)), pairs(*tensors_of(key.results)))
+            for key in keys
+        ]
+    )
 
 
 def listed_or(text: str) -> tuple[Any, ...]:

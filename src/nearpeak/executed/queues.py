@@ -100,8 +100,7 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     """Return the calls within the steps in order of start, each with its device work in order of start."""
     work = trace.device_rows()
     work = work[trace.device[work] == device]
-    lone = float((trace.launch[work] == NO_ROW).mean()) if len(work) else 0.0
-    if lone > MOST_UNLINKED:  # calls tell too little: the device alone
+    if unlinked_ratio(trace, work) > MOST_UNLINKED:  # calls tell too little: the device alone
         inside = work[(trace.start_ns[work] >= begin) & (trace.start_ns[work] < end)]
         return [_Call(NOTHING, (int(row),), "") for row in inside]
     linked = work[trace.launch[work] != NO_ROW]
@@ -128,6 +127,12 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
         elif kind in ("sync", "alloc", "wait") and not nested:
             found.append(_Call(row, (), kind))
     return found
+
+
+def unlinked_ratio(trace: Trace, work: Array) -> float:
+    """Return the part of device events that no recorded call of a runtime has enqueued."""
+    call = trace.launch[work]
+    return float(((call == NO_ROW) | (trace.kind[call] != EventKind.HOST_API)).mean()) if len(work) else 0.0
 
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> Array:
@@ -219,13 +224,14 @@ class _Reader:
 
     def add(self, call: _Call) -> None:
         """Add a call and its work."""
-        if call.row < 0:
-            self._lone(call.works[0])
-            return
         trace = self.trace
-        start, end = int(trace.start_ns[call.row]), int(trace.end_ns[call.row])
+        begun = call.works[0] if call.row < 0 else call.row
+        start, end = int(trace.start_ns[begun]), int(trace.end_ns[begun])
         while self.step < len(self.ends_of_steps) - 1 and start >= self.ends_of_steps[self.step]:
             self.step += 1
+        if call.row < 0:
+            self._lone(begun)
+            return
         before = max(0, start - self.host_ns)
         parts = self.covers.parts(self.host_ns, start)
         issued = max(start, self.host_ns)
@@ -369,7 +375,7 @@ def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, i
     rows = trace.rows(*DEVICE_KINDS)
     calls = np.unique(trace.launch[rows][trace.launch[rows] != NO_ROW])
     for call in calls[(trace.start_ns[calls] >= begin) & (trace.start_ns[calls] < end)]:
-        row, innermost, chosen = int(trace.parent[call]), NOTHING, NOTHING
+        row, innermost, chosen = int(call), NOTHING, NOTHING
         while row != NO_ROW:
             if trace.kind[row] == EventKind.HOST_OP:
                 innermost = row if innermost == NOTHING else innermost

@@ -15,15 +15,25 @@ from nearpeak.core.timeline import Steps
 from nearpeak.core.trace import END, CopyKind, EventKind, Family
 from nearpeak.errors import SpecError
 from nearpeak.executed import advice
+from nearpeak.executed.cpu_alone import told, with_cpu_work
 from nearpeak.executed.details import counters_of, rules_of, with_details
 from nearpeak.executed.host import host_costs
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
-from nearpeak.executed.queues import MOST_ITEMS, MOST_UNLINKED, Queues, busiest_device, operator_rows, queues_of
+from nearpeak.executed.queues import (
+    MOST_ITEMS,
+    MOST_UNLINKED,
+    Queues,
+    busiest_device,
+    operator_rows,
+    queues_of,
+    unlinked_ratio,
+)  # fmt: skip
 from nearpeak.executed.units import unit_of_kernel
 from nearpeak.trace import NO_ROW, Trace
 from nearpeak.trace.critical import critical_path
 from nearpeak.trace.hierarchy import modules_of, time_by
+from nearpeak.trace.host_work import HOST_DEVICE
 from nearpeak.trace.steps import steps_of
 from nearpeak.trace.timeline import Communication, timelines
 
@@ -35,14 +45,20 @@ _MOST_CALLED = 5_000
 
 
 def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
-    """Return the steady steps of the busiest device of a trace beside theory.
+    """Return the steady steps of the busiest device of a trace beside theory; of the CPU where that did all work.
 
     Raises:
-        SpecError: the trace has no device events.
+        SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
     """
-    device = busiest_device(trace)
-    if device is None:
+    if (device := busiest_device(trace)) is not None:
+        return _executed(trace, device, target, name)
+    if (computed := with_cpu_work(trace)) is None:
         raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
+    return told(_executed(computed, HOST_DEVICE, target, name), computed)
+
+
+def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:
+    """Return the steady steps of a device beside theory."""
     found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
@@ -104,7 +120,7 @@ def _looked_at(trace: Trace, device: int, found: Steps) -> tuple[Steps, list[tup
     spans = _spans(trace, found)
     rows = operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1])
     queues = queues_of(trace, device, spans, rows, whole=not found.steps)
-    if queues.items or not found.steps:
+    if any(item.event != NOTHING for item in queues.items) or not found.steps:
         return found, spans, queues
     note = f"the device does nothing between the marks of {len(found.steps)} steps: the whole trace is looked at"
     return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
@@ -185,7 +201,7 @@ def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
 def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work, form = trace.device_rows(), trace.header.format
-    lone = float((trace.launch[work] == NO_ROW).mean())
+    lone = unlinked_ratio(trace, work)
     checks = {
         "host": (not trace.of_kind(EventKind.HOST_API).any(), f"no calls of the runtime: {advice.of_host(form)}"),
         "links": (lone > MOST_UNLINKED, f"{lone:.0%} of the device events have no recorded call: record whole steps"),

@@ -9,7 +9,7 @@ class Issued(NamedTuple):
 
     device_s: float
     """Time of one on the device."""
-    count: int
+    call_count: int
     """How many."""
     waits: bool = False
     """Whether the host waits for the last of them before it goes on."""
@@ -32,7 +32,7 @@ def ahead_s(issued: Iterable[Issued], host_s: float) -> float:
     """
     host = device = 0.0
     for one in issued:
-        count, first = one.count, host + host_s
+        count, first = one.call_count, host + host_s
         host += count * host_s
         # What is alike is issued and worked off evenly: the first or the last of them waits longest.
         device = max(device + count * one.device_s, first + count * one.device_s, host + one.device_s)

@@ -50,6 +50,16 @@ class Texts:
         nothing = np.zeros(len(texts), np.int64)
         return cls(b"", nothing, nothing, dict(enumerate(texts)))
 
+    def with_more(self, texts: Sequence[str]) -> "Texts":
+        """Return the table with `texts` behind its own.
+
+        >>> Texts.of(["relu"]).with_more(["gemm"])[1]
+        'gemm'
+        """
+        nothing = np.zeros(len(texts), np.int64)
+        decoded = self._decoded | {len(self) + place: text for place, text in enumerate(texts)}
+        return Texts(self._raw, np.concatenate([self._starts, nothing]), np.concatenate([self._ends, nothing]), decoded)
+
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self._starts)

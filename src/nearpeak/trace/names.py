@@ -48,6 +48,21 @@ def family_of(name: str) -> Family:
     return next((family for pattern, family, _ in _rules() if pattern.search(name)), Family.UNKNOWN)
 
 
+@cache
+def _bookkeeping() -> re.Pattern[str]:
+    with Path(__file__).with_name("names.toml").open("rb") as file:
+        return re.compile("|".join(tomllib.load(file)["bookkeeping"]["patterns"]))
+
+
+def is_bookkeeping(name: str) -> bool:
+    """Say whether an operator of a framework computes nothing: views, allocations, questions, steps of autograd.
+
+    >>> is_bookkeeping("aten::view"), is_bookkeeping("AddmmBackward0"), is_bookkeeping("aten::mm")
+    (True, True, False)
+    """
+    return bool(_bookkeeping().search(name))
+
+
 def is_library_communication(name: str) -> bool:
     """Say whether the name is of a kernel of NCCL or RCCL: what most tools count as communication.
 

@@ -13,6 +13,8 @@ from nearpeak.trace.columns import NO_ROW, Trace
 Array = npt.NDArray[Any]
 _MARKER = re.compile(r"^ProfilerStep#(\d+)$")
 _RANGE = re.compile(r"(?:^|[^A-Za-z])(?:step|iter|iteration|batch|epoch_step)s?[ _#:=/-]*(\d+)\b", re.IGNORECASE)
+_RUN = "model_run"
+"""What onnxruntime calls a run."""
 LONGER = 1.25
 """Leading steps that take this much longer than the median of the others are warm-up."""
 _SAME = 0.8
@@ -23,12 +25,14 @@ _LEAST = 3
 def steps_of(trace: Trace) -> Steps:
     """Return the iterations of a trace.
 
-    In this order: marks of the PyTorch profiler; marked ranges whose names count; the operator, or else the kernel,
-    that comes back at equal distances, the rarest of them.
+    In this order: marks of the PyTorch profiler; marked ranges whose names count; runs of a session of onnxruntime;
+    the operator, or else the kernel, that comes back at equal distances, the rarest of them.
     """
     for how, pattern in (("marker", _MARKER), ("range", _RANGE)):
         if found := _marked(trace, pattern):
             return Steps(how=how, steps=_warmed(found))
+    if found := _runs(trace):
+        return Steps(how="range", steps=_warmed(found))
     for how, kinds in (("operator", (EventKind.HOST_OP,)), ("kernel", DEVICE_KINDS)):
         rows = trace.rows(*kinds)
         if how == "operator":
@@ -65,6 +69,17 @@ def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
                 )
             )
     return found
+
+
+def _runs(trace: Trace) -> list[Step]:
+    """Return the runs of a session of onnxruntime, numbered; none where some overlap, as several threads' do."""
+    rows = np.flatnonzero(trace.of_kind(EventKind.HOST_RANGE) & trace.where(lambda name: name == _RUN))
+    if (trace.start_ns[rows[1:]] < trace.end_ns[rows[:-1]]).any():
+        return []
+    return [
+        Step(index=place, name=_RUN, start_ns=int(trace.start_ns[row]), end_ns=int(trace.end_ns[row]), warm_up=False)
+        for place, row in enumerate(rows.tolist())
+    ]
 
 
 def _periodic(trace: Trace, rows: Array) -> list[Step]:

@@ -26,12 +26,9 @@ def test_only_the_pytorch_profiler_is_told_to_set_its_options(form, tmp_path):
     assert "ProfilerActivity" not in said
 
 
-@pytest.mark.parametrize(
-    ("form", "wanted"), [("power_log", "profiler's trace"), ("onnxruntime_profile", "host's time of each node")]
-)
-def test_a_file_without_device_work_says_what_to_give_instead(form, wanted, tmp_path):
-    with pytest.raises(SpecError, match=wanted):
-        executed_of(made(tmp_path, form))
+def test_a_file_without_device_work_says_what_to_give_instead(tmp_path):
+    with pytest.raises(SpecError, match="profiler's trace"):
+        executed_of(made(tmp_path, "power_log"))
 
 
 def test_kernels_that_were_replayed_are_said_to_have_no_times(tmp_path):

@@ -34,7 +34,7 @@ def one_by_one_s(issued, host_s):
     """The two recurrences, operator by operator."""
     host = device = 0.0
     for one in issued:
-        for _ in range(one.count):
+        for _ in range(one.call_count):
             host += host_s
             device = max(device, host) + one.device_s
         host = max(host, device) if one.waits else host
@@ -49,7 +49,7 @@ def test_a_host_that_issues_ahead_follows_the_recurrences_and_lies_between_the_l
         ]
         host_s = draw.choice((0.0, draw.expovariate(1e5)))
         found = ahead_s(issued, host_s)
-        sums = sum(one.count * one.device_s for one in issued), host_s * sum(one.count for one in issued)
+        sums = sum(one.call_count * one.device_s for one in issued), host_s * sum(one.call_count for one in issued)
         assert found == pytest.approx(one_by_one_s(issued, host_s), rel=1e-9)
         assert max(sums) * (1 - 1e-9) <= found <= sum(sums) * (1 + 1e-9)
 

@@ -119,10 +119,12 @@ def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
         return f"no conclusion: only copies and fills were recorded in {what} of {step}, no kernels"
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
     unmatched = scene.executed.unmatched_ns / max(1, scene.executed.timeline.busy_ns)
+    if scene.executed.cpu_alone and not any(one.predicted_s for one in scene.executed.operators):
+        unmatched = 1.0  # a CPU is busy however badly it is used
     if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:
         return (
             f"no conclusion: the device is busy {busy:.0%} of {what} of {step}, and for {unmatched:.0%} of that time "
-            "it is not known what should have run; give --target, record shapes"
+            "it is not known what should have run, or how fast; give --target, record shapes"
         )
     if busy >= HEALTHY_RATIO:
         return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and nothing that is looked for was found"

@@ -11,6 +11,9 @@ ID = "kernel.below_roofline"
 _SLOWER, _LEAST_S = 2.0, 8e-6
 """Measured over expected, at the distance that is usual in this trace; calls shorter than that are left out."""
 
+_SCATTER = 3.0
+"""Longer half of the calls over the shorter one, beyond which their mean says little of the kernel."""
+
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each operator that is far from its expected time take it."""
@@ -32,6 +35,13 @@ def _is_slow(scene: Scene, operator: ExecutedOperator) -> bool:
     return not explained and not moved and operator.measured_s > _SLOWER * operator.predicted_s * scene.usual_ratio
 
 
+def _scatters(scene: Scene, places: list[int]) -> bool:
+    """Say whether the longer half of the calls took over three times as long as the shorter half."""
+    times = sorted(scene.items[place].device_ns for place in places)
+    half = len(times) // 2
+    return half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
+
+
 def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFinding]:
     expected = (operator.predicted_s or 0.0) * scene.usual_ratio
     places = scene.where(lambda item: item.operator == number and item.device_ns > 0)
@@ -50,7 +60,11 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
             scene.evidence("bound of one call", bound, "s"),
         ],
         counter=[
-            ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound))
+            ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound)),
+            (
+                "its calls differ threefold among themselves: something else was in the way",
+                found_if(_scatters(scene, places)),
+            ),
         ],
         falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"
         f" {operator.kernels[0] if operator.kernels else '?'}",

@@ -155,6 +155,8 @@ def named(op, name, **arguments):
          {"rows": 3, "columns": 4, "history": 2, "scaling": "delayed", "dtype": "bf16"}, "tile zeroed amax"),
         (identities.of_flat, "elementwise", "gradient zero",
          {"elements": 5, "function": "floor", "dtype": "fp32"}, "zero kernel"),
+        (identities.of_counted, "reduce", "computed in fewer bits",
+         {"outputs": 3, "reduced": 5, "function": "count_nonzero", "dtype": "fp32"}, "zero kernel"),
     ],
 )  # fmt: skip
 def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op, name, arguments, apart):
@@ -177,6 +179,8 @@ def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op,
          {"batch": 1, "m": 2, "n": 4, "right": 3, "function": "reflectors_applied", "dtype": "fp64"}),
         (programs.of_stored, "quantise", "bits lost scale",
          {"rows": 3, "columns": 4, "history": 2, "scaling": "delayed", "dtype": "bf16"}),
+        (identities.of_counted, "reduce", "computed in fewer bits",
+         {"outputs": 3, "reduced": 5, "function": "norm", "dtype": "fp32"}),
         (identities.of_steps, "fractional_max_pool", "last slice dropped samples[2]",
          {"batch": 1, "channels": 1, "w": 7, "kw": 2, "ow": 4, "h": 7, "kh": 2, "oh": 4, "dtype": "fp32"}),
     ],

@@ -210,6 +210,18 @@ def of_conversion(case: Case, mutant: Mutant) -> str:
     return ""
 
 
+def of_counted(case: Case, mutant: Mutant) -> str:
+    """What counts numbers that are not zero asks of each one that alone; bf16 has the exponents of fp32.
+
+    From 2^-134 on, half its smallest number, bf16 rounds nothing to zero; what is below that is subnormal in fp32,
+    which hardware may take for zero. fp64 has normal numbers there, so that nothing is said of it.
+    """
+    chosen = {str(value) for _, value in case.attributes} & {"norm_0", "count_nonzero"}
+    if case.op != "reduce" or mutant.row != "computed in fewer bits" or dict(case.dtypes).get("dtype") != "fp32":
+        return ""
+    return "bf16 has the exponents of fp32: only subnormal numbers, which may be flushed, become zero" if chosen else ""
+
+
 def of_flat(case: Case, mutant: Mutant) -> str:
     """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
@@ -271,6 +283,7 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_epsilon,
     of_reflectors,
     of_conversion,
+    of_counted,
     of_flat,
     of_steps,
 )
