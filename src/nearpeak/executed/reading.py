@@ -17,6 +17,7 @@ from nearpeak.errors import SpecError
 from nearpeak.executed import advice
 from nearpeak.executed.cpu_alone import told, with_cpu_work
 from nearpeak.executed.details import counters_of, rules_of, with_details
+from nearpeak.executed.host import host_costs
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import (
@@ -80,7 +81,9 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
         path_ns=_path(trace, queues),
-        module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
+        module_ns=_modules(trace, queues), 
+        host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
+        flags=_flags(trace), rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
 
