@@ -1,6 +1,6 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,9 @@ class Family:
     """
     left_out_share: float = 0.5
     """Share of them for fits that leave a device out to set the interval of unseen ones."""
+    starts: Sequence[Mapping[str, float]] = ({},)
+    """Scalars by name that fits start from in place of usual ones; the best fit counts, where kinds of kernels differ.
+    """
     deviation: Deviation = logarithmic
     """What fits make least."""
     tree_count: int = 150

@@ -146,10 +146,31 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
     few = len(measured) < 3 * (len(family.form.scalars) - len(fixed))
-    return fit(
-        family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed),
-        deviation=family.deviation, prior_weight=PRIOR_ROWS if few else 0.0,
-    )  # fmt: skip
+    return _best(
+        family, lambda v: np.concatenate([one(v) for one in each]), measured, tuple(fixed), PRIOR_ROWS if few else 0.0
+    )
+
+
+def _best(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], prior_weight: float = 0.0) -> Fit:
+    """Return the best of the fits from the family's starts."""
+    found = []
+    for start in family.starts:
+        first = np.array([start.get(one.name, one.usual_value) for one in family.form.scalars])
+        one = fit(
+            family.form,
+            times,
+            measured,
+            fixed=fixed,
+            start=first,
+            deviation=family.deviation,
+            prior_weight=prior_weight,
+        )
+        found.append((_wrong(family, times, measured, one), one))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _wrong(family: Family, times: Times, measured: Any, found: Fit) -> float:
+    return float(np.abs(family.deviation(times(found.values) / measured)).mean())
 
 
 def fitted_each(family: Family, group: Sequence[Block], share: float = 1.0) -> dict[str, Fit]:
@@ -169,12 +190,14 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
     def times(values: Any) -> Any:
         return np.concatenate([one(values) for one in each])
 
-    kept = {"fixed": tuple(fixed), "deviation": family.deviation}
-    held = fit(family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, **kept)
+    held = fit(
+        family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, fixed=tuple(fixed),
+        deviation=family.deviation,
+    )  # fmt: skip
     if family.is_held:
         return held
-    free = fit(family.form, times, measured, **kept)
-    wrong = [np.abs(family.deviation(times(found.values) / measured)).mean() for found in (held, free)]
+    free = _best(family, times, measured, tuple(fixed))
+    wrong = [_wrong(family, times, measured, found) for found in (held, free)]
     return held if wrong[0] < ASTRAY * wrong[1] else free
 
 
