@@ -126,6 +126,9 @@ FAMILY = Family(
     allowed=tuple(f"aiconfigurator {device}" for device in ("a100_sxm_80gb", "h100_sxm", "b200_sxm", "l40s")),
     fixed=_fixed,
     least_rows_count=100,
+    own=("foreign_ratio", "foreign_pass_ratio"),
+    # Most bf16 layers were measured with untuned kernels alone there.
+    alone=("aiconfigurator a100_sxm_80gb moe bfloat16",),
     # Kernels leave rows of other devices' experts out, or multiply them all.
     starts=({}, {"foreign_ratio": 0.9, "foreign_pass_ratio": 0.01, "pass_count": 0.3}),
 )
