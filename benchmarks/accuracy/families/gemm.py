@@ -98,5 +98,7 @@ FAMILY = Family(
         "neusight", "aiter",
     ),
     fixed=_fixed,
+    # Caches of two halves keep little from one kernel to the next.
+    starts=({}, {"quantise_residency_ratio": 0.1, "residency_ratio": 0.1}),
     tree_count=100,  # they are asked for by the million
 )  # fmt: skip

@@ -43,7 +43,9 @@ SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
 # Positions of the scalars, in the order of the form.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
-_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED, _SERIAL = range(12, 21)
+_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED, _SERIAL, _QUANTISE_KEPT = (
+    range(12, 22)
+)
 
 # Positions of the figures of the device.
 _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED, _SINGLE = range(14)
@@ -265,7 +267,7 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
 def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return the time of quantising A from bf16: start, rows that wait for a multiprocessor, and bytes."""
     moved, rows = b * m * k * (hw[_QUANTISED] + hw[_A]), b * m / hw[_SM]
-    miss = min(max(moved / (p[_KEPT] * hw[_CACHE]) - 0.5, 0.0), 1.0)
+    miss = min(max(moved / (p[_QUANTISE_KEPT] * hw[_CACHE]) - 0.5, 0.0), 1.0)
     row_s = p[_QUANTISE_ROW] * rows + p[_QUANTISE_RAMP] * rows / (1.0 + rows)
     port = _PORT * hw[_CLOCK_HZ] * hw[_SM]
     byte_s = moved * (miss / (p[_DRAM] * hw[_BANDWIDTH]) + p[_QUANTISE_PASSES] / port)
