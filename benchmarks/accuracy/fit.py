@@ -175,9 +175,9 @@ def _usual_own(family: Family, found: Fit) -> Fit:
 
 
 def _best(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], prior_weight: float = 0.0) -> Fit:
-    """Return the best of the fits from the family's starts."""
+    """Return the best of the fits from the family's starts, those aside that name what the rows say nothing about."""
     found = []
-    for start in family.starts:
+    for start in (one for one in family.starts if not set(one) & set(fixed)):
         first = np.array([start.get(one.name, one.usual_value) for one in family.form.scalars])
         one = fit(
             family.form,
