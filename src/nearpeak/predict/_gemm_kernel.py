@@ -126,14 +126,18 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
 
 
 @compiled
+def _runs_whole(m: float, n: float, k: float, b: float, hw: Any) -> bool:
+    """Return whether a library leaves all of k to one kernel."""
+    return bool((hw[_SINGLE] > 0.0) & (m > 1.0) & (b * m * n * k < _SMALL) & (k <= _LONGEST))
+
+
+@compiled
 def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
     """Write into `best` the parts of the fastest tile and split, names where it is read; batches do not split sums."""
-    deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
-    whole = (hw[_SINGLE] > 0.0) & (m > 1.0) & (b * m * n * k < _SMALL) & (k <= _LONGEST)
-    if whole:
-        step_s = p[_SERIAL]
+    whole = _runs_whole(m, n, k, b, hw)
+    deep, per_sm, step_s = hw[_DEEP], rates[5], p[_SERIAL] if whole else rates[7]
     start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
     read_s, write_s, store_s, part_s, slower = _moves(m, n, k, b, hw, p, rates)
     memory_s, least, least4 = read_s + write_s, 1e60, 1e240
