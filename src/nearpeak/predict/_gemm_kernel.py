@@ -136,9 +136,8 @@ def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
     """Write into `best` the parts of the fastest tile and split, names where it is read; batches do not split sums."""
-    whole = _runs_whole(m, n, k, b, hw)
-    deep, per_sm, step_s = hw[_DEEP], rates[5], p[_SERIAL] if whole else rates[7]
-    start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
+    whole, deep, per_sm = _runs_whole(m, n, k, b, hw), hw[_DEEP], rates[5]
+    start_s, ramp_s, split_s, step_s = p[_START], p[_RAMP], p[_SPLIT], p[_SERIAL] if whole else rates[7]
     read_s, write_s, store_s, part_s, slower = _moves(m, n, k, b, hw, p, rates)
     memory_s, least, least4 = read_s + write_s, 1e60, 1e240
     first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
