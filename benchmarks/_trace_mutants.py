@@ -143,6 +143,8 @@ def run(form: str, first: int, last: int, folder: Path) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     suffix, faults = WRITERS[form][0], 0
     path, originals = folder / f"mutant{suffix}", originals_of(form, folder)
+    path.write_bytes(originals[0])
+    fault_of(path, form)  # what is imported and compiled once belongs to no file
     for seed in range(first, last):
         path.write_bytes(mutant(form, seed, originals))
         (folder / "seed").write_text(str(seed))
