@@ -44,8 +44,8 @@ def capture_op_log(path: Path) -> Workload:
 
     A log holds lines `Operator: aten.mm.default`, each followed by lines `cnt: 12, ((T([2, 4], f16), …), {…})`, where
     `T(shape, format, stride=…)` is a tensor. Each row is dispatched once, on tensors without memory; nothing in the
-    file is executed. Views launch nothing and are counted apart. What cannot be read is counted and named among the
-    assumptions; what no operator of the catalogue matches is uncovered.
+    file is executed. Views launch nothing and are counted apart. A row that cannot be read and one that no operator of
+    the catalogue matches are uncovered calls; what is wrong with a line is named among the assumptions.
 
     Raises:
         SpecError: the file is missing or holds no row of a log.
@@ -57,6 +57,7 @@ def capture_op_log(path: Path) -> Workload:
     rows, unread = _lines(path.read_text(encoding="utf-8", errors="replace"))
     rejected = Counter(unread)
     calls: list[Call] = []
+    lost: list[Call] = []
     skipped: Counter[str] = Counter()
     with _world(None) as world:
         for row in rows:
@@ -64,6 +65,7 @@ def capture_op_log(path: Path) -> Workload:
                 calls += _calls(world, row, path.name, skipped)
             except _UnreadableError as error:
                 rejected[f"{error} (line {row.number})"] += 1
+                lost += [_uncovered(row, path.name)] if row.call_count else []
     if not calls:
         raise SpecError(
             f"{path}: no row of it can be read; rows look like 'cnt: 1, ((T([2, 4], f16),), {{}})'{_why(rejected)}"
@@ -74,9 +76,10 @@ def capture_op_log(path: Path) -> Workload:
         "file": path.name,
         "rows": str(len(rows)),
         "calls": str(sum(r.call_count for r in rows)),
+        **({"unread": notes[0]} if notes else {}),
     }
     return Workload(
-        name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes),
+        name=path.stem, step="sweep", calls=(*calls, *lost), origin=origin, assumptions=tuple(notes),
         skipped=dict(sorted(skipped.items())),
     )  # fmt: skip
 
@@ -123,12 +126,22 @@ def _calls(world: Any, row: _Row, file: str, skipped: Counter[str]) -> Iterator[
         del builder.calls[first:]
     for name, count in (Counter(builder.skipped) - before).items():
         skipped[name] += count * row.call_count
-    phase = "backward" if "backward" in row.operator else "forward"
     for call in made:
         yield replace(
-            call, phase=phase, module="", source=f"{file}:{row.number}", reads=(), writes=(),
+            call, phase=_phase(row), module="", source=f"{file}:{row.number}", reads=(), writes=(),
             call_count=call.call_count * row.call_count,
         )  # fmt: skip
+
+
+def _phase(row: _Row) -> str:
+    return "backward" if "backward" in row.operator else "forward"
+
+
+def _uncovered(row: _Row, file: str) -> Call:
+    """Return the call of a row that cannot be read, so that shares of all calls count it as one that is not covered."""
+    return Call(
+        case=None, operator=row.operator, phase=_phase(row), source=f"{file}:{row.number}", call_count=row.call_count,
+    )  # fmt: skip
 
 
 def _function(torch: Any, name: str) -> Any:

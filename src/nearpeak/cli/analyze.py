@@ -67,7 +67,9 @@ def analyze(
     perfetto: Path | None = PERFETTO,
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
-    measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
+    measure: bool = typer.Option(
+        False, "--measure", help="Run the operators on this machine, beside bound and prediction."
+    ),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
@@ -92,7 +94,8 @@ def analyze(
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
-    bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
+    names = target or (_at_hand(runner) if measure else [])
+    bound = shared.targets_of(names, edits), shared.policy_of(policy, algorithm, no_credit)
     return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
 
 
@@ -102,6 +105,13 @@ def _is_trace(model: str, measure: bool) -> bool:
     if found and measure:
         raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
     return found
+
+
+def _at_hand(runner: str) -> list[str]:
+    """Return the target that a runner times, which is the one to look at where none is named."""
+    from nearpeak.measuring import timed_target
+
+    return [timed_target(runner)]
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:

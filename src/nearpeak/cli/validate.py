@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json as jsonlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,18 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
-from nearpeak.errors import IncorrectError, SpecError
+from nearpeak.errors import IncorrectError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.case import Case
     from nearpeak.measure.validation import Implementation
 
 
 def validate(
-    words: list[str] = typer.Argument(
-        ..., metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
+    words: list[str] | None = typer.Argument(
+        None, metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
     ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
@@ -41,14 +44,24 @@ def validate(
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    probes: str = typer.Option(
+        "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
+    ),
     json: bool = shared.JSON,
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
     Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
-    measure SUITE' gives each its own). Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed
-    of a record shows it again.
+    measure SUITE' gives each its own); one that cannot be checked is a row that says so. Exit code 12 when a check
+    fails. 'nearpeak validate' with the words and the seed of a record shows it again.
     """
+    if probes:
+        _refuse_beside_probes({"cases": words, "--runner": runner, "--implementation": implementation,
+                               "--emulate": emulate, "--mutants": mutants})  # fmt: skip
+        _probed(probes, json=json)
+        return
+    if not words:
+        raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
     if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
         raise SpecError("validate: give one of --runner, --implementation and --emulate")
     if emulate is None and (formats or edits):
@@ -56,17 +69,18 @@ def validate(
     suite = suite_of_words(words)
     cases = [case_of(words, "validate")] if suite is None else [one.case for one in suite.chosen]
     given = _imported(implementation) if implementation else None
-    failures = []
-    for case in cases:
-        tested = given or (
-            _of_runner(runner or "torch_cpu", case)
-            if emulate is None
-            else _emulated(case, emulate, formats, edits, seed)
-        )
-        failures.append(_validated(case, tested, (seed, mutants), json=json))
+
+    def tested(case: "Case") -> "Implementation":
+        if given is not None:
+            return given
+        if emulate is not None:
+            return _emulated(case, emulate, formats, edits, seed)
+        return _of_runner(runner or "torch_cpu", case)
+
+    failures = _failures(cases, tested, (seed, mutants), alone=suite is None, json=json)
     found = [one for one in failures if one]
     if found:
-        more = f" ({len(found)} of {len(cases)} cases fail)" if suite is not None else ""
+        more = f" ({len(found)} of {len(failures)} checked cases fail)" if suite is not None else ""
         raise IncorrectError(found[0] + more)
 
 
@@ -95,17 +109,74 @@ def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *,
     return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
 
 
+def _failures(
+    cases: "list[Case]", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, alone: bool, json: bool
+) -> list[str]:
+    """Print what the contract says of each case, and return the first failure of each, empty where there is none."""
+    failures = []
+    for case in cases:
+        try:
+            failures.append(_validated(case, tested(case), how, json=json))
+        except NotModelledError as error:
+            if alone:
+                raise
+            _say_unchecked(case, str(error), json=json)
+    return failures
+
+
+def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
+    """Print that a case of a suite could not be checked, and why."""
+    from nearpeak.ops import label_of
+
+    if shared.on_terminal() and not json:
+        sys.stdout.write(f"{label_of(case)}: UNSUPPORTED: {reason}\n")
+        return
+    record = {"status": "UNSUPPORTED", "reason": reason, "case": case.record(), "digest": case.digest}
+    sys.stdout.write(f"{jsonlib.dumps(record)}\n")
+
+
+def _refuse_beside_probes(options: dict[str, object]) -> None:
+    asked = [name for name, value in options.items() if value]
+    if asked:
+        raise SpecError(f"validate: --probes asks a package by itself; leave out {', '.join(asked)}")
+
+
+def _probed(name: str, *, json: bool) -> None:
+    """Print each question that the package answers wrongly."""
+    from nearpeak.measure.validation.adapters import ADAPTERS
+
+    adapter = ADAPTERS[name]
+    with shared.progress("asking"):
+        found = list(adapter.divergences(adapter.installed()))
+    for one in found:
+        row = {"operator": one.operator, "defect": one.name, "check": one.result.check, "status": one.result.status,
+               "reason": one.result.reason}  # fmt: skip
+        people = shared.on_terminal() and not json
+        text = (
+            f"{one.operator}: {one.name}: {one.result.status} ({one.result.reason})" if people else jsonlib.dumps(row)
+        )
+        sys.stdout.write(f"{text}\n")
+    said = f"{name}: {len(found)} of {len(adapter.PROBES)} questions are answered wrongly"
+    if found:
+        raise IncorrectError(said)
+    sys.stderr.write(f"{said}\n")
+
+
 def _of_runner(name: str, case: "Case") -> "Implementation":
     """Return how the runner computes the case; a runner says so by a method `implementation`."""
     from nearpeak.core.measurement import Timing
     from nearpeak.measure.contract import named_implementation
     from nearpeak.measure.inputs import drawn
     from nearpeak.measure.runners import backend_of
+    from nearpeak.measure.taking import unable
     from nearpeak.measure.validation import pytorch
 
     if name == "torch_cpu":
         return pytorch(case)
     backend = backend_of(name, Timing())
+    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
+    if reason:
+        raise NotModelledError(f"validate: {reason}")
     found: Implementation | None = None
     if hasattr(backend, "prepare"):
         ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
