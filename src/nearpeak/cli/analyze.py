@@ -67,9 +67,7 @@ def analyze(
     perfetto: Path | None = PERFETTO,
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
-    measure: bool = typer.Option(
-        False, "--measure", help="Run the operators on this machine, beside bound and prediction."
-    ),
+    measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
@@ -94,9 +92,8 @@ def analyze(
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
-    names = target or (_at_hand(runner) if measure else [])
-    bound = shared.targets_of(names, edits), shared.policy_of(policy, algorithm, no_credit)
-    return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
+    timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
+    return _deliver(_analysis(take, model, _devices(target, edits, timed), rules, timed), files, against, json=as_json)
 
 
 def _is_trace(model: str, measure: bool) -> bool:
@@ -107,11 +104,11 @@ def _is_trace(model: str, measure: bool) -> bool:
     return found
 
 
-def _at_hand(runner: str) -> list[str]:
-    """Return the target that a runner times, which is the one to look at where none is named."""
+def _devices(target: list[str], edits: list[str], runner: str) -> "list[Target]":
+    """Return the targets; where none is named and a runner measures, the one that it times."""
     from nearpeak.measuring import timed_target
 
-    return [timed_target(runner)]
+    return shared.targets_of(target or ([timed_target(runner)] if runner else []), edits)
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json as jsonlib
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nearpeak.core.case import Case
+    from nearpeak.core.validation import Validation
     from nearpeak.measure.validation import Implementation
 
 
@@ -52,36 +54,25 @@ def validate(
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
     Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
-    measure SUITE' gives each its own); one that cannot be checked is a row that says so. Exit code 12 when a check
-    fails. 'nearpeak validate' with the words and the seed of a record shows it again.
+    measure SUITE' gives each its own); one that cannot be checked is a row that says so, and one that could not tell a
+    wrong result from a right one is no failure there. Exit code 12 when a check fails. 'nearpeak validate' with the
+    words and the seed of a record shows it again.
     """
     if probes:
         _refuse_beside_probes({"cases": words, "--runner": runner, "--implementation": implementation,
                                "--emulate": emulate, "--mutants": mutants})  # fmt: skip
-        _probed(probes, json=json)
-        return
+        return _probed(probes, json=json)
     if not words:
         raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
-    if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
-        raise SpecError("validate: give one of --runner, --implementation and --emulate")
-    if emulate is None and (formats or edits):
-        raise SpecError("validate: --formats and --set go with --emulate")
     suite = suite_of_words(words)
-    cases = [case_of(words, "validate")] if suite is None else [one.case for one in suite.chosen]
-    given = _imported(implementation) if implementation else None
-
-    def tested(case: "Case") -> "Implementation":
-        if given is not None:
-            return given
-        if emulate is not None:
-            return _emulated(case, emulate, formats, edits, seed)
-        return _of_runner(runner or "torch_cpu", case)
-
-    failures = _failures(cases, tested, (seed, mutants), alone=suite is None, json=json)
-    found = [one for one in failures if one]
-    if found:
-        more = f" ({len(found)} of {len(failures)} checked cases fail)" if suite is not None else ""
-        raise IncorrectError(found[0] + more)
+    tested = _tested(runner, implementation, emulate, formats, edits, seed)
+    if suite is not None:
+        return _suite_validated([one.case for one in suite.chosen], tested, (seed, mutants), json=json)
+    case = case_of(words, "validate")
+    found = _validated(case, tested(case), (seed, mutants), json=json)
+    if found.failed:
+        raise IncorrectError(_failure(case, found))
+    return None
 
 
 def register(app: typer.Typer) -> None:
@@ -89,8 +80,24 @@ def register(app: typer.Typer) -> None:
     app.command()(validate)
 
 
-def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> str:
-    """Print what the contract says of one case, and return the first check that fails; empty when none does."""
+def _tested(
+    runner: str, implementation: str, emulate: str | None, formats: Path | None, edits: list[str], seed: int
+) -> "Callable[[Case], Implementation]":
+    """Return what is tested of each case, as the options name it."""
+    if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
+        raise SpecError("validate: give one of --runner, --implementation and --emulate")
+    if emulate is None and (formats or edits):
+        raise SpecError("validate: --formats and --set go with --emulate")
+    if emulate is not None:
+        return lambda case: _emulated(case, emulate, formats, edits, seed)
+    if implementation:
+        given = _imported(implementation)
+        return lambda _: given
+    return lambda case: _of_runner(runner or "torch_cpu", case)
+
+
+def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> "Validation":
+    """Print and return what the contract says of one case."""
     from nearpeak.measure.validation import validate as validated
     from nearpeak.ops import label_of
     from nearpeak.report import _validation as report
@@ -98,30 +105,43 @@ def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *,
     seed, mutants = how
     people = not json and shared.on_terminal()
     with shared.progress("validating"):
-        found = validated(case, tested, seed=seed)
+        found: Validation = validated(case, tested, seed=seed)
     text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
     sys.stdout.write(f"{text}\n")
     if mutants:
         sys.stdout.write(f"{_score(found.case, seed, text_for_people=people)}\n")
-    if not found.failed:
-        return ""
+    return found
+
+
+def _failure(case: "Case", found: "Validation") -> str:
+    """Return the first check that fails."""
+    from nearpeak.ops import label_of
+
     first = next(result for result in found.results if result.failed)
     return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
 
 
-def _failures(
-    cases: "list[Case]", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, alone: bool, json: bool
-) -> list[str]:
-    """Print what the contract says of each case, and return the first failure of each, empty where there is none."""
+def _suite_validated(
+    cases: "list[Case]", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, json: bool
+) -> None:
+    """Print what the contract says of each case; those that cannot be checked or could not tell are counted apart."""
+    from nearpeak.measure.taking import wrong
+
+    counts: Counter[str] = Counter()
     failures = []
     for case in cases:
         try:
-            failures.append(_validated(case, tested(case), how, json=json))
+            found = _validated(case, tested(case), how, json=json)
         except NotModelledError as error:
-            if alone:
-                raise
             _say_unchecked(case, str(error), json=json)
-    return failures
+            counts["cannot be checked"] += 1
+            continue
+        failures += [_failure(case, found)] if wrong(found) else []
+        counts["wrong" if wrong(found) else "could not tell a wrong result" if found.failed else "right"] += 1
+    said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    if failures:
+        raise IncorrectError(f"{failures[0]} (of {len(cases)} cases: {said})")
+    sys.stderr.write(f"{len(cases)} cases: {said}\n")
 
 
 def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:

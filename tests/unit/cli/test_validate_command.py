@@ -84,9 +84,24 @@ def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_ch
     (tmp_path / "suite.jsonl").write_text(save_text(whole), encoding="utf-8")
     code, out, error = run(monkeypatch, capsys, str(tmp_path / "suite.jsonl"), "--json")
     rows = {row["case"]["dtype"]: row for row in map(json.loads, out.splitlines())}
-    assert (code, error) == (0, "")
+    assert (code, error) == (0, "2 cases: 1 cannot be checked, 1 right\n")
     assert {dtype: row["status"] for dtype, row in rows.items()} == {"fp8_e4m3": "UNSUPPORTED", "fp32": "PASS"}
     assert rows["fp8_e4m3"]["reason"]
+
+
+@pytest.mark.parametrize(("kernel", "code", "said"), [("softmax", 0, "1 right"), ("twice", 12, "1 wrong")])
+def test_a_case_without_elements_fails_no_suite(monkeypatch, capsys, tmp_path, kernel, code, said):
+    lines = ({"op": "softmax", "dtype": "fp32", "rows": rows, "columns": 8, "count": 1} for rows in (0, 2))
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (tmp_path / "kernels_of_a_suite.py").write_text(
+        "import torch\n\ndef softmax(tensors, **_):\n    return {'y': torch.softmax(tensors['x'], -1)}\n\n"
+        "def twice(tensors, **_):\n    return {'y': 2 * torch.softmax(tensors['x'], -1)}\n"
+    )
+    (tmp_path / "suite.jsonl").write_text(save_text(suites.suite([tmp_path / "calls.jsonl"])), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ("suite.jsonl", "--implementation", f"kernels_of_a_suite:{kernel}", "--json")
+    left, _, error = run(monkeypatch, capsys, *words)
+    assert (left, f"1 could not tell a wrong result, {said}" in error) == (code, True)
 
 
 def package(monkeypatch):
@@ -94,8 +109,9 @@ def package(monkeypatch):
 
     class Softmax(right.Softmax):
         def forward(self, x):
-            e = np.exp(x)
-            return e / e.sum(-1, keepdims=True)
+            with np.errstate(all="ignore"):
+                e = np.exp(x)
+                return e / e.sum(-1, keepdims=True)
 
     found = types.ModuleType("beaverpy")
     found.__dict__.update({name: getattr(right, name) for name in OPERATORS}, Softmax=Softmax)
