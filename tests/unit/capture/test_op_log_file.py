@@ -124,3 +124,30 @@ def test_ten_thousand_damaged_lines_are_read_or_counted_and_never_crash(tmp_path
     workload = capture_op_log(file)
     assert len(workload.calls) >= 7
     assert workload.assumptions[0].split(" ", 1)[1].startswith("lines could not be read")
+
+
+SOFTMAX, ADD = "aten._softmax.default", "aten.add.Tensor"
+LYING = [
+    (SOFTMAX, "(T([32, 128], f16, stride=(1, 32)), -1, False)", {"x.layout": "transposed"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 256, 2)), -1, False)", {"x.layout": "stepped"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(4128, 129, 1)), -1, False)", {"x.layout": "padded"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 129, 1)), -1, False)", None),
+    (SOFTMAX, "(T([32, 128], f16, stride=(384, 1)), -1, False)", None),
+    (SOFTMAX, "(T([1, 128], f16, stride=(384, 1)), -1, False)", {}),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(256, 2)))", {"b.layout": "stepped"}),
+    (ADD, "(T([32, 128], f16, stride=(1, 32)), T([32, 128], f16, stride=(1, 32)))", {}),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(1, 32)))", None),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(0, 1)))", {}),
+    ("aten.mm.default", "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    ("aten.native_layer_norm.default", "(T([32, 128], f16, stride=(1, 32)), [128], T([128], f16), T([128], f16), 1e-5)",
+     {"input.layout": "transposed"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "arguments", "memory"), LYING, ids=[f"{o} {a}" for o, a, _ in LYING])
+def test_strides_become_layouts_and_calls_taken_for_dense_are_counted(tmp_path, operator, arguments, memory):
+    workload = read(tmp_path, f"Operator: {operator}\ncnt: 3, ({arguments}, {{}})\n")
+    (call,) = workload.calls
+    assert dict(call.case.memory) == (memory or {})
+    said = f"3 calls are taken for dense: {operator} (line 2)"
+    assert workload.origin.get("strides") == (said if memory is None else None)
