@@ -72,7 +72,7 @@ def measured(
     from nearpeak.analyze.plausibility import with_measurements
     from nearpeak.measure.session import run_cases
 
-    target = _timed_target(runner)
+    target = timed_target(runner)
     here = next((one for one in analysis.targets if one.target == target), None)
     if here is None:
         raise SpecError(f"--measure: {runner} times the target {target!r}; add --target {target}")
@@ -86,11 +86,14 @@ def measured(
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
 
 
-def _timed_target(runner: str) -> str:
+def timed_target(runner: str) -> str:
     """Return the name of the device that the runner times; that of a GPU is its driver's to say.
 
     Raises:
         MeasureError: there is no GPU.
+
+    >>> timed_target("torch_cpu")
+    'cpu'
     """
     from nearpeak.measure.runners import RUNNERS, runner_of
     from nearpeak.targets.naming import UNKNOWN

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nearpeak.capture._fake import require_torch
+from nearpeak.capture._log_strides import lying
 from nearpeak.capture.torch_dispatch import _world
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import SpecError
@@ -44,8 +45,9 @@ def capture_op_log(path: Path) -> Workload:
 
     A log holds lines `Operator: aten.mm.default`, each followed by lines `cnt: 12, ((T([2, 4], f16), …), {…})`, where
     `T(shape, format, stride=…)` is a tensor. Each row is dispatched once, on tensors without memory; nothing in the
-    file is executed. Views launch nothing and are counted apart. What cannot be read is counted and named among the
-    assumptions; what no operator of the catalogue matches is uncovered.
+    file is executed. Views launch nothing and are counted apart. A row that cannot be read and one that no operator of
+    the catalogue matches are uncovered calls; what is wrong with a line is named among the assumptions. Strides become
+    layouts of the case's inputs where there is a word for them; calls that are taken for dense are counted.
 
     Raises:
         SpecError: the file is missing or holds no row of a log.
@@ -57,13 +59,16 @@ def capture_op_log(path: Path) -> Workload:
     rows, unread = _lines(path.read_text(encoding="utf-8", errors="replace"))
     rejected = Counter(unread)
     calls: list[Call] = []
+    lost: list[Call] = []
     skipped: Counter[str] = Counter()
+    dense: Counter[str] = Counter()
     with _world(None) as world:
         for row in rows:
             try:
-                calls += _calls(world, row, path.name, skipped)
+                calls += _calls(world, row, path.name, skipped, dense)
             except _UnreadableError as error:
                 rejected[f"{error} (line {row.number})"] += 1
+                lost += [_uncovered(row, path.name)] if row.call_count else []
     if not calls:
         raise SpecError(
             f"{path}: no row of it can be read; rows look like 'cnt: 1, ((T([2, 4], f16),), {{}})'{_why(rejected)}"
@@ -74,9 +79,11 @@ def capture_op_log(path: Path) -> Workload:
         "file": path.name,
         "rows": str(len(rows)),
         "calls": str(sum(r.call_count for r in rows)),
+        **({"unread": notes[0]} if notes else {}),
+        **({"strides": f"{sum(dense.values())} calls are taken for dense{_why(dense)}"} if dense else {}),
     }
     return Workload(
-        name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes),
+        name=path.stem, step="sweep", calls=(*calls, *lost), origin=origin, assumptions=tuple(notes),
         skipped=dict(sorted(skipped.items())),
     )  # fmt: skip
 
@@ -102,7 +109,7 @@ def _lines(text: str) -> tuple[list[_Row], list[str]]:
     return rows, unread
 
 
-def _calls(world: Any, row: _Row, file: str, skipped: Counter[str]) -> Iterator[Call]:
+def _calls(world: Any, row: _Row, file: str, skipped: Counter[str], dense: Counter[str]) -> Iterator[Call]:
     """Yield what one row dispatches, as often as the log counts it."""
     import torch
 
@@ -123,12 +130,28 @@ def _calls(world: Any, row: _Row, file: str, skipped: Counter[str]) -> Iterator[
         del builder.calls[first:]
     for name, count in (Counter(builder.skipped) - before).items():
         skipped[name] += count * row.call_count
-    phase = "backward" if "backward" in row.operator else "forward"
+    from torch.utils._pytree import tree_leaves
+
+    tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
     for call in made:
+        case, kept = lying(call.case, tensors) if call.case is not None else (None, True)
+        if not kept:
+            dense[f"{row.operator} (line {row.number})"] += call.call_count * row.call_count
         yield replace(
-            call, phase=phase, module="", source=f"{file}:{row.number}", reads=(), writes=(),
+            call, case=case, phase=_phase(row), module="", source=f"{file}:{row.number}", reads=(), writes=(),
             call_count=call.call_count * row.call_count,
         )  # fmt: skip
+
+
+def _phase(row: _Row) -> str:
+    return "backward" if "backward" in row.operator else "forward"
+
+
+def _uncovered(row: _Row, file: str) -> Call:
+    """Return the call of a row that cannot be read, so that shares of all calls count it as one that is not covered."""
+    return Call(
+        case=None, operator=row.operator, phase=_phase(row), source=f"{file}:{row.number}", call_count=row.call_count,
+    )  # fmt: skip
 
 
 def _function(torch: Any, name: str) -> Any:

@@ -27,6 +27,7 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
         console.print(escape(f"  {key}: {value}"))
     for name, count in coverage.uncovered.items():
         console.print(f"  [yellow]uncovered: {escape(name)}, {count} calls[/yellow]")
+    _print_lacks(console, suite)
     if coverage.untimed_count:
         console.print(f"  [yellow]without a time on this target: {coverage.untimed_count} cases[/yellow]")
     table = _use_table(coverage.use, effective=False)
@@ -37,6 +38,13 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
         return
     console.print(_use_table(coverage.use, effective=True))
     console.print(f"mutation scores: {coverage.scored_count} of {coverage.chosen_count} cases; others count 0")
+
+
+def _print_lacks(console: Console, suite: "Suite") -> None:
+    """Print what of each source its cases do not hold: lines that could not be read, strides."""
+    for source in suite.sources:
+        for said in filter(None, map(source.origin.get, ("unread", "strides"))):
+            console.print(f"  [yellow]{escape(f'{source.name}: {said}')}[/yellow]")
 
 
 def print_cases(cases: Iterable["SuiteCase"]) -> None:

@@ -92,8 +92,8 @@ def analyze(
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
-    bound = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
-    return _deliver(_analysis(take, model, *bound, runner if measure else ""), files, against, json=as_json)
+    timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
+    return _deliver(_analysis(take, model, _devices(target, edits, timed), rules, timed), files, against, json=as_json)
 
 
 def _is_trace(model: str, measure: bool) -> bool:
@@ -102,6 +102,13 @@ def _is_trace(model: str, measure: bool) -> bool:
     if found and measure:
         raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
     return found
+
+
+def _devices(target: list[str], edits: list[str], runner: str) -> "list[Target]":
+    """Return the targets; where none is named and a runner measures, the one that it times."""
+    from nearpeak.measuring import timed_target
+
+    return shared.targets_of(target or ([timed_target(runner)] if runner else []), edits)
 
 
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:

@@ -70,7 +70,8 @@ def measure(
 
     A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Of a suite, a file or a
     ready-made one, the chosen cases run, and reasons and counts stay with the results ('nearpeak suite show SUITE
-    --results FILE'). Exit code 12 when a result is wrong, 3 when the device was not to be had.
+    --results FILE'). Exit code 12 when a result is wrong, 3 when there is none (crash, timeout, oom, failed) or
+    the device was not to be had.
     """
     from nearpeak import measuring
 
@@ -194,7 +195,9 @@ def exit_code(found: "list[Measurement]") -> int:
     from nearpeak.core.measurement import Outcome
 
     outcomes = {one.outcome for one in found}
-    return 3 if Outcome.INFRA in outcomes else 12 if Outcome.INCORRECT in outcomes else 0
+    if Outcome.INCORRECT in outcomes and Outcome.INFRA not in outcomes:
+        return 12
+    return 3 if outcomes & {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED} else 0
 
 
 def _outcomes(found: "list[Measurement]") -> str:

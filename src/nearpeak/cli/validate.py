@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+import json as jsonlib
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +14,19 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
-from nearpeak.errors import IncorrectError, SpecError
+from nearpeak.errors import IncorrectError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nearpeak.core.case import Case
+    from nearpeak.core.validation import Validation
     from nearpeak.measure.validation import Implementation
 
 
 def validate(
-    words: list[str] = typer.Argument(
-        ..., metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
+    words: list[str] | None = typer.Argument(
+        None, metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
     ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
@@ -41,33 +46,33 @@ def validate(
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    probes: str = typer.Option(
+        "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
+    ),
     json: bool = shared.JSON,
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
     Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
-    measure SUITE' gives each its own). Exit code 12 when a check fails. 'nearpeak validate' with the words and the seed
-    of a record shows it again.
+    measure SUITE' gives each its own); one that cannot be checked is a row that says so, and one that could not tell a
+    wrong result from a right one is no failure there. Exit code 12 when a check fails. 'nearpeak validate' with the
+    words and the seed of a record shows it again.
     """
-    if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
-        raise SpecError("validate: give one of --runner, --implementation and --emulate")
-    if emulate is None and (formats or edits):
-        raise SpecError("validate: --formats and --set go with --emulate")
+    if probes:
+        _refuse_beside_probes({"cases": words, "--runner": runner, "--implementation": implementation,
+                               "--emulate": emulate, "--mutants": mutants})  # fmt: skip
+        return _probed(probes, json=json)
+    if not words:
+        raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
     suite = suite_of_words(words)
-    cases = [case_of(words, "validate")] if suite is None else [one.case for one in suite.chosen]
-    given = _imported(implementation) if implementation else None
-    failures = []
-    for case in cases:
-        tested = given or (
-            _of_runner(runner or "torch_cpu", case)
-            if emulate is None
-            else _emulated(case, emulate, formats, edits, seed)
-        )
-        failures.append(_validated(case, tested, (seed, mutants), json=json))
-    found = [one for one in failures if one]
-    if found:
-        more = f" ({len(found)} of {len(cases)} cases fail)" if suite is not None else ""
-        raise IncorrectError(found[0] + more)
+    tested = _tested(runner, implementation, emulate, formats, edits, seed)
+    if suite is not None:
+        return _suite_validated([one.case for one in suite.chosen], tested, (seed, mutants), json=json)
+    case = case_of(words, "validate")
+    found = _validated(case, tested(case), (seed, mutants), json=json)
+    if found.failed:
+        raise IncorrectError(_failure(case, found))
+    return None
 
 
 def register(app: typer.Typer) -> None:
@@ -75,8 +80,24 @@ def register(app: typer.Typer) -> None:
     app.command()(validate)
 
 
-def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> str:
-    """Print what the contract says of one case, and return the first check that fails; empty when none does."""
+def _tested(
+    runner: str, implementation: str, emulate: str | None, formats: Path | None, edits: list[str], seed: int
+) -> "Callable[[Case], Implementation]":
+    """Return what is tested of each case, as the options name it."""
+    if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
+        raise SpecError("validate: give one of --runner, --implementation and --emulate")
+    if emulate is None and (formats or edits):
+        raise SpecError("validate: --formats and --set go with --emulate")
+    if emulate is not None:
+        return lambda case: _emulated(case, emulate, formats, edits, seed)
+    if implementation:
+        given = _imported(implementation)
+        return lambda _: given
+    return lambda case: _of_runner(runner or "torch_cpu", case)
+
+
+def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> "Validation":
+    """Print and return what the contract says of one case."""
     from nearpeak.measure.validation import validate as validated
     from nearpeak.ops import label_of
     from nearpeak.report import _validation as report
@@ -84,15 +105,81 @@ def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *,
     seed, mutants = how
     people = not json and shared.on_terminal()
     with shared.progress("validating"):
-        found = validated(case, tested, seed=seed)
+        found: Validation = validated(case, tested, seed=seed)
     text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
     sys.stdout.write(f"{text}\n")
     if mutants:
         sys.stdout.write(f"{_score(found.case, seed, text_for_people=people)}\n")
-    if not found.failed:
-        return ""
+    return found
+
+
+def _failure(case: "Case", found: "Validation") -> str:
+    """Return the first check that fails."""
+    from nearpeak.ops import label_of
+
     first = next(result for result in found.results if result.failed)
     return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
+
+
+def _suite_validated(
+    cases: "list[Case]", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, json: bool
+) -> None:
+    """Print what the contract says of each case; those that cannot be checked or could not tell are counted apart."""
+    from nearpeak.measure.taking import wrong
+
+    counts: Counter[str] = Counter()
+    failures = []
+    for case in cases:
+        try:
+            found = _validated(case, tested(case), how, json=json)
+        except NotModelledError as error:
+            _say_unchecked(case, str(error), json=json)
+            counts["cannot be checked"] += 1
+            continue
+        failures += [_failure(case, found)] if wrong(found) else []
+        counts["wrong" if wrong(found) else "could not tell a wrong result" if found.failed else "right"] += 1
+    said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    if failures:
+        raise IncorrectError(f"{failures[0]} (of {len(cases)} cases: {said})")
+    sys.stderr.write(f"{len(cases)} cases: {said}\n")
+
+
+def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
+    """Print that a case of a suite could not be checked, and why."""
+    from nearpeak.ops import label_of
+
+    if shared.on_terminal() and not json:
+        sys.stdout.write(f"{label_of(case)}: UNSUPPORTED: {reason}\n")
+        return
+    record = {"status": "UNSUPPORTED", "reason": reason, "case": case.record(), "digest": case.digest}
+    sys.stdout.write(f"{jsonlib.dumps(record)}\n")
+
+
+def _refuse_beside_probes(options: dict[str, object]) -> None:
+    asked = [name for name, value in options.items() if value]
+    if asked:
+        raise SpecError(f"validate: --probes asks a package by itself; leave out {', '.join(asked)}")
+
+
+def _probed(name: str, *, json: bool) -> None:
+    """Print each question that the package answers wrongly."""
+    from nearpeak.measure.validation.adapters import ADAPTERS
+
+    adapter = ADAPTERS[name]
+    with shared.progress("asking"):
+        found = list(adapter.divergences(adapter.installed()))
+    for one in found:
+        row = {"operator": one.operator, "defect": one.name, "check": one.result.check, "status": one.result.status,
+               "reason": one.result.reason}  # fmt: skip
+        people = shared.on_terminal() and not json
+        text = (
+            f"{one.operator}: {one.name}: {one.result.status} ({one.result.reason})" if people else jsonlib.dumps(row)
+        )
+        sys.stdout.write(f"{text}\n")
+    said = f"{name}: {len(found)} of {len(adapter.PROBES)} questions are answered wrongly"
+    if found:
+        raise IncorrectError(said)
+    sys.stderr.write(f"{said}\n")
 
 
 def _of_runner(name: str, case: "Case") -> "Implementation":
@@ -101,11 +188,15 @@ def _of_runner(name: str, case: "Case") -> "Implementation":
     from nearpeak.measure.contract import named_implementation
     from nearpeak.measure.inputs import drawn
     from nearpeak.measure.runners import backend_of
+    from nearpeak.measure.taking import unable
     from nearpeak.measure.validation import pytorch
 
     if name == "torch_cpu":
         return pytorch(case)
     backend = backend_of(name, Timing())
+    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
+    if reason:
+        raise NotModelledError(f"validate: {reason}")
     found: Implementation | None = None
     if hasattr(backend, "prepare"):
         ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()

@@ -94,7 +94,7 @@ class TimedRunner:
     def incorrect(self, case: Case, record: Any) -> Measurement:
         """Return the measurement of a case whose results are wrong, or that the software refuses: it has no time."""
         why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
-        outcome = Outcome.UNSUPPORTED if record.status == "UNSUPPORTED" else Outcome.INCORRECT
+        outcome = {"UNSUPPORTED": Outcome.UNSUPPORTED, "OOM": Outcome.OOM}.get(record.status, Outcome.INCORRECT)
         return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:

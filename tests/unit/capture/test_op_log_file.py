@@ -10,6 +10,8 @@ pytest.importorskip("torch")
 import nearpeak
 from nearpeak.capture.op_log_file import capture_op_log
 from nearpeak.errors import SpecError
+from nearpeak.suite.coverage import coverage_of
+from nearpeak.suite.merge import suite_of
 
 LOG = """\
 Operator: aten.mm.default
@@ -78,7 +80,8 @@ BAD = [
 def test_a_row_that_cannot_be_read_is_counted_and_named(tmp_path, line, reason):
     good = "Operator: aten.mm.default\ncnt: 1, ((T([2, 4], f16), T([4, 8], f16)), {})\n"
     workload = read(tmp_path, LOG + good.splitlines()[0] + "\n" + line + "\n" + good)
-    assert len(workload.calls) == 8
+    assert len([call for call in workload.calls if call.case is not None]) == 8
+    assert sum(workload.uncovered_counts().values()) == line.startswith("cnt: ")
     assert len(workload.assumptions) == 1
     assert re.search(reason, workload.assumptions[0])
     assert workload.assumptions[0].startswith("1 lines could not be read: ")
@@ -87,6 +90,16 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(tmp_path, line, reason):
 def test_an_operator_that_this_pytorch_lacks_is_named(tmp_path):
     workload = read(tmp_path, LOG + "Operator: aten.nonsense.default\ncnt: 4, ((T([2], f16),), {})\n")
     assert "operator aten.nonsense.default is not known to this PyTorch (line 17)" in workload.assumptions[0]
+    assert workload.uncovered_counts() == {"aten.nonsense.default": 4}
+
+
+def test_a_suite_of_a_log_counts_the_calls_that_could_not_be_read(tmp_path):
+    one = suite_of(read(tmp_path, LOG + "Operator: aten.nonsense.default\ncnt: 4, ((T([2], f16),), {})\n"))
+    (source,) = one.sources
+    assert source.uncovered == {"aten.nonsense.default": 4}
+    assert source.origin["unread"].startswith("1 lines could not be read: operator aten.nonsense.default")
+    covered = coverage_of(one).use[0]
+    assert (covered.currency, covered.covered_ratio) == ("calls", 34 / 38)
 
 
 def test_a_file_without_any_row_is_refused_with_an_example(tmp_path):
@@ -111,3 +124,30 @@ def test_ten_thousand_damaged_lines_are_read_or_counted_and_never_crash(tmp_path
     workload = capture_op_log(file)
     assert len(workload.calls) >= 7
     assert workload.assumptions[0].split(" ", 1)[1].startswith("lines could not be read")
+
+
+SOFTMAX, ADD = "aten._softmax.default", "aten.add.Tensor"
+LYING = [
+    (SOFTMAX, "(T([32, 128], f16, stride=(1, 32)), -1, False)", {"x.layout": "transposed"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 256, 2)), -1, False)", {"x.layout": "stepped"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(4128, 129, 1)), -1, False)", {"x.layout": "padded"}),
+    (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 129, 1)), -1, False)", None),
+    (SOFTMAX, "(T([32, 128], f16, stride=(384, 1)), -1, False)", None),
+    (SOFTMAX, "(T([1, 128], f16, stride=(384, 1)), -1, False)", {}),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(256, 2)))", {"b.layout": "stepped"}),
+    (ADD, "(T([32, 128], f16, stride=(1, 32)), T([32, 128], f16, stride=(1, 32)))", {}),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(1, 32)))", None),
+    (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(0, 1)))", {}),
+    ("aten.mm.default", "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    ("aten.native_layer_norm.default", "(T([32, 128], f16, stride=(1, 32)), [128], T([128], f16), T([128], f16), 1e-5)",
+     {"input.layout": "transposed"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "arguments", "memory"), LYING, ids=[f"{o} {a}" for o, a, _ in LYING])
+def test_strides_become_layouts_and_calls_taken_for_dense_are_counted(tmp_path, operator, arguments, memory):
+    workload = read(tmp_path, f"Operator: {operator}\ncnt: 3, ({arguments}, {{}})\n")
+    (call,) = workload.calls
+    assert dict(call.case.memory) == (memory or {})
+    said = f"3 calls are taken for dense: {operator} (line 2)"
+    assert workload.origin.get("strides") == (said if memory is None else None)

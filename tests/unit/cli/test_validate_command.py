@@ -2,12 +2,20 @@
 
 import json
 import shlex
+import sys
+import types
 
+import numpy as np
 import pytest
 
+from nearpeak import suites
 from nearpeak.cli import main
+from nearpeak.measure.validation.adapters.beaverpy import OPERATORS
+from nearpeak.suite.file import save_text
 
 pytest.importorskip("torch")
+from tests.unit.measure.validation import numpy_package as right
+
 SOFTMAX = ("softmax", "rows=4", "columns=16", "dtype=fp32")
 
 
@@ -67,3 +75,84 @@ def test_wrong_words_are_refused_in_one_line(monkeypatch, capsys, words, said):
     assert code == 2
     assert said in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_checked(monkeypatch, capsys, tmp_path):
+    lines = ({"op": "softmax", "dtype": dtype, "rows": 2, "columns": 8, "count": 1} for dtype in ("fp8_e4m3", "fp32"))
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    whole = suites.suite([tmp_path / "calls.jsonl"])
+    (tmp_path / "suite.jsonl").write_text(save_text(whole), encoding="utf-8")
+    code, out, error = run(monkeypatch, capsys, str(tmp_path / "suite.jsonl"), "--json")
+    rows = {row["case"]["dtype"]: row for row in map(json.loads, out.splitlines())}
+    assert (code, error) == (0, "2 cases: 1 cannot be checked, 1 right\n")
+    assert {dtype: row["status"] for dtype, row in rows.items()} == {"fp8_e4m3": "UNSUPPORTED", "fp32": "PASS"}
+    assert rows["fp8_e4m3"]["reason"]
+
+
+@pytest.mark.parametrize(("kernel", "code", "said"), [("softmax", 0, "1 right"), ("twice", 12, "1 wrong")])
+def test_a_case_without_elements_fails_no_suite(monkeypatch, capsys, tmp_path, kernel, code, said):
+    lines = ({"op": "softmax", "dtype": "fp32", "rows": rows, "columns": 8, "count": 1} for rows in (0, 2))
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    (tmp_path / "kernels_of_a_suite.py").write_text(
+        "import torch\n\ndef softmax(tensors, **_):\n    return {'y': torch.softmax(tensors['x'], -1)}\n\n"
+        "def twice(tensors, **_):\n    return {'y': 2 * torch.softmax(tensors['x'], -1)}\n"
+    )
+    (tmp_path / "suite.jsonl").write_text(save_text(suites.suite([tmp_path / "calls.jsonl"])), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ("suite.jsonl", "--implementation", f"kernels_of_a_suite:{kernel}", "--json")
+    left, _, error = run(monkeypatch, capsys, *words)
+    assert (left, f"1 could not tell a wrong result, {said}" in error) == (code, True)
+
+
+def package(monkeypatch):
+    """The public package's place, taken by a right one whose softmax is not."""
+
+    class Softmax(right.Softmax):
+        def forward(self, x):
+            with np.errstate(all="ignore"):
+                e = np.exp(x)
+                return e / e.sum(-1, keepdims=True)
+
+    found = types.ModuleType("beaverpy")
+    found.__dict__.update({name: getattr(right, name) for name in OPERATORS}, Softmax=Softmax)
+    monkeypatch.setitem(sys.modules, "beaverpy", found)
+
+
+def test_the_questions_put_to_a_package_are_listed_by_the_defect_that_they_show(monkeypatch, capsys):
+    package(monkeypatch)
+    code, out, error = run(monkeypatch, capsys, "--probes", "beaverpy", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 12
+    assert {row["operator"] for row in rows} == {"Softmax"}
+    assert "large inputs overflow" in {row["defect"] for row in rows}
+    assert f"{len(rows)} of 46 questions are answered wrongly" in error
+
+
+def test_a_package_is_a_runner_and_what_it_lacks_is_said(monkeypatch, capsys):
+    package(monkeypatch)
+    code, _, error = run(monkeypatch, capsys, *SOFTMAX, "--runner", "beaverpy")
+    assert (code, "softmax rows=4 columns=16 fp32 by beaverpy: V4 NUMERIC_FAIL" in error) == (12, True)
+    relu = ("elementwise", "elements=64", "function=relu", "dtype=fp32", "--runner", "beaverpy")
+    assert run(monkeypatch, capsys, *relu)[0] == 0
+    code, _, error = run(monkeypatch, capsys, "reduce", "outputs=1", "reduced=8", "dtype=fp32", "--runner", "beaverpy")
+    assert (code, "beaverpy does not run reduce" in error) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "there is no case"),
+        (("--probes", "beaverpie"), "did you mean beaverpy"),
+        ((*SOFTMAX, "--probes", "beaverpy"), "leave out cases"),
+    ],
+)
+def test_neither_cases_nor_a_package_or_both_are_refused(monkeypatch, capsys, words, said):
+    code, _, error = run(monkeypatch, capsys, *words)
+    assert code == 2
+    assert said in error
+
+
+def test_a_case_that_pytorch_refuses_is_one_line(monkeypatch, capsys):
+    code, _, error = run(monkeypatch, capsys, "softmax", "rows=2", "columns=8", "dtype=fp8_e4m3")
+    assert (code, len(error.splitlines())) == (1, 1)
+    assert "softmax: PyTorch computes no such case" in error

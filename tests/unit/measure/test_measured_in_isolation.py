@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import nearpeak
+from nearpeak.cli import application
 from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measure.lock import device_lock
@@ -100,3 +102,19 @@ def test_samples_wait_for_the_device(tmp_path, monkeypatch):
 def test_a_runner_that_cannot_be_had_is_refused_by_name(runner, error, message):
     with pytest.raises(error, match=message):
         list(measure(CASE, runner, TIMING))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "code"),
+    [("softmax", (), 0), ("segfault", (), 3), ("fail", ("--no-check",), 3), ("fail", (), 12)],
+)
+def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, options, code):
+    words = ["softmax", "rows=8", "columns=16", "dtype=fp32", "--runner", f"callable:kernels:{kernel}", "--json"]
+    done = CliRunner().invoke(application(), ["measure", *words, "--budget", "10 ms", *options])
+    assert done.exit_code == code, done.output
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result():
+    (row,) = run_cases([CASE], "callable:kernels:exhaust", Timing(**{**_fields(TIMING), "validate": True}))
+    assert row.outcome is Outcome.OOM, row.note

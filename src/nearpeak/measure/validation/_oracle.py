@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.errors import MeasureError
+from nearpeak.errors import MeasureError, NotModelledError
 from nearpeak.measure.placing import placed
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._draw import drawn, made_special
@@ -23,7 +23,7 @@ from nearpeak.measure.validation._formats import (
 )
 from nearpeak.measure.validation._gates import at_targets, largest
 from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated, moved, probes, shifts
-from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation._run import imported_torch, refuses
 from nearpeak.ops import OPS, Numerics
 
 SPREAD = 6.0
@@ -153,12 +153,24 @@ def _stored(case: Case) -> Stored | None:
 
 @lru_cache(maxsize=256)
 def declared_formats(case: Case) -> dict[str, Any]:
-    """Return PyTorch's format of each output, as the operator's own PyTorch call returns them."""
+    """Return PyTorch's format of each output, as the operator's own PyTorch call returns them.
+
+    Raises:
+        NotModelledError: PyTorch refuses the case.
+    """
     arguments = arguments_of(case)
     tensors = drawn(case.op, arguments, ("formats",), "normal")
     if tensors is None:
         raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
-    outputs = OPS[case.op].torch_call({name: t.clone() for name, t in tensors.items()}, **arguments)
+    try:
+        outputs = OPS[case.op].torch_call({name: t.clone() for name, t in tensors.items()}, **arguments)
+    except Exception as error:
+        if isinstance(error, NotModelledError) or not refuses(error):
+            raise
+        why = str(error).splitlines()[0]
+        raise NotModelledError(
+            f"{case.op}: PyTorch computes no such case, so that the formats of its results are not known ({why})"
+        ) from None
     return {name: output.dtype for name, output in outputs.items()}
 
 

@@ -1,1 +1,17 @@
-"""Public packages as implementations under test."""
+"""Public packages as implementations under test: one file each, found by its name."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from nearpeak.registry import Registry
+
+
+def _load(name: str) -> Any:
+    return importlib.import_module(f"nearpeak.measure.validation.adapters.{name}")
+
+
+ADAPTERS: Registry[Any] = Registry(
+    kind="package", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.adapters"
+)
+"""Modules with `PROBES`, the questions; `installed()`, the package; `divergences(package)`, the wrong answers."""

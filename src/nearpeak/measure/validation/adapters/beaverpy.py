@@ -59,13 +59,9 @@ def implementation(case: Case, package: Any = None) -> Implementation:
     Raises:
         NotModelledError: the package has no operator for the case.
     """
-    rules = {
-        "conv": _conv, "max_pool": _max_pool, "gemm": _linear, "softmax": _softmax, "pointwise_loss": _loss,
-        "elementwise": _activation,
-    }  # fmt: skip
-    if case.op not in rules:
+    if case.op not in RULES:
         raise NotModelledError(f"beaverpy: no operator for {case.op}; it has {', '.join(OPERATORS)}")
-    own, rule = package or installed(), rules[case.op]
+    own, rule = package or installed(), RULES[case.op]
     rule(own, None, arguments_of(case))  # what the package cannot compute is refused here, not in the middle
 
     def call(arrays: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -128,3 +124,10 @@ def _without(op: str, arguments: Mapping[str, Any], **refused: Any) -> None:
     for name, value in refused.items():
         if arguments[name] == value:
             raise NotModelledError(f"beaverpy: {op} with {name}={str(value).lower()} is not something it takes")
+
+
+RULES = {
+    "conv": _conv, "max_pool": _max_pool, "gemm": _linear, "softmax": _softmax, "pointwise_loss": _loss,
+    "elementwise": _activation,
+}  # fmt: skip
+"""How the package computes each operator of the catalogue that it has."""
