@@ -114,7 +114,9 @@ _CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 def fault_of(path: Path, form: str) -> str:
     """Read and analyse a file; return what went wrong, empty where it was read or refused in one line."""
+    from nearpeak.analyze.findings import report_of
     from nearpeak.errors import NearpeakError
+    from nearpeak.executed.reading import executed_of
     from nearpeak.trace import read_trace
     from nearpeak.trace.critical import critical_path
     from nearpeak.trace.steps import steps_of
@@ -128,6 +130,7 @@ def fault_of(path: Path, form: str) -> str:
                 return f"timeline does not add up: {one}"
         steps_of(trace)
         critical_path(trace)
+        report_of(executed_of(trace))
     except NearpeakError as error:
         return "" if len(str(error).splitlines()) == 1 else f"the message has several lines: {error}"
     except Exception as error:
@@ -138,29 +141,39 @@ def fault_of(path: Path, form: str) -> str:
 def run(form: str, first: int, last: int, folder: Path) -> int:
     """Try the mutants `first` to `last` of a format in this process; print each fault and return their number."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    suffix, write = WRITERS[form]
-    faults, path = 0, folder / f"mutant{suffix}"
-    originals = []
-    for seed in range(4):
-        original = folder / f"original{seed}{suffix}"
-        original.unlink(missing_ok=True)
-        write(original, planned(seed, 12))
-        originals.append(original.read_bytes())
+    suffix, faults = WRITERS[form][0], 0
+    path, originals = folder / f"mutant{suffix}", originals_of(form, folder)
+    path.write_bytes(originals[0])
+    fault_of(path, form)  # what is imported and compiled once belongs to no file
     for seed in range(first, last):
-        draw = random.Random(f"{form} {seed}")
-        data = originals[seed % len(originals)]
-        if form.endswith("json") or form == "kineto":
-            packed = draw.random() < 0.15
-            data = mutated(gzip.compress(data, 1, mtime=0), draw) if packed else mutated(data, draw)
-        else:
-            data = mutated(data, draw)
-        path.write_bytes(data)
+        path.write_bytes(mutant(form, seed, originals))
         (folder / "seed").write_text(str(seed))
         if fault := fault_of(path, form):
             faults += 1
             shutil.copy(path, folder / f"fault_{form}_{seed}{suffix}")
             print(f"{form} {seed}: {fault[:300]}", flush=True)
     return faults
+
+
+def originals_of(form: str, folder: Path) -> list[bytes]:
+    """Return the sound files that are damaged."""
+    suffix, write = WRITERS[form]
+    found = []
+    for seed in range(4):
+        original = folder / f"original{seed}{suffix}"
+        original.unlink(missing_ok=True)
+        write(original, planned(seed, 12))
+        found.append(original.read_bytes())
+    return found
+
+
+def mutant(form: str, seed: int, originals: list[bytes]) -> bytes:
+    """Return one damaged file; some of those that may be packed are damaged when they are."""
+    draw = random.Random(f"{form} {seed}")
+    data = originals[seed % len(originals)]
+    packable = form.endswith("json") or form == "kineto"
+    packed = packable and draw.random() < 0.15
+    return mutated(gzip.compress(data, 1, mtime=0) if packed else data, draw)
 
 
 if __name__ == "__main__":

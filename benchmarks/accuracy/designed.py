@@ -15,7 +15,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
-from nearpeak.predict.calibrate import held_of, slopes, spread_from
+from nearpeak.predict.calibrate import slopes, spread_from, unmoved
 from nearpeak.predict.design import MOST_CASES, chosen
 from nearpeak.predict.fit import fit
 
@@ -69,7 +69,7 @@ def _after(family: Family, block: Block, start: Any, spread: Any, seed: int) -> 
     effects = slopes(times_of(family, block, pool), form, start) * spread
     picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES)]]
     times = times_of(family, block, picked)
-    fixed = [form.scalars[i].name for i in held_of(slopes(times, form, start) * spread)]
+    fixed = [form.scalars[i].name for i in unmoved(slopes(times, form, start) * spread)]
     values = fit(form, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values
     rest = np.setdiff1d(np.arange(count), picked)
     return _errors(times_of(family, block, rest)(values), block.measured_s[rest])

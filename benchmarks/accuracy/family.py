@@ -1,6 +1,6 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,12 @@ class Family:
     """Starts of the names of blocks that scalars may be fitted on; others are held out whole."""
     fixed: Callable[[Block], Sequence[str]] = lambda _: ()
     """Scalars that the rows of a block say nothing about."""
+    own: Sequence[str] = ()
+    """Scalars that follow from the library that ran, not from the device: each device has its own where several are
+    fitted together, and devices without data get the usual ones.
+    """
+    alone: tuple[str, ...] = ()
+    """Starts of the names of blocks that tell about no device but their own, as others run other kernels."""
     sample_count: int = SAMPLE
     """Rows per fit, drawn evenly."""
     least_rows_count: int = LEAST_ROWS
@@ -97,6 +103,9 @@ class Family:
     """
     left_out_share: float = 0.5
     """Share of them for fits that leave a device out to set the interval of unseen ones."""
+    starts: Sequence[Mapping[str, float]] = ({},)
+    """Scalars by name that fits start from in place of usual ones; the best fit counts, where kinds of kernels differ.
+    """
     deviation: Deviation = logarithmic
     """What fits make least."""
     tree_count: int = 150
@@ -114,6 +123,10 @@ class Family:
         enough = len(block.measured_s) >= self.least_rows_count
         return enough and any(block.name.startswith(start) for start in self.allowed)
 
+    def tells_of_others(self, block: Block) -> bool:
+        """Return whether devices without data may be predicted from a block."""
+        return not any(block.name.startswith(start) for start in self.alone)
+
     def group(self, block: Block) -> str:
         """Return the group of coefficients that a block's scalars make."""
         return self.form.groups(block.op, block.dtypes)[0]
@@ -128,7 +141,8 @@ def left_out(family: Family, corpus: Path) -> Iterator[tuple[Block, list[Block]]
     """Yield each block that scalars may be fitted on with those of other devices: its maker's, or all others'."""
     allowed = [block for block in family.blocks(corpus) if family.is_allowed(block)]
     for block in allowed:
-        alike = [b for b in allowed if family.group(b) == family.group(block) and b.device != block.device]
+        telling = [b for b in allowed if family.tells_of_others(b)]
+        alike = [b for b in telling if family.group(b) == family.group(block) and b.device != block.device]
         own = [b for b in alike if maker_of(b) == maker_of(block)]
         if alike:
             yield block, own or alike

@@ -5,6 +5,7 @@ Only blocks that a family allows and only the folds of FITTED are read for scala
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,8 @@ def _files(family: Family, corpus: Path) -> Iterator[tuple[str, list[str]]]:
             files.setdefault(stem, []).append(own)
             yield stem, files[stem]
             print(f"fitted {family.name}.{kind} of {stem}", flush=True)
-        stem = f"_prior_{maker}"
-        files.setdefault(stem, []).append(_prior(family, kind, blocks))
+        stem, telling = f"_prior_{maker}", [block for block in blocks if family.tells_of_others(block)]
+        files.setdefault(stem, []).append(_prior(family, kind, telling or blocks))
         yield stem, files[stem]
         print(f"fitted {family.name}.{kind} of all devices of {maker}", flush=True)
 
@@ -140,21 +141,64 @@ def sample(chosen: Any, count: int) -> Any:
 
 def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) -> Fit:
     """Return the scalars that fit one block, or several with the same weight each."""
-    count = int(family.sample_count * share)
+    count, devices = int(family.sample_count * share), sorted({block.device for block in group})
     picked = [(block, sample(np.isin(folds(block), FITTED), count // len(group))) for block in group]
     each = [_remembered(family, block, times_of(family, block, rows)) for block, rows in picked]
     measured = np.concatenate([block.measured_s[rows] for block, rows in picked])
     fixed = set.intersection(*(set(family.fixed(block)) for block in group))
+    if family.own and len(devices) > 1:
+        own = {one: fitted_together(family, [b for b in group if b.device == one], share).values for one in devices}
+        each = [_with_own(family, times, own[block.device]) for block, times in zip(group, each, strict=True)]
+        fixed |= set(family.own)
     few = len(measured) < 3 * (len(family.form.scalars) - len(fixed))
-    return fit(
-        family.form, lambda v: np.concatenate([one(v) for one in each]), measured, fixed=tuple(fixed),
-        deviation=family.deviation, prior_weight=PRIOR_ROWS if few else 0.0,
-    )  # fmt: skip
+    return _best(
+        family, lambda v: np.concatenate([one(v) for one in each]), measured, tuple(fixed), PRIOR_ROWS if few else 0.0
+    )
+
+
+def _with_own(family: Family, times: Times, own: Any) -> Times:
+    """Return `times` with a device's own scalars in place of the given ones."""
+    places = [place for place, one in enumerate(family.form.scalars) if one.name in family.own]
+
+    def found(scalars: Any) -> Any:
+        values = np.array(scalars, dtype=float)
+        values[places] = own[places]
+        return times(values)
+
+    return found
+
+
+def _usual_own(family: Family, found: Fit) -> Fit:
+    """Return a fit for devices without data, whose library is not known."""
+    pairs = zip(family.form.scalars, found.values, strict=True)
+    return replace(found, values=np.array([one.usual_value if one.name in family.own else v for one, v in pairs]))
+
+
+def _best(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], prior_weight: float = 0.0) -> Fit:
+    """Return the best of the fits from the family's starts, those aside that name what the rows say nothing about."""
+    found = []
+    for start in (one for one in family.starts if not set(one) & set(fixed)):
+        first = np.array([start.get(one.name, one.usual_value) for one in family.form.scalars])
+        one = fit(
+            family.form,
+            times,
+            measured,
+            fixed=fixed,
+            start=first,
+            deviation=family.deviation,
+            prior_weight=prior_weight,
+        )
+        found.append((_wrong(family, times, measured, one), one))
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _wrong(family: Family, times: Times, measured: Any, found: Fit) -> float:
+    return float(np.abs(family.deviation(times(found.values) / measured)).mean())
 
 
 def fitted_each(family: Family, group: Sequence[Block], share: float = 1.0) -> dict[str, Fit]:
     """Return the scalars of each device, held near those that fit all of them together."""
-    home = fitted_together(family, group, share).values
+    home = fitted_together(family, [block for block in group if family.tells_of_others(block)] or group, share).values
     devices = sorted({block.device for block in group})
     return {one: _held(family, [block for block in group if block.device == one], home, share) for one in devices}
 
@@ -169,19 +213,21 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
     def times(values: Any) -> Any:
         return np.concatenate([one(values) for one in each])
 
-    kept = {"fixed": tuple(fixed), "deviation": family.deviation}
-    held = fit(family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, **kept)
+    held = fit(
+        family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, fixed=tuple(fixed),
+        deviation=family.deviation,
+    )  # fmt: skip
     if family.is_held:
         return held
-    free = fit(family.form, times, measured, **kept)
-    wrong = [np.abs(family.deviation(times(found.values) / measured)).mean() for found in (held, free)]
+    free = _best(family, times, measured, tuple(fixed))
+    wrong = [_wrong(family, times, measured, found) for found in (held, free)]
     return held if wrong[0] < ASTRAY * wrong[1] else free
 
 
 def unseen_values(family: Family, block: Block, others: Sequence[Block], share: float = 1.0) -> Any:
     """Return the scalars that a block's device gets when only `others` are measured, as predictions make them."""
     if family.form.size is None or maker_of(block) != maker_of(others[0]):
-        return fitted_together(family, others, share).values
+        return _usual_own(family, fitted_together(family, others, share)).values
     measured = [(target_of(name), one.values) for name, one in fitted_each(family, others, share).items()]
     return kin_values(family.form, target_of(block.device), block.dtypes, measured)
 
@@ -274,7 +320,7 @@ def corrected_rows(family: Family, block: Block, rows: Any, values: Any, correct
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
     """Return the group of all devices together; its interval comes from leaving each device out in turn."""
-    found, devices = fitted_together(family, group), {block.device for block in group}
+    found, devices = _usual_own(family, fitted_together(family, group)), {block.device for block in group}
     if len(devices) == 1:
         ends = interval(family, [(block, found.values) for block in group])
         return _toml(

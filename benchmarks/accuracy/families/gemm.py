@@ -19,7 +19,9 @@ from benchmarks.accuracy.family import (
     target_name,
 )  # fmt: skip
 from nearpeak.predict._form import Setting
+from nearpeak.predict._product_formats import runs_small_whole
 from nearpeak.predict.forms.gemm import SCALARS
+from nearpeak.targets import target_of
 
 FILES = ("aic_gemm", "aiter_gemm", "neusight_gemm", "infersim_gemm", "deepbench_gemm", "simumax_gemm")
 HOST_TIMED = ("neusight",)
@@ -83,6 +85,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
     return (
         *(() if block.setting.quantises_input else quantise),
         *(() if block.setting.quantises_input and block.kind == "nvfp4" else ("pad_s",)),
+        *(() if runs_small_whole(target_of(block.device), block.dtypes) else ("serial_s",)),
         *(("launch_s",) if block.setting.host_timed else ("host_s", "far_ratio", "unaligned_ratio")),
     )
 
@@ -95,5 +98,7 @@ FAMILY = Family(
         "neusight", "aiter",
     ),
     fixed=_fixed,
+    # Caches of two halves keep little from one kernel to the next.
+    starts=({}, {"quantise_residency_ratio": 0.1, "residency_ratio": 0.1}),
     tree_count=100,  # they are asked for by the million
 )  # fmt: skip

@@ -8,7 +8,9 @@ from nearpeak.analyze.executions import step_interval
 from nearpeak.core.executed import Executed
 from nearpeak.core.executed_precision import Realised
 from nearpeak.core.mixed_precision import BASELINES, LEAST_SPEED_UP, MixedPrecision, PrecisionVerdict
+from nearpeak.units import show
 
+_COMPILED = "compiled code ran, and the expectation is one of eager operators: compare traces of eager steps"
 _LARGE = 0.25
 """Part of a step from which on casts, or memory, count as a reason."""
 
@@ -20,9 +22,9 @@ def verdict_of(device: MixedPrecision, eager: MixedPrecision) -> PrecisionVerdic
 
     Args:
         device: expected times without time added per operator: a graph, or a host that stays ahead.
-        eager: the same with the time that an eager host takes for each operator.
+        eager: the same with the time that an eager host takes for each operator. It issues ahead, as PyTorch's does.
     """
-    alone, slowed = device.speed_up_ratio(), eager.speed_up_ratio()
+    alone, slowed = device.speed_up_ratio(), eager.ahead_ratio()
     if alone < LEAST_SPEED_UP:
         verdict = "does not pay"
     elif slowed < LEAST_SPEED_UP:
@@ -30,18 +32,22 @@ def verdict_of(device: MixedPrecision, eager: MixedPrecision) -> PrecisionVerdic
     else:
         verdict = "pays"
     return PrecisionVerdict(
-        verdict=verdict, speed_up_ratio=alone, eager_ratio=slowed, reasons=tuple(_reasons(device, eager)),
+        verdict=verdict, speed_up_ratio=alone, eager_ratio=slowed, serial_ratio=eager.speed_up_ratio(),
+        reasons=tuple(_reasons(device, eager)),
     )  # fmt: skip
 
 
 def _reasons(device: MixedPrecision, eager: MixedPrecision) -> Iterator[str]:
-    alone = device.speed_up_ratio()
-    added = device.lowered_count - device.call_count
     if device.cast_ratio > _LARGE:
         yield f"{device.cast_count} casts take {device.cast_ratio:.0%} of the lowered step"
-    if eager.speed_up_ratio() < alone and added > 0 and eager.fixed_s:
-        yield f"autocast adds {added} operators, each of which costs the host time"
+    yield from _host(device, eager)
     yield from _trap(device)
+    if device.fused_s < device.lowered_s / LEAST_SPEED_UP:
+        ratio = device.baseline_s["default"] / device.fused_s
+        yield (
+            f"a compiler that puts casts into its own kernels leaves {device.kept_cast_count} of"
+            f" {device.cast_count}: {ratio:.2f} times as fast"
+        )
     if device.converted_s is not None and device.converted_s < device.lowered_s / LEAST_SPEED_UP:
         ratio = device.baseline_s["default"] / device.converted_s
         yield f"a model converted as a whole (.half(), .bfloat16()) needs no casts: {ratio:.2f} times as fast"
@@ -49,6 +55,20 @@ def _reasons(device: MixedPrecision, eager: MixedPrecision) -> Iterator[str]:
         yield f"memory limits {device.memory_bound_ratio:.0%} of the fp32 step: at most 2 times as fast there"
     if device.scaler_s:
         yield f"scaling the loss and checking gradients takes {device.scaler_s / device.lowered_s:.0%}, and one wait"
+
+
+def _host(device: MixedPrecision, eager: MixedPrecision) -> Iterator[str]:
+    """Say where the lowered step waits for its host, which autocast gives more to do."""
+    added, host_s = device.lowered_count - device.call_count, eager.fixed_s * device.lowered_count
+    if added <= 0 or eager.ahead_ratio() * LEAST_SPEED_UP >= device.speed_up_ratio():
+        return
+    if host_s > device.lowered_s:
+        yield (
+            f"the lowered step waits for its host: {device.lowered_count} operators, {added} more than as written, take"
+            f" it {show(host_s, 's')}, and the device {show(device.lowered_s, 's')}"
+        )
+    else:
+        yield f"autocast adds {added} operators, each of which costs the host time"
 
 
 def _trap(device: MixedPrecision) -> Iterator[str]:
@@ -60,20 +80,28 @@ def _trap(device: MixedPrecision) -> Iterator[str]:
         yield f"allowing TF32 for matrix products gives {default / tf32:.2f} of it without autocast; {tf32:.2f} is left"
 
 
-def realised_of(expected: MixedPrecision, baseline: Executed, lowered: Executed, modes: tuple[str, str]) -> Realised:
+def realised_of(
+    expected: MixedPrecision,
+    baseline: Executed,
+    lowered: Executed,
+    modes: tuple[str, str],
+    *,
+    compiled: bool = False,
+) -> Realised:
     """Return how much of the expected speed-up two traces show, against the fp32 that the baseline ran.
 
     Args:
         baseline: steps without autocast.
         lowered: steps with it.
         modes: precision of the two, as `precision_of` tells it; empty where settings and kernels disagree.
+        compiled: whether either ran compiled code, of which nothing is expected here.
     """
     which = modes[0] if modes[0] in BASELINES else ""
     wanted = expected.speed_up_ratio(which) if which else None
     low, high = step_interval(lowered, baseline)
     steps = [one.window_ns / one.step_count for one in (baseline, lowered)]
     ratio = steps[0] / steps[1] if min(steps) > 0 else None
-    reason = _withheld(wanted, modes, baseline, lowered)
+    reason = _COMPILED if compiled else _withheld(wanted, modes, baseline, lowered)
     found = Realised(
         baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high, reason=reason,
         realised_ratio=None, log_ratio=None,

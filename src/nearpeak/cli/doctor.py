@@ -11,6 +11,7 @@ PACKAGES = {
     "torch": ("torch", "capturing PyTorch models, measuring on this CPU"),
     "transformers": ("hf", "named models and Hugging Face configurations"),
     "onnx": ("onnx", "capturing ONNX files"),
+    "onnxruntime": ("onnxruntime", "the runner of that name"),
     "duckdb": ("tables", "Parquet tables"),
 }
 

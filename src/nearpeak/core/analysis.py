@@ -82,7 +82,7 @@ class Opportunity:
     """Something worth trying, with the most that it can gain."""
 
     kind: str
-    """`fusion`, `precision`, `launch` or `memory`."""
+    """`fusion`, `precision`, `launch`, `memory` or `constants`."""
     title: str
     """What to do, in one sentence."""
     where: str

@@ -10,12 +10,12 @@ from nearpeak.core.prediction import Calibration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A scalar that keeps the value it had before the fit."""
+    """A scalar that measurements do not pin down: it keeps its value, or shares what is seen with another."""
 
     name: str
     """The scalar."""
     reason: str
-    """Why the measurements do not move it."""
+    """Why the measurements do not tell its value."""
     pinned_by: str
     """Measurements that would."""
 

@@ -73,6 +73,33 @@ class KernelRule(NamedTuple):
     """Part of the kernel's time, or of that part of it, that it would save; none where it does not say."""
 
 
+HOST_KINDS_OF_TIME = {
+    "runtime": "calls of the runtime",
+    "operators": "operators of the framework",
+    "autograd": "autograd",
+    "creation": "making tensors",
+    "memory": "empty tensors and device memory",
+    "loading": "loading data",
+    "outside": "Python, and what no event covers",
+}
+"""What a host spends its time on, by name, in words."""
+
+
+class HostCost(NamedTuple):
+    """Host time of one kind, or before and in the calls of one operator or module; nanoseconds of all steps."""
+
+    by: str
+    """`kind`, `operator` or `module`."""
+    name: str
+    """One of HOST_KINDS_OF_TIME, or the name of the operator, or the kind of module."""
+    time_ns: int
+    """Host time, waits for the device left out."""
+    call_count: int
+    """Calls that it lies before or in."""
+    gain_ns: int
+    """What the steps would take less without it, by replay: nothing where the device is what they wait for."""
+
+
 class Slice(NamedTuple):
     """A stretch of a lane of the picture, in nanoseconds from the begin of the window."""
 
@@ -225,6 +252,8 @@ class Executed:
     """Time of the critical path of all devices, by what decided: `kernel`, `host`, `sync`, `queue` and others."""
     module_ns: Mapping[str, int] = field(default_factory=dict)
     """Device time by module, longest first, that of none under ''; empty where the trace names no modules."""
+    host: tuple[HostCost, ...] = ()
+    """Where the host's time goes and what that costs; empty where no calls were recorded."""
     rules: tuple[KernelRule, ...] = ()
     """What the profiler's own rules say, where it has any."""
     counters: Mapping[int, Mapping[str, float]] = field(default_factory=dict)

@@ -64,6 +64,8 @@ class ExecutedPrecision:
     """Products that ran on vector units although matrix units take them: operator, nanoseconds of a step."""
     casts: tuple[CastUse, ...]
     """Casts, most time first."""
+    compiled_ratio: float
+    """Part of the kernels' time in kernels that a compiler wrote, which hide casts and calls."""
 
     def _share(self, *, by_flop: bool) -> float | None:
         known = [one for one in self.products if one.inputs]

@@ -46,9 +46,9 @@ class Cast:
     after: str
     """Format that it gets."""
     of: str
-    """Kind of its storage: weight, input, activation, …"""
+    """What is cast: weight, input, activation, …; gradient in the backward pass."""
     consumer: str
-    """Operator that runs next on something else than a cast, for which it is made."""
+    """Operator that it is made for: the one that reads it, in the backward pass the one whose gradient it casts."""
     module: str
     """Module in which it runs."""
     time_s: float
@@ -101,6 +101,14 @@ class MixedPrecision:
     """Part of it that scaling the loss and checking gradients take; fp16 training only."""
     converted_s: float | None
     """Time of the model converted as a whole (`.half()`), without casts; none where that was not captured."""
+    ahead_s: Mapping[str, float]
+    """Time of the step as written, by one of BASELINES, with a host that issues ahead: `fixed_s` for each operator."""
+    ahead_lowered_s: float
+    """The same of the lowered step; a GradScaler makes the host wait once."""
+    fused_s: float
+    """Time of the lowered step where a compiler puts casts into its own kernels, and fuses nothing else."""
+    kept_cast_count: int
+    """Casts that stay kernels then: those that kernels of libraries need of weights and inputs."""
     parts: tuple[LoweredPart, ...]
     """Operators, largest first."""
     casts: tuple[Cast, ...]
@@ -113,6 +121,10 @@ class MixedPrecision:
     def speed_up_ratio(self, baseline: str = "default") -> float:
         """Return time as written over time lowered."""
         return self.baseline_s[baseline] / self.lowered_s
+
+    def ahead_ratio(self, baseline: str = "default") -> float:
+        """Return time as written over time lowered, with a host that issues ahead."""
+        return self.ahead_s[baseline] / self.ahead_lowered_s
 
     @property
     def cast_count(self) -> int:
@@ -134,6 +146,8 @@ class PrecisionVerdict:
     speed_up_ratio: float
     """Expected time as PyTorch's flags stand over time lowered, on the device alone."""
     eager_ratio: float
-    """The same with time added for each operator, one after the other."""
+    """The same with an eager host, which issues ahead and takes its time for each operator."""
+    serial_ratio: float
+    """The same with a host that waits for each operator: the time added to each, one after the other."""
     reasons: tuple[str, ...]
     """What it rests on, in sentences."""

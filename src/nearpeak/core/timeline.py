@@ -74,8 +74,8 @@ class Timeline:
     """Idle time by cause; causes that did not occur are left out."""
     queue_delay_ns: int | None
     """Median from the start of a call to the start of its work; none where no call was recorded."""
-    stream_busy_ns: Mapping[int, int]
-    """Busy time of each stream; work without a stream under -1."""
+    stream_busy_ns: Mapping[str, int]
+    """Busy time of each stream by its label; streams of several processes or contexts are apart."""
     graph_launch_count: int
     """Launches of captured graphs."""
     graph_kernel_count: int

@@ -4,7 +4,8 @@ from nearpeak.trace import Trace
 
 _TORCH = "the PyTorch profiler states them"
 _WORK = {
-    "kineto": "record with CUDA or HIP activities on (ProfilerActivity.CUDA)",
+    "kineto": "record with CUDA or HIP activities on (ProfilerActivity.CUDA); where the CPU did the work, say so with"
+    " --target cpu",
     "chrome_json": "its kernels need the category kernel",
     "nsys_sqlite": "record with nsys profile --trace=cuda,nvtx",
     "rocprofv3_csv": "this table holds calls, sums or counters; give kernel_trace.csv (--kernel-trace) or a rocpd file",

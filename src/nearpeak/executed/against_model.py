@@ -57,7 +57,10 @@ def lines_of(join: ModelJoin, step_s: float) -> Iterator[str]:
         time = show(sum(one.expected_s or 0.0 for one in join.unseen), "s")
         yield f"never seen, {time} expected: {named}{more}"
     if share < _LEAST:
-        yield "most of the model did not run as captured: another batch, sequence, format or phase, or compiled code"
+        yield (
+            "most of the model did not run as captured: another batch, sequence, format or phase, or code that was"
+            " compiled or fused"
+        )
     if join.uncovered_count:
         yield (
             f"{join.uncovered_count:,} calls of {join.name} in a step have no expected time and are not in what is "

@@ -11,10 +11,12 @@ from nearpeak.core.trace import EventKind
 from nearpeak.trace import NO_ROW, Trace
 
 Array = npt.NDArray[Any]
-_LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
-_CREATION = re.compile(
+LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
+"""Ranges, operators and functions that load data."""
+CREATION = re.compile(
     r"^aten::(tensor|scalar_tensor|full|zeros|ones|arange|eye|linspace|lift_fresh|new_(full|zeros|ones))$"
 )
+"""Operators that make tensors with values of their own."""
 _COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call CompiledFxGraph")
 
 
@@ -24,8 +26,8 @@ class Covers:
     def __init__(self, trace: Trace, steps: Sequence[tuple[int, int]]) -> None:
         """Gather the stretches of each cause, merged."""
         spans = {
-            "loading": _named(trace, _LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
-            "creation": _outermost(trace, _CREATION),
+            "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
+            "creation": _outermost(trace, CREATION, steps),
             "between graphs": _between(_named(trace, _COMPILED, EventKind.HOST_RANGE, EventKind.HOST_OP), steps),
         }
         self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
@@ -73,14 +75,33 @@ def _named(trace: Trace, pattern: re.Pattern[str], *kinds: EventKind) -> tuple[A
     return trace.start_ns[rows], trace.end_ns[rows]
 
 
-def _outermost(trace: Trace, pattern: re.Pattern[str]) -> tuple[Array, Array]:
-    """Return the operators of this name that no other operator calls: those that the program itself asked for."""
+def _outermost(
+    trace: Trace, pattern: re.Pattern[str], steps: Sequence[tuple[int, int]]
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the operators of this name that no other operator calls, and that every step asks for alike.
+
+    Alike are calls of one operator with the same shapes and values, as far as these were recorded. What a step makes
+    in a way of its own is no constant.
+    """
     rows = trace.rows(EventKind.HOST_OP)
     table = trace.name_table(lambda text: bool(pattern.search(text)))
     rows = rows[table[trace.name[rows]]] if len(rows) else rows
     parent = trace.parent[rows]
     own = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
-    return trace.start_ns[rows[own]], trace.end_ns[rows[own]]
+    rows = rows[own]
+    rows = rows[_in_every_step(trace, rows, steps)]
+    return trace.start_ns[rows], trace.end_ns[rows]
+
+
+def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) -> Array:
+    """Return which operators of the steps have one with the same name, shapes and values in each step."""
+    step = np.searchsorted(np.array([begin for begin, _ in steps]), trace.start_ns[rows], side="right") - 1
+    known = np.stack([trace.name[rows], trace.values("shapes", rows), trace.values("concrete", rows)])
+    _, alike = np.unique(known, axis=1, return_inverse=True)
+    pairs = np.unique(np.stack([alike.reshape(-1), step]), axis=1)
+    count = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(rows) + 1)
+    found: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
+    return found
 
 
 def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:

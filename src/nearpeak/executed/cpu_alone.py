@@ -32,18 +32,25 @@ UNRECORDED = (
 )
 
 
-def with_cpu_work(trace: Trace) -> Trace | None:
+def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     """Return the trace with its operators as work of the CPU; none where they may have run somewhere else.
 
     It is not said anywhere that a model ran on the CPU. What speaks against it: devices that the file describes, calls
     of a device's runtime, operators made for one, and a node that onnxruntime gave to a provider for one.
+
+    Args:
+        certain: somebody says that the CPU did the work; devices that merely stood by speak no more against it.
     """
-    if trace.header.devices or _names(trace, EventKind.HOST_API, _DEVICE_CALL):
-        return None
-    if _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR) or not _on_cpu(trace):
+    if not _on_cpu(trace) or not (certain or _undisputed(trace)):
         return None
     found = with_host_work(trace, can_be_joined)
     return found if len(found) > len(trace) else None
+
+
+def _undisputed(trace: Trace) -> bool:
+    """Say whether nothing in the trace is of another device."""
+    called = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
+    return not trace.header.devices and not called
 
 
 def told(executed: Executed, trace: Trace) -> Executed:

@@ -12,7 +12,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 from nearpeak.executed.efficiency import efficiency_of
-from nearpeak.executed.precision import precision_of
+from nearpeak.executed.precision import COMPILED_RATIO, precision_of
 from nearpeak.executed.precision_gap import precision_gap
 from nearpeak.executed.reading import executed_of
 from nearpeak.theory.mixed_precision import BOUND, mixed_precision_of
@@ -76,7 +76,8 @@ def expected_and_executed(steps: Steps, target: Target, run: Path, baseline: Pat
     if before is None:
         return ExpectedAndExecuted(expected, gap, efficiency, (executed.step_count, 1))
     modes = ("" if before[1].conflict else before[1].mode, precision.mode)
-    realised = realised_of(_of_mode(expected, against), before[0], executed, modes)
+    compiled = max(precision.compiled_ratio, before[1].compiled_ratio) > COMPILED_RATIO
+    realised = realised_of(_of_mode(expected, against), before[0], executed, modes, compiled=compiled)
     base = precision_gap(*before, "written", steps.written, target, efficiency).shortfall
     counts = executed.step_count, before[0].step_count
     return ExpectedAndExecuted(expected, replace(gap, realised=realised, base=base), efficiency, counts)

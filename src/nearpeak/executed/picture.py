@@ -1,12 +1,11 @@
 """The picture of a trace: what ran on each thread and stream during the first steps."""
 
-from typing import Any
-
 import numpy as np
 
 from nearpeak.core.executed import Slice
 from nearpeak.core.trace import DEVICE_KINDS, EventKind, Family
 from nearpeak.trace import MISSING, Trace
+from nearpeak.trace.lanes import Lanes, lanes_of
 
 MOST_SLICES = 12_000
 """Slices of a picture: what a page draws at once."""
@@ -24,23 +23,27 @@ def picture_of(trace: Trace, device: int, start_ns: int, end_ns: int) -> tuple[t
     work = trace.device_rows()
     rows = np.sort(np.concatenate([host[outer], work[trace.device[work] == device]]))
     rows = rows[(trace.end_ns[rows] > start_ns) & (trace.start_ns[rows] < end_ns)][:MOST_SLICES]
-    lanes = {key: place for place, key in enumerate(sorted({_lane(trace, row) for row in rows}))}
+    streams = lanes_of(trace, rows[np.isin(trace.kind[rows], np.array(DEVICE_KINDS))])
+    keys = [_lane(trace, streams, row) for row in map(int, rows)]
+    lanes = {key: place for place, key in enumerate(sorted(set(keys)))}
     slices = tuple(
-        Slice(lanes[_lane(trace, row)], int(trace.start_ns[row]) - start_ns, int(trace.end_ns[row]) - start_ns,
+        Slice(lanes[key], int(trace.start_ns[row]) - start_ns, int(trace.end_ns[row]) - start_ns,
               trace.name_of(row), _kind(trace, row))
-        for row in map(int, rows)
+        for key, row in zip(keys, map(int, rows), strict=True)
     )  # fmt: skip
-    return tuple(key[1] for key in lanes), slices
+    return tuple(key[-1] for key in lanes), slices
 
 
-def _lane(trace: Trace, row: Any) -> tuple[int, str]:
+def _lane(trace: Trace, streams: Lanes, row: int) -> tuple[int, int, str]:
+    """Return the group, the place in it, and the label of the lane of an event."""
     kind = EventKind(trace.kind[row])
     if kind in DEVICE_KINDS:
-        stream = int(trace.stream[row])
-        return 3, f"stream {'?' if stream == MISSING else stream}"
+        lane = streams.of(row)
+        return 3, lane, streams.labels[lane]
     thread = int(trace.thread[row])
     name = {EventKind.HOST_RANGE: "ranges", EventKind.HOST_OP: "operators", EventKind.HOST_API: "calls"}[kind]
-    return {"ranges": 0, "operators": 1, "calls": 2}[name], f"{name}, thread {'?' if thread == MISSING else thread}"
+    group = {"ranges": 0, "operators": 1, "calls": 2}[name]
+    return group, 0, f"{name}, thread {'?' if thread == MISSING else thread}"
 
 
 def _kind(trace: Trace, row: int) -> str:

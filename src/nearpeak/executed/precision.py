@@ -1,5 +1,6 @@
 """In which precision the products of a trace ran and on which units: autocast, converted, fp32, or TF32 in disguise."""
 
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -18,6 +19,10 @@ _KERNELS = ("gemm", "conv", "attention")
 _LEAST = 0.05
 """Part of the products from which on a format counts as the mode of the step."""
 _MOST_ROWS = 20_000
+_WRITTEN = re.compile(r"^triton_(poi|red|per|tem|for|unk)_")
+"""Names of the kernels that TorchInductor writes; those of people are called otherwise."""
+COMPILED_RATIO = 0.05
+"""Part of the kernels' time in such kernels from which on a step counts as compiled."""
 
 
 def is_product(operator: ExecutedOperator) -> bool:
@@ -32,11 +37,18 @@ def is_product(operator: ExecutedOperator) -> bool:
 def precision_of(trace: Trace, executed: Executed) -> ExecutedPrecision:
     """Return in which precision the products of the steps looked at ran."""
     products = _products(executed)
-    mode, found, reason = _mode(trace, products)
+    compiled = _compiled_ratio(executed)
+    mode, found, reason = _mode(trace, products, compiled=compiled > COMPILED_RATIO)
     return ExecutedPrecision(
         name=executed.name, mode=mode, format=found, reason=reason, conflict=_conflict(executed, products),
-        products=products, unused=_unused(executed), casts=_casts(executed),
+        products=products, unused=_unused(executed), casts=_casts(executed), compiled_ratio=compiled,
     )  # fmt: skip
+
+
+def _compiled_ratio(executed: Executed) -> float:
+    """Return the part of the kernels' time in kernels that TorchInductor wrote."""
+    written = sum(use.device_ns for use in executed.kernels if _WRITTEN.search(use.name))
+    return written / max(1, sum(use.device_ns for use in executed.kernels))
 
 
 def _products(executed: Executed) -> tuple[ProductUse, ...]:
@@ -66,7 +78,7 @@ def _flop_per_ns(operator: ExecutedOperator) -> float:
     return flop * operator.call_count / operator.device_ns if operator.device_ns else 0.0
 
 
-def _mode(trace: Trace, products: tuple[ProductUse, ...]) -> tuple[str, str, str]:
+def _mode(trace: Trace, products: tuple[ProductUse, ...], *, compiled: bool) -> tuple[str, str, str]:
     """Return mode, 16-bit format, and what it was told from."""
     known = [one for one in products if one.inputs]
     total = sum(one.time_ns for one in known)
@@ -81,6 +93,12 @@ def _mode(trace: Trace, products: tuple[ProductUse, ...]) -> tuple[str, str, str
         wrapped, asked = _wrapped(trace)
         if wrapped:
             return "autocast", name, f"{wrapped} of {asked} products of 16 bits stand in a call that was given fp32"
+        if compiled:
+            return (
+                "unknown",
+                name,
+                f"compiled code hides what its {asked} products of 16 bits were given",
+            )
         return "converted", name, f"none of {asked} products of 16 bits stands in a call that was given fp32"
     mode, said = _single(known)
     return mode, "", said

@@ -11,7 +11,7 @@ from nearpeak.core.mixed_precision import Efficiency
 from nearpeak.core.shortfall import Part, Shortfall
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
-from nearpeak.executed.precision import is_product
+from nearpeak.executed.precision import COMPILED_RATIO, is_product
 from nearpeak.theory.mixed_precision import BOUND, expected_calls
 
 _SCALER = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
@@ -53,7 +53,7 @@ def precision_gap(
     casts = sum(count for case, count in wanted.counts.items() if case.op == "cast") // executed.step_count
     return PrecisionGap(
         executed=precision, against=against, expected_cast_count=casts, shortfall=shortfall, matched_ratio=matched,
-        reason=_doubt(executed, matched),
+        reason=_doubt(executed, precision, matched),
     )  # fmt: skip
 
 
@@ -168,14 +168,16 @@ def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None
     return next((term for term, taken in terms.items() if taken), "unmatched")
 
 
-def _doubt(executed: Executed, matched: float) -> str:
+def _doubt(executed: Executed, precision: ExecutedPrecision, matched: float) -> str:
     if "shapes" in executed.missing:
         return f"nothing can be matched: {executed.missing['shapes']}"
-    if matched < _LEAST_MATCHED:
+    if precision.compiled_ratio > COMPILED_RATIO:
         return (
-            f"{matched:.0%} of the expected calls ran: another batch, sequence or phase, or compiled code; the terms"
-            " then say little"
+            f"{precision.compiled_ratio:.0%} of the kernels' time is compiled code, and the expectation is one of eager"
+            " operators: casts and operators inside such kernels count as never seen"
         )
+    if matched < _LEAST_MATCHED:
+        return f"{matched:.0%} of the expected calls ran: another batch, sequence or phase; the terms then say little"
     if not executed.steps_found:
         return "no steps are marked: the whole window stands for one step, warm-up included"
     return ""

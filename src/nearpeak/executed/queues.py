@@ -11,6 +11,7 @@ from nearpeak.core.executed import DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.trace import DEVICE_KINDS, CopyKind, EventKind, Family, Memory, SyncKind
 from nearpeak.executed.causes import Cover, Covers
 from nearpeak.trace import NO_ROW, Trace
+from nearpeak.trace.lanes import lanes_of
 
 Array = npt.NDArray[Any]
 MOST_UNLINKED = 0.2
@@ -58,8 +59,9 @@ class _Call(NamedTuple):
 
 
 def busiest_device(trace: Trace) -> int | None:
-    """Return the device with most device time; none without device events."""
+    """Return the device with most device time; none without device events that take any."""
     rows = trace.device_rows()
+    rows = rows[trace.end_ns[rows] > trace.start_ns[rows]]
     if not len(rows):
         return None
     devices, places = np.unique(trace.device[rows], return_inverse=True)
@@ -172,6 +174,7 @@ class _Reader:
         self.operator_rows: list[int] = []
         self.kernels: dict[str, int] = {}
         self.host_ns, self.step, self.backlog_ns = begin, 0, 0
+        self.streams = lanes_of(trace, trace.rows(*DEVICE_KINDS, EventKind.SYNC))
         self.lanes: dict[int, int] = {}
         self.last: dict[int, int] = {}  # last item by lane
         self.ends: list[int] = []  # observed end of each item's work
@@ -201,8 +204,9 @@ class _Reader:
         launch = trace.launch[rows]
         early = np.where(launch != NO_ROW, trace.start_ns[launch], trace.start_ns[rows]) < self.begin
         rows = rows[early & (trace.end_ns[rows] > self.begin)]
-        for stream in np.unique(trace.stream[rows]):
-            end = int(trace.end_ns[rows[trace.stream[rows] == stream]].max())
+        streams = np.array([self.streams.of(int(row)) for row in rows], np.int64)
+        for stream in np.unique(streams):
+            end = int(trace.end_ns[rows[streams == stream]].max())
             lane = self.lanes.setdefault(int(stream), len(self.lanes))
             self.backlog_ns = max(self.backlog_ns, end - self.begin)
             self._append(
@@ -282,7 +286,7 @@ class _Reader:
         """Return what a synchronisation waits for: the last item of its stream, or the device."""
         sync = self.sync_rows.get(row)
         if sync is not None and self.trace.at("sync", sync) in (SyncKind.STREAM, SyncKind.EVENT):
-            lane = self.lanes.get(int(self.trace.stream[sync]))
+            lane = self.lanes.get(self.streams.of(sync))
             if lane in self.last:
                 return self.last[lane]
         return DEVICE
@@ -293,12 +297,8 @@ class _Reader:
         if sync is None:
             return
         waited = self.trace.at("wait_stream", sync)
-        lane, other = (
-            self.lanes.get(int(self.trace.stream[sync])),
-            self.lanes.get(int(waited)) if waited is not None else None,
-        )
-        if lane is None:
-            lane = self.lanes.setdefault(int(self.trace.stream[sync]), len(self.lanes))
+        other = None if waited is None else self.lanes.get(self.streams.beside(sync, int(waited)))
+        lane = self._lane(sync)
         if other is not None and other in self.last and other != lane:
             self.waits.setdefault(lane, []).append(self.last[other])
 
@@ -346,7 +346,7 @@ class _Reader:
         return {"size": NOTHING if size is None else int(size), "copy": f"{direction.name} {memory.name}".lower()}
 
     def _lane(self, row: int) -> int:
-        return self.lanes.setdefault(int(self.trace.stream[row]), len(self.lanes))
+        return self.lanes.setdefault(self.streams.of(row), len(self.lanes))
 
     def _kind(self, row: int) -> str:
         kind = EventKind(self.trace.kind[row])

@@ -17,6 +17,7 @@ from nearpeak.errors import SpecError
 from nearpeak.executed import advice
 from nearpeak.executed.cpu_alone import told, with_cpu_work
 from nearpeak.executed.details import counters_of, rules_of, with_details
+from nearpeak.executed.host import host_costs
 from nearpeak.executed.join import can_be_joined, operators_of
 from nearpeak.executed.picture import picture_of
 from nearpeak.executed.queues import (
@@ -51,7 +52,7 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     """
     if (device := busiest_device(trace)) is not None:
         return _executed(trace, device, target, name)
-    if (computed := with_cpu_work(trace)) is None:
+    if (computed := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
         raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
     return told(_executed(computed, HOST_DEVICE, target, name), computed)
 
@@ -80,7 +81,9 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
         path_ns=_path(trace, queues),
-        module_ns=_modules(trace, queues), flags=_flags(trace), rows=rows, slices=slices,
+        module_ns=_modules(trace, queues), 
+        host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
+        flags=_flags(trace), rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
 
@@ -153,7 +156,8 @@ def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
         rows = trace.rows(EventKind.HOST_API)
         both = np.concatenate([rows, trace.device_rows()])
         return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
-    calls = np.sort(trace.start_ns[trace.rows(EventKind.HOST_API)])
+    rows = trace.rows(EventKind.HOST_API)
+    calls = np.sort(trace.start_ns[rows if len(rows) else trace.device_rows()])
     spans: list[tuple[int, int]] = []
     taken = 0
     for step, following in zip_longest(steady, steady[1:]):

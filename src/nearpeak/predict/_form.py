@@ -56,6 +56,14 @@ class Setting:
     """
     layer_tokens_count: Any = 0
     """Tokens of a whole layer before they are spread over devices, one number or a column; 0 stands for m."""
+    layer_rows_count: Any = 0
+    """Rows of a whole layer before they are spread over devices, its tokens times the experts of each; 0 stands for m.
+
+    Some libraries work on all rows of the tokens that reach a device, those of other devices' experts included.
+    """
+    unpacks_weights: bool = False
+    """Whether weights of few bits became as wide as tokens while loading, as libraries do that have no kernel for them.
+    """
     load_exponent_ratio: float = 0.0
     """Exponent of the power law by which rows spread over groups; 0 spreads them evenly."""
     measured_by: str = ""

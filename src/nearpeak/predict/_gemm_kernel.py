@@ -35,16 +35,20 @@ _WIDE = 4.0
 """Multiples of that reach beyond which loads do not slow down further."""
 _SHOWN = 0.4
 """Share of the last partial wave that persistent kernels do not hide."""
+_SMALL, _LONGEST = 2.0**21, 8192.0
+"""Products of elements below which, and k up to which, a library may run a kernel that neither splits nor overlaps."""
 CLOCK_S = 1e-4
 """Time after which the clock falls."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
 
 # Positions of the scalars, in the order of the form.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
-_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED = range(12, 20)
+_QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED, _SERIAL, _QUANTISE_KEPT = (
+    range(12, 22)
+)
 
 # Positions of the figures of the device.
-_PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED = range(13)
+_PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B, _C, _QUANTISED, _COPIES, _DEEP, _BLOCKS, _HOSTED, _SINGLE = range(14)
 
 # Columns of the table of kinds of tiles, the last two of one case at a time.
 _ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S, _COUNT, _LEAST4 = range(8)
@@ -122,12 +126,18 @@ def _outline(m: float, n: float, k: float, b: float, memory_s: float, slower: fl
 
 
 @compiled
+def _runs_whole(m: float, n: float, k: float, b: float, hw: Any) -> bool:
+    """Return whether a library leaves all of k to one kernel."""
+    return bool((hw[_SINGLE] > 0.0) & (m > 1.0) & (b * m * n * k < _SMALL) & (k <= _LONGEST))
+
+
+@compiled
 def _search(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, best: Any
 ) -> None:
     """Write into `best` the parts of the fastest tile and split, names where it is read; batches do not split sums."""
-    deep, per_sm, step_s = hw[_DEEP], rates[5], rates[7]
-    start_s, ramp_s, split_s = p[_START], p[_RAMP], p[_SPLIT]
+    whole, deep, per_sm = _runs_whole(m, n, k, b, hw), hw[_DEEP], rates[5]
+    start_s, ramp_s, split_s, step_s = p[_START], p[_RAMP], p[_SPLIT], p[_SERIAL] if whole else rates[7]
     read_s, write_s, store_s, part_s, slower = _moves(m, n, k, b, hw, p, rates)
     memory_s, least, least4 = read_s + write_s, 1e60, 1e240
     first = _outline(m, n, k, b, memory_s, slower, rates, kinds)
@@ -141,7 +151,7 @@ def _search(
             load = tiles * split * per_sm
             if split > 1.0:
                 reduce = split_s + (split + 1.0) * part_s
-                if b > 1.0 or load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
+                if whole or b > 1.0 or load > 2.0 or k < 4.0 * deep * split or reduce + memory_s >= least:
                     break
             depth = deep * np.ceil(k * splits[j, 1])
             busy, waves = load, 1.0
@@ -260,7 +270,7 @@ def _waterfall(m: float, n: float, k: float, b: float, hw: Any, p: Any, best: An
 def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return the time of quantising A from bf16: start, rows that wait for a multiprocessor, and bytes."""
     moved, rows = b * m * k * (hw[_QUANTISED] + hw[_A]), b * m / hw[_SM]
-    miss = min(max(moved / (p[_KEPT] * hw[_CACHE]) - 0.5, 0.0), 1.0)
+    miss = min(max(moved / (p[_QUANTISE_KEPT] * hw[_CACHE]) - 0.5, 0.0), 1.0)
     row_s = p[_QUANTISE_ROW] * rows + p[_QUANTISE_RAMP] * rows / (1.0 + rows)
     port = _PORT * hw[_CLOCK_HZ] * hw[_SM]
     byte_s = moved * (miss / (p[_DRAM] * hw[_BANDWIDTH]) + p[_QUANTISE_PASSES] / port)

@@ -33,4 +33,10 @@ SCALARS = scalars(
      "slow-down of loads beyond the reach of address translation", "unaligned operands above 256 MB"),
     ("unaligned_ratio", 0.0, 4.0, 0.0,
      "slow-down of loads of rows that start anywhere, element by element", "unaligned operands in cache"),
+    ("serial_s", 0.0, 20e-9, 4e-9,
+     "one element along k where a library neither splits nor overlaps the smallest products",
+     "m n k below 2^21, k from 1024 to 8192"),
+    ("quantise_residency_ratio", 0.05, 3.0, 0.5,
+     "share of the cache that stays resident between quantising an input and multiplying it",
+     "inputs around the size of the cache, small n"),
 )  # fmt: skip

@@ -14,6 +14,13 @@ _LAUNCH, _TENSOR, _CLOCK, _BALANCED = (
     [one.name for one in SCALARS].index(name)
     for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements")
 )
+_PACED = [
+    [one.name for one in SCALARS].index(name)
+    for name in (
+        "tile_start_s", "split_s", "step_s", "grid_ramp_s", "quantise_s", "quantise_row_s", "quantise_ramp_s", "pad_s",
+    )
+]  # fmt: skip
+"""Waits that are a number of clocks: of barriers, pipelines and short kernels."""
 _KNEE = 0.75
 """Share of the highest clock below which voltage, and with it the energy of a product, falls no further."""
 _BY_POWER = 0.6
@@ -27,7 +34,7 @@ _ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.
 def transferred(
     target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_kin: bool
 ) -> list[Any]:
-    """Return the scalars of each measured device as they would be with the launch floor and board power of `target`.
+    """Return the scalars of each measured device with the clock, launch floor and board power of `target`.
 
     Args:
         is_kin: whether the devices run the kernels of `target`, so that a product takes the same energy on them.
@@ -35,10 +42,13 @@ def transferred(
     Source: dynamic power f V(f)^2 with V linear above a floor (prediction.md, power and clock); floors as documented.
     """
     values = [np.array(one) for _, one in measured]
-    if DTYPES[dtypes["dtype"]].scheme is None:  # otherwise launching is split between two kernels' scalars
-        for (device, _), one in zip(measured, values, strict=True):
-            if target.launch_floor_s and device.launch_floor_s:
-                one[_LAUNCH] *= target.launch_floor_s / device.launch_floor_s
+    for (device, _), one in zip(measured, values, strict=True):
+        slower = _clock_hz(device, dtypes) / _clock_hz(target, dtypes)
+        one[_PACED] *= slower
+        if DTYPES[dtypes["dtype"]].scheme is not None:  # launching is split between two kernels' scalars
+            one[_LAUNCH] *= slower
+        elif target.launch_floor_s and device.launch_floor_s:
+            one[_LAUNCH] *= target.launch_floor_s / device.launch_floor_s
     if is_kin:
         for (device, _), one in zip(measured, values, strict=True):
             _rebalance(one, target, device, dtypes)
@@ -53,6 +63,11 @@ def transferred(
             for one in values:
                 _slow(one, share)
     return values
+
+
+def _clock_hz(device: Target, dtypes: Mapping[str, str]) -> float:
+    """Return the clock of the documented rate."""
+    return float(device.peaks[unit_of(device, dtypes)].clock_hz)
 
 
 def _rebalance(values: Any, target: Target, device: Target, dtypes: Mapping[str, str]) -> None:

@@ -24,4 +24,10 @@ SCALARS = scalars(
      "times that gathering, activation and scattering move the rows of a layer",
      "thousands of tokens, small experts"),
     ("clock_ratio", 0.0, 3.0, 0.1, "loss of clock under sustained products", "one layer from 50 us to 20 ms"),
+    ("foreign_ratio", 0.0, 1.0, 0.0,
+     "share of the rows of arriving tokens that kernels multiply although other devices hold their experts",
+     "one layer with its experts on 1, 2, 8 and 32 devices, thousands of tokens"),
+    ("foreign_pass_ratio", 0.0, 2.0, 0.0,
+     "share of all tokens' rows on other devices that gathering, activation and scattering move nevertheless",
+     "small experts on 32 devices, thousands of tokens"),
 )  # fmt: skip

@@ -37,8 +37,11 @@ def exponent_of(load: str) -> float:
     return float(given[0]) if given and float(given[0]) != 1.0 else 1.001
 
 
-def device_figures(target: Target, dtype: str) -> Any:
+def device_figures(target: Target, dtype: str, *, unpacked: bool = False) -> Any:
     """Return the figures of the device that the compiled kernel reads, in its order.
+
+    Args:
+        unpacked: weights were made as wide as tokens while loading.
 
     Raises:
         NotModelledError: it is no GPU, or states no rate, bandwidth or cache.
@@ -47,7 +50,8 @@ def device_figures(target: Target, dtype: str) -> Any:
     wide = a if a.bits_count >= b.bits_count else b
     figures = figures_of(target, fastest(target, wide, "grouped products"))
     size, scales = a.bits_count / 8, _SCALE_BYTES.get(dtype, 0.0)
-    return np.array([*figures, size, b.bits_count / 8 + scales, 128 // max(size, 0.5)])
+    weight = size if unpacked else b.bits_count / 8 + scales
+    return np.array([*figures, size, weight, 128 // max(size, 0.5)])
 
 
 def _formats(name: str) -> tuple[DType, DType]:

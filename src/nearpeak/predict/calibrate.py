@@ -127,9 +127,10 @@ def _group_fit(
     first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
     start = calibration_for(target, form, first)
     values, spread, times = scalars_of(start), spread_of(form, kind), times_of(cases, form, target, setting)
-    held = _held(form, slopes(times, form, values) * spread, name)
-    found = fit(form, times, measured, fixed=[one.name for one in held], start=values, spread=spread)
-    unseen = _unseen(form, cases, measured, target, setting, values, spread, held)
+    effects = slopes(times, form, values) * spread
+    held, fixed = _held(form, effects, name), [form.scalars[i].name for i in unmoved(effects)]
+    found = fit(form, times, measured, fixed=fixed, start=values, spread=spread)
+    unseen = _unseen(form, cases, measured, target, setting, values, spread, fixed)
     ends = _ends(form, cases, measured, unseen, target, setting, found)
     now = Fit(values=found.values, unidentified=tuple(sorted({one.name for one in held})))
     return GroupFit(
@@ -142,7 +143,7 @@ def _group_fit(
 
 
 def held_of(effects: Any) -> list[int]:
-    """Return the scalars that cases cannot move: the others are chosen one by one, by what no chosen one explains.
+    """Return the scalars that cases do not pin down: the others are chosen one by one, by what no chosen one explains.
 
     Args:
         effects: change of the logarithm of each time when each scalar is off by what may be expected.
@@ -162,13 +163,26 @@ def held_of(effects: Any) -> list[int]:
     return sorted(set(range(effects.shape[1])) - set(free))
 
 
+def unmoved(effects: Any) -> list[int]:
+    """Return the scalars that hardly matter to cases; fits fix these alone.
+
+    Of scalars that the cases cannot tell apart none is fixed: one at its start may be what is wrong on this device.
+    They share what is seen by how far each may be off.
+
+    Args:
+        effects: change of the logarithm of each time when each scalar is off by what may be expected.
+    """
+    sizes = np.sqrt((effects**2).mean(axis=0))
+    return [int(i) for i in np.flatnonzero(sizes < least_effect(len(effects)))]
+
+
 def least_effect(count: int) -> float:
     """Return the change of predicted times that a scalar must make for `count` cases to say something about it."""
     return LEAST_SIGNAL * NOISE_RATIO / float(np.sqrt(count))
 
 
 def _held(form: Form, effects: Any, name: str) -> tuple[Held, ...]:
-    """Return the scalars that the cases cannot move, with the reason."""
+    """Return the scalars that the cases do not pin down, with the reason."""
     sizes, kept = np.sqrt((effects**2).mean(axis=0)), held_of(effects)
     free = [i for i in range(len(form.scalars)) if i not in kept]
     held = tuple(
@@ -181,7 +195,7 @@ def _held(form: Form, effects: Any, name: str) -> tuple[Held, ...]:
 
 
 def _reason(position: int, effects: Any, sizes: Any, free: Sequence[int], form: Form) -> str:
-    """Return why a scalar is held: it does not matter to these cases, or another one moves them alike."""
+    """Return why a scalar is not pinned down: it does not matter to these cases, or another one moves them alike."""
     if sizes[position] < least_effect(len(effects)) or not free:
         return "hardly matters to these cases"
     own = effects[:, position]
@@ -208,11 +222,11 @@ def _refuse_collinear(form: Form, signals: Any, free: Sequence[int], held: Seque
 
 def _unseen(
     form: Form, cases: Sequence[Case], measured: Any, target: Target, setting: Setting, start: Any, spread: Any,
-    held: Sequence[Held],
+    fixed: Sequence[str],
 ) -> Any:  # fmt: skip
     """Return the predicted time of each case by scalars fitted on the other folds."""
     order = sorted(range(len(cases)), key=lambda i: cases[i].digest)
-    unseen, fixed = np.empty(len(cases)), [one.name for one in held]
+    unseen = np.empty(len(cases))
     for fold in range(FOLD_COUNT):
         out = order[fold::FOLD_COUNT]
         seen = sorted(set(range(len(cases))) - set(out))

@@ -182,8 +182,8 @@ def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, f
 
 def _setting_of(setting: Setting, where: Any) -> Setting:
     """Return the setting of some rows of a table."""
-    tokens = setting.layer_tokens_count
-    return setting if np.ndim(tokens) == 0 else replace(setting, layer_tokens_count=np.asarray(tokens)[where])
+    columns = {name: getattr(setting, name) for name in ("layer_tokens_count", "layer_rows_count")}
+    return replace(setting, **{name: np.asarray(one)[where] for name, one in columns.items() if np.ndim(one)})
 
 
 def group_columns(group: CaseGroup, count: int) -> CaseColumns:

@@ -40,10 +40,11 @@ def _fit_text(target: Target, one: GroupFit) -> str:
     lines += [
         f"    {name:24} {_value(name, before[name]):>12} -> {_value(name, value):>12}"
         for name, value in one.values.items()
-        if name not in held
+        if name not in held or value != before[name]
     ]
     for entry in one.held:
-        lines += [f"    {entry.name:24} kept: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
+        state = "kept" if one.values[entry.name] == before[entry.name] else "shared"
+        lines += [f"    {entry.name:24} {state}: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
     return "\n".join(hung(lines))
 
 

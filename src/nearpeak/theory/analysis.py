@@ -12,6 +12,7 @@ from nearpeak.core.work import Work
 from nearpeak.core.workload import PHASES, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.theory.case_bound import STRICT, work_bound
+from nearpeak.theory.constants import remade
 from nearpeak.theory.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
 from nearpeak.theory.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.theory.opportunity import opportunities, pieces_of
@@ -108,7 +109,7 @@ def _target_analysis(
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
-        opportunities=opportunities(pieces, target, policy),
+        opportunities=opportunities(pieces, target, policy, remade(workload, rows, times, target)),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         as_written_s=whole.as_written_s,

@@ -12,12 +12,12 @@ from nearpeak.core.tensor import Layout
 from nearpeak.core.workload import Argument, Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS, work_of
+from nearpeak.theory.casts import CAST, NOBODY, ends_of, kept_when_compiled, owners_of, places_of
+from nearpeak.theory.host_ahead import Issued, ahead_s
 from nearpeak.theory.memory import bandwidth_of
 
-CAST = "aten._to_copy.default"
-"""Operator that changes a format."""
 SCALER = ("aten._amp_foreach_non_finite_check_and_unscale_", "aten._amp_update_scale_")
-"""Operators of a GradScaler."""
+"""Operators of a GradScaler; after the first of them the host reads whether a gradient is not finite."""
 HALF = ("bf16", "fp16")
 BOUND = Efficiency()
 """Documented rates, reached in full."""
@@ -58,15 +58,22 @@ def mixed_precision_of(
     if baseline.step != lowered.step:
         raise SpecError(f"{lowered.name}: is a {lowered.step} step, the baseline is a {baseline.step} step")
     before, after = (_all(one, target, fixed_s, efficiency) for one in (baseline, lowered))
-    casts = _casts(lowered, after)
+    places = places_of(lowered)
+    owners = owners_of(lowered.calls, places)
+    speed = bandwidth_of(target) * efficiency.bandwidth_ratio
+    kept_count, gone_s = kept_when_compiled(lowered.calls, places, lambda count: count / speed)
+    fused_count = sum(lowered.calls[place].call_count for place in places) - kept_count
     return MixedPrecision(
         name=baseline.name, step=baseline.step, target=target.name, format=named, call_count=_count(baseline),
         lowered_count=_count(lowered), fixed_s=fixed_s,
         baseline_s={name: _sum(before, name) for name in BASELINES}, lowered_s=_sum(after, "default"),
-        cast_s=sum(one.times["default"] * one.call.call_count for one in after if _is_cast(one.call)),
+        cast_s=sum(after[place].times["default"] * after[place].call.call_count for place in places),
         scaler_s=sum(one.times["default"] for one in after if one.call.operator.startswith(SCALER)),
         converted_s=None if converted is None else _sum(_all(converted, target, fixed_s, efficiency), "default"),
-        parts=_parts(before, after), casts=casts,
+        ahead_s={name: _ahead(before, name, fixed_s) for name in BASELINES},
+        ahead_lowered_s=_ahead(after, "default", fixed_s),
+        fused_s=_sum(after, "default") - gone_s - fused_count * fixed_s, kept_cast_count=kept_count,
+        parts=_parts(before, after, owners), casts=tuple(_casts(lowered, after, owners)),
         memory_bound_ratio=_share(before), assumptions=_assumptions(baseline, lowered, efficiency),
     )  # fmt: skip
 
@@ -155,35 +162,23 @@ def _layouts(values: Iterator[Argument]) -> Iterator[Layout]:
             yield from _layouts(iter(value))
 
 
-def _is_cast(call: Call) -> bool:
-    return call.operator == CAST and call.form is not None and _ends(call)[0] != _ends(call)[1]
-
-
-def _ends(call: Call) -> tuple[str, str]:
-    """Return the formats before and after a cast."""
-    assert call.form is not None
-    return next(_layouts(value for _, value in call.form.arguments)).dtype, call.form.results[0].dtype
-
-
-def _casts(lowered: Workload, priced: Sequence[_Priced]) -> tuple[Cast, ...]:
-    consumer, found = "", []
-    for one in reversed(priced):
-        if not _is_cast(one.call):
-            consumer = one.call.operator
-            continue
-        before, after = _ends(one.call)
-        assert one.call.form is not None
-        kind = lowered.buffers[one.call.storages[0]].kind if one.call.storages else "activation"
-        found.append(
-            Cast(
-                shape=one.call.form.results[0].shape, before=before, after=after, of=kind, consumer=consumer,
-                module=one.call.module, time_s=one.times["default"],
-            )
+def _casts(lowered: Workload, priced: Sequence[_Priced], owners: Mapping[int, int]) -> Iterator[Cast]:
+    for position, owner in owners.items():
+        call = priced[position].call
+        assert call.form is not None
+        before, after = ends_of(call)
+        kind = lowered.buffers[call.storages[0]].kind if call.storages else "activation"
+        yield Cast(
+            shape=call.form.results[0].shape, before=before, after=after,
+            of="gradient" if call.phase == "backward" else kind,
+            consumer="" if owner == NOBODY else priced[owner].call.operator, module=call.module,
+            time_s=priced[position].times["default"],
         )  # fmt: skip
-    return tuple(reversed(found))
 
 
-def _parts(before: Sequence[_Priced], after: Sequence[_Priced]) -> tuple[LoweredPart, ...]:
+def _parts(
+    before: Sequence[_Priced], after: Sequence[_Priced], owners: Mapping[int, int]
+) -> tuple[LoweredPart, ...]:  # fmt: skip
     """Return the operators with their times in both precisions, casts beside the operator that they serve."""
     counts, lowered_counts, lowered_s, cast_s = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     baseline: dict[str, Counter[str]] = {name: Counter() for name in BASELINES}
@@ -191,15 +186,14 @@ def _parts(before: Sequence[_Priced], after: Sequence[_Priced]) -> tuple[Lowered
         counts[one.call.operator] += one.call.call_count
         for name in BASELINES:
             baseline[name][one.call.operator] += one.times[name] * one.call.call_count  # type: ignore[assignment]
-    consumer = ""
-    for one in reversed(after):
+    for position, one in enumerate(after):
         time_s = one.times["default"] * one.call.call_count
-        if _is_cast(one.call):
-            cast_s[consumer or CAST] += time_s  # type: ignore[assignment]
+        if position in owners:
+            owner = owners[position]
+            cast_s[CAST if owner == NOBODY else after[owner].call.operator] += time_s  # type: ignore[assignment]
             continue
-        consumer = one.call.operator
-        lowered_counts[consumer] += one.call.call_count
-        lowered_s[consumer] += time_s  # type: ignore[assignment]
+        lowered_counts[one.call.operator] += one.call.call_count
+        lowered_s[one.call.operator] += time_s  # type: ignore[assignment]
     names = dict.fromkeys([*counts, *lowered_counts, *cast_s])
     rows = [
         LoweredPart(
@@ -210,6 +204,15 @@ def _parts(before: Sequence[_Priced], after: Sequence[_Priced]) -> tuple[Lowered
         for name in names
     ]  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (-row.baseline_s["default"], row.operator)))
+
+
+def _ahead(calls: Sequence[_Priced], baseline: str, host_s: float) -> float:
+    """Return the time of a step whose host issues ahead, each operator in `host_s`."""
+    issued = (
+        Issued(one.times[baseline] - host_s, one.call.call_count, one.call.operator.startswith(SCALER[0]))
+        for one in calls
+    )
+    return ahead_s(issued, host_s)
 
 
 def _sum(calls: Sequence[_Priced], baseline: str) -> float:

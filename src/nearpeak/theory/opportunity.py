@@ -62,10 +62,22 @@ def pieces_of(rows: Sequence[CaseRow], times: Sequence[CaseTime]) -> tuple[Piece
     )  # fmt: skip
 
 
-def opportunities(pieces: Pieces, target: Target, policy: Policy) -> tuple[Opportunity, ...]:
-    """Return the opportunities on `target`, largest gain first; their gains overlap."""
+def opportunities(
+    pieces: Pieces, target: Target, policy: Policy, others: Sequence[Opportunity] = ()
+) -> tuple[Opportunity, ...]:  # fmt: skip
+    """Return the opportunities on `target`, largest gain first; their gains overlap.
+
+    Args:
+        others: opportunities that pieces do not show.
+    """
     total_s = _total_s(pieces)
-    found = [*_fusion(pieces), *_precision(pieces, target, policy), *_weights(pieces), *_launches(pieces, target)]
+    found = [
+        *_fusion(pieces),
+        *_precision(pieces, target, policy),
+        *_weights(pieces),
+        *_launches(pieces, target),
+        *others,
+    ]
     worth = [one for one in found if one.gain_s > SMALLEST_GAIN_RATIO * total_s]
     return tuple(sorted(worth, key=lambda one: (-one.gain_s, one.title))[:MOST])
 

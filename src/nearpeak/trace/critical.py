@@ -9,6 +9,7 @@ import numpy.typing as npt
 from nearpeak.core.timeline import CriticalPath, PathPart
 from nearpeak.core.trace import DEVICE_KINDS, EventKind, SyncKind
 from nearpeak.trace.columns import MISSING, NO_ROW, Trace
+from nearpeak.trace.lanes import Lanes, lanes_of
 from nearpeak.trace.timeline import Communication, class_of
 
 Array = npt.NDArray[Any]
@@ -48,12 +49,14 @@ class _Causes:
 
     def __init__(self, trace: Trace, rows: Array, communication: Communication) -> None:
         self.trace = trace
-        self.before = _before(trace, rows)
+        waits = trace.sparse["sync"].rows if trace.has("sync") else rows[:0]
+        self.lanes = lanes_of(trace, np.union1d(rows, waits))
+        self.before = _before(rows, self.lanes)
         self.what = {int(row): _WORDS[one] for row, one in zip(rows, class_of(trace, rows, communication), strict=True)}
         self.by_end = rows[np.argsort(trace.end_ns[rows], kind="stable")]
         self.ends = trace.end_ns[self.by_end]
         self.waits = _thread_waits(trace)
-        self.gates = _gates(trace, self.by_end, self.ends)
+        self.gates = _gates(trace, self.by_end, self.ends, self.lanes)
 
     def last_work(self, end: int, start: int) -> int | None:
         """Return the work that ended last, at `end` at the latest and after `start`."""
@@ -68,13 +71,12 @@ class _Causes:
         return int(rows[place]) if place >= 0 else None
 
 
-def _before(trace: Trace, rows: Array) -> dict[int, int]:
+def _before(rows: Array, lanes: Lanes) -> dict[int, int]:
     """Return the work that comes before each on its stream."""
-    keys = np.lexsort((np.arange(len(rows)), trace.stream[rows], trace.device[rows], trace.process[rows]))
-    sorted_rows = rows[keys]
-    same = np.ones(max(len(rows) - 1, 0), np.bool_)
-    for column in (trace.stream, trace.device, trace.process):
-        same &= column[sorted_rows[1:]] == column[sorted_rows[:-1]]
+    lane = lanes.numbers[np.searchsorted(lanes.rows, rows)]
+    order = np.argsort(lane, kind="stable")
+    sorted_rows, lane = rows[order], lane[order]
+    same = lane[1:] == lane[:-1]
     return dict(zip(sorted_rows[1:][same].tolist(), sorted_rows[:-1][same].tolist(), strict=True))
 
 
@@ -93,20 +95,21 @@ def _thread_waits(trace: Trace) -> dict[tuple[int, int], tuple[Array, Array]]:
     return {lane: (np.array(mine), trace.end_ns[np.array(mine)]) for lane, mine in found.items()}
 
 
-def _gates(trace: Trace, by_end: Array, ends: Array) -> dict[tuple[int, int], tuple[Array, Array]]:
-    """Return by (device, stream) when a stream that waited for an event could go on, and after which work."""
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
+def _gates(trace: Trace, by_end: Array, ends: Array, lanes: Lanes) -> dict[int, tuple[Array, Array]]:
+    """Return by lane when a stream that waited for an event could go on, and after which work."""
+    found: dict[int, list[tuple[int, int]]] = {}
     if not trace.has("sync"):
         return {}
-    column = trace.sparse["sync"]
+    column, lane_of = trace.sparse["sync"], lanes.numbers[np.searchsorted(lanes.rows, by_end)]
     for row in column.rows[column.values == SyncKind.STREAM_WAIT].tolist():
-        awaited = trace.at("wait_stream", row)
+        stream = trace.at("wait_stream", row)
+        awaited = None if stream is None else lanes.beside(row, int(stream))
         stop = int(trace.end_ns[row])
         place = int(np.searchsorted(ends, stop, side="right")) - 1
-        while place >= 0 and awaited is not None and int(trace.stream[by_end[place]]) != awaited:
+        while place >= 0 and awaited is not None and int(lane_of[place]) != awaited:
             place -= 1
         if place >= 0 and trace.stream[row] != MISSING:
-            found.setdefault((int(trace.device[row]), int(trace.stream[row])), []).append((stop, int(by_end[place])))
+            found.setdefault(lanes.of(row), []).append((stop, int(by_end[place])))
     return {
         key: (np.array([one for one, _ in sorted(pairs)]), np.array([two for _, two in sorted(pairs)]))
         for key, pairs in found.items()
@@ -152,7 +155,7 @@ def _cause(causes: _Causes, row: int, cursor: int) -> tuple[int | None, int]:
         found.append((int(trace.end_ns[before]), before))
     if (call := int(trace.launch[row])) != NO_ROW:
         found.append((min(int(trace.end_ns[call]), cursor), call))
-    gates, works = causes.gates.get((int(trace.device[row]), int(trace.stream[row])), (np.zeros(0), np.zeros(0)))
+    gates, works = causes.gates.get(causes.lanes.of(row), (np.zeros(0), np.zeros(0)))
     place = int(np.searchsorted(gates, cursor, side="right")) - 1
     if place >= 0 and int(works[place]) != row:
         found.append((min(int(trace.end_ns[int(works[place])]), cursor), int(works[place])))

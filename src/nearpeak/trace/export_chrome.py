@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nearpeak.core.trace import DEVICE_KINDS, EventKind
 from nearpeak.trace.columns import MISSING, Trace
+from nearpeak.trace.lanes import Lanes, lanes_of
 
 Array = npt.NDArray[Any]
 _DEVICE = (*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE)
@@ -46,9 +47,11 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
     Events on one track are disjoint or inside each other.
     """
     found = np.zeros(len(rows), np.int64)
+    streams = streams_of(trace, rows)
     lanes: dict[tuple[int, ...], list[list[int]]] = {}
     for place, row in enumerate(rows.tolist()):
-        key = (int(trace.device[row]), int(trace.stream[row]), int(trace.process[row]), int(trace.thread[row]))
+        on_device = EventKind(trace.kind[row]) in _DEVICE
+        key = (streams.of(row),) if on_device else (int(trace.process[row]), int(trace.thread[row]))
         tracks = lanes.setdefault(key, [])
         start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
         number = len(tracks)
@@ -64,30 +67,30 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
     return found
 
 
+def streams_of(trace: Trace, rows: Array) -> Lanes:
+    """Return the lanes of those events that are drawn on a device."""
+    return lanes_of(trace, rows[np.isin(trace.kind[rows], np.array(list(_DEVICE)))])
+
+
 def _events(trace: Trace) -> Iterator[str]:
     """Yield each event as a line."""
     rows = np.arange(len(trace))
-    tracks = tracks_of(trace, rows)
+    tracks, streams = tracks_of(trace, rows), streams_of(trace, rows)
     for row in rows.tolist():
         kind = EventKind(trace.kind[row])
         on_device = kind in _DEVICE
         args = _args(trace, row)
-        process, thread = (trace.device, trace.stream) if on_device else (trace.process, trace.thread)
         track = f" ({int(tracks[row]) + 1})" if tracks[row] else ""
         record = {
             "ph": "C" if kind is EventKind.COUNTER else "i" if kind is EventKind.INSTANT else "X",
             "cat": kind.name.lower(),
             "name": trace.name_of(row),
-            "pid": _label("device", process[row]) if on_device else _lane(process[row], ""),
-            "tid": f"stream {_number(thread[row])}{track}" if on_device else _lane(thread[row], track),
+            "pid": f"device {_number(trace.device[row])}" if on_device else _lane(trace.process[row], ""),
+            "tid": f"{streams.labels[streams.of(row)]}{track}" if on_device else _lane(trace.thread[row], track),
         }
         times = f'"ts": {_us(int(trace.start_ns[row]))}, "dur": {_us(int(trace.end_ns[row] - trace.start_ns[row]))}'
         text = json.dumps(record, ensure_ascii=False)
         yield f'{text[:-1]}, {times}, "args": {json.dumps(args, ensure_ascii=False, default=str)}}}'
-
-
-def _label(word: str, value: Any) -> str:
-    return f"{word} {_number(value)}"
 
 
 def _lane(value: Any, track: str) -> int | str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from nearpeak.core.trace import DEVICE_KINDS, EventKind
 from nearpeak.trace.columns import MISSING, NO_ROW, Trace
-from nearpeak.trace.export_chrome import tracks_of
+from nearpeak.trace.export_chrome import streams_of, tracks_of
+from nearpeak.trace.lanes import Lanes
 
 _PACKET, _STAMP, _SEQUENCE, _EVENT, _DESCRIPTOR = 1, 8, 10, 11, 60
 _CATEGORY, _NAME, _TYPE, _TRACK, _NOTE, _FLOW = 22, 23, 9, 11, 4, 47
@@ -30,13 +31,13 @@ def write_perfetto(trace: Trace, path: Path) -> None:
 
 def _write(trace: Trace, file: BinaryIO) -> None:
     rows = np.flatnonzero(trace.kind != EventKind.COUNTER)
-    tracks = tracks_of(trace, rows)
+    tracks, streams = tracks_of(trace, rows), streams_of(trace, rows)
     uuids: dict[tuple[object, ...], int] = {}
     moments: list[tuple[int, int, int, int]] = []
     first = int(trace.start_ns[rows].min()) if len(rows) else 0
     base = trace.header.base_ns if trace.header.base_ns + first >= 0 else -first
     for row, track in zip(rows.tolist(), tracks.tolist(), strict=True):
-        label = _label(trace, row, track)
+        label = _label(trace, streams, row, track)
         if label not in uuids:
             for packet in _descriptors(uuids, label):
                 file.write(packet)
@@ -53,10 +54,10 @@ def _write(trace: Trace, file: BinaryIO) -> None:
         file.write(_packet(moment, _event(trace, row, uuid, what, launched)))
 
 
-def _label(trace: Trace, row: int, track: int) -> tuple[object, ...]:
+def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
     """Return (group, lane) of the track of an event."""
     if EventKind(trace.kind[row]) in _DEVICE:
-        group, lane = f"device {_shown(trace.device[row])}", f"stream {_shown(trace.stream[row])}"
+        group, lane = f"device {_shown(trace.device[row])}", streams.labels[streams.of(row)]
     else:
         group, lane = f"process {_shown(trace.process[row])}", f"thread {_shown(trace.thread[row])}"
     return group, lane + (f" ({track + 1})" if track else "")

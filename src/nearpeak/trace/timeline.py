@@ -12,6 +12,7 @@ from nearpeak.core.timeline import HOST_CAUSES, Idle, Timeline
 from nearpeak.core.trace import DEVICE_KINDS, EventKind, Family
 from nearpeak.trace._sweep import exposed, gaps_of, inside, union_ns
 from nearpeak.trace.columns import MISSING, NO_ROW, Trace
+from nearpeak.trace.lanes import lanes_of
 from nearpeak.trace.names import is_library_communication
 
 Array = npt.NDArray[Any]
@@ -122,13 +123,13 @@ def _queue_delay(trace: Trace, rows: Array) -> int | None:
     return int(np.median(trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]))
 
 
-def _streams(trace: Trace, rows: Array, start: Array, end: Array) -> Mapping[int, int]:
+def _streams(trace: Trace, rows: Array, start: Array, end: Array) -> Mapping[str, int]:
     """Return the busy time of each stream."""
-    stream = trace.stream[rows]
-    return {
-        -1 if one == MISSING else int(one): union_ns(start[stream == one], end[stream == one])
-        for one in np.unique(stream)
-    }
+    lanes = lanes_of(trace, rows)
+    order = np.argsort(lanes.numbers, kind="stable")
+    stops = np.cumsum(np.bincount(lanes.numbers, minlength=len(lanes.labels)))
+    parts = zip(lanes.labels, np.split(order, stops[:-1]), strict=True)
+    return {label: union_ns(start[mine], end[mine]) for label, mine in parts}
 
 
 def _idle(

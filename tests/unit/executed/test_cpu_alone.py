@@ -1,6 +1,8 @@
 """Traces in which the CPU did the work itself: real ones of PyTorch, hand-made profiles of onnxruntime."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,6 +102,8 @@ def test_operators_whose_device_was_not_recorded_are_not_taken_for_work_of_the_c
     path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events}))
     with pytest.raises(SpecError, match="has no device events; record with CUDA or HIP activities on"):
         executed_of(read_trace(path))
+    this = replace(target_of("t4"), kind="cpu")
+    assert executed_of(read_trace(path), this).cpu_alone  # unless somebody says that it is
 
 
 def kineto(tmp_path, *operators):
@@ -191,3 +195,33 @@ def test_the_sample_of_onnxruntime_has_a_case_behind_most_of_its_time():
     assert all(isinstance(one, Case) for one in cases)
     assert {one.op for one in cases} == {"conv", "adaptive_avg_pool", "gemm"}
     assert found.unmatched_ns < 0.1 * found.timeline.busy_ns
+
+
+def test_a_real_profile_of_onnxruntime_has_a_case_behind_each_of_its_products(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    helper, kind = pytest.importorskip("onnx").helper, 1
+    weights = {"w": (32, 3, 3, 3), "u": (32, 48)}  # in blocks of 8 or 16 channels no channel is padded
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "u"], ["y"]),
+    ]
+    values = [
+        helper.make_tensor(name, kind, shape, np.ones(shape, np.float32).ravel().tolist())
+        for name, shape in weights.items()
+    ]
+    ends = [helper.make_tensor_value_info(n, kind, s) for n, s in (("x", (2, 3, 16, 16)), ("y", (2, 48)))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    wanted = onnxruntime.SessionOptions()
+    wanted.enable_profiling, wanted.profile_file_prefix = True, str(tmp_path / "profile")
+    ran = onnxruntime.InferenceSession(model.SerializeToString(), wanted, providers=["CPUExecutionProvider"])
+    for _ in range(4):
+        ran.run(None, {"x": np.ones((2, 3, 16, 16), np.float32)})
+    found = executed_of(read_trace(Path(ran.end_profiling())), target_of("t4"))
+    cases = {one.cases[0].op: dict(one.cases[0].axes) for one in found.operators if one.cases}
+    assert found.step_count + found.left_out_count == 4
+    assert (cases["conv"]["sh"], cases["conv"]["ph"], cases["conv"]["out_channels"]) == (2, 1, 32)
+    assert (cases["gemm"]["m"], cases["gemm"]["n"], cases["gemm"]["k"]) == (2, 48, 32)

@@ -150,6 +150,24 @@ def test_a_baseline_calibrates_tells_what_was_realised_and_has_its_own_terms(rec
     assert "too small" in told.reason  # memory limits this step
 
 
+def test_compiled_code_hides_the_mode_and_nothing_is_concluded_from_it(records, tmp_path):
+    fused = "triton_poi_fused__to_copy_0"
+    run = json.loads(traced(records, tmp_path, "converted").read_text())
+    for event in run["traceEvents"]:
+        if event.get("cat") == "kernel" and event["name"] != TENSOR:
+            event["name"] = fused
+    path = tmp_path / "compiled.json"
+    path.write_text(json.dumps(run))
+    found = expected_and_executed(steps(), H100, path, traced(records, tmp_path, "written", SIMT))
+    assert found.gap.executed.compiled_ratio > 0.2
+    assert (found.gap.executed.mode, found.gap.executed.format) == ("unknown", "bf16")
+    assert "compiled code" in found.gap.reason
+    assert found.gap.realised is not None
+    assert found.gap.realised.realised_ratio is None
+    assert "eager operators" in found.gap.realised.reason
+    assert precision_of_file(traced(records, tmp_path, "converted"))[1].compiled_ratio == 0
+
+
 def test_the_realised_part_is_that_of_the_gain_and_of_its_logarithm(records, tmp_path):
     run = precision_of_file(traced(records, tmp_path, "autocast"))[0]
     expected = mixed_precision_of(steps().written, steps().lowered, H100)

@@ -73,6 +73,7 @@ def test_a_layer_reads_as_its_matrices_side_by_side_with_its_own_load(corpus):
         "m": 64, "n": 3 * 768, "k": 4096, "groups": 16, "touched_groups": 16,
     }  # fmt: skip
     assert gated.setting_of(np.array([0])).layer_tokens_count.tolist() == [64]
+    assert gated.setting_of(np.array([0])).layer_rows_count.tolist() == [64 * 8]
     assert found["aiconfigurator h100_sxm moe bfloat16 balanced plain"].axes["n"].tolist() == [2 * 768]
     skewed = found["aiconfigurator h100_sxm moe bfloat16 power_law_1.2"]
     assert skewed.axes["m"][0] > 64

@@ -4,7 +4,7 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate
+from nearpeak.predict.calibrate import calibrate, held_of, unmoved
 from nearpeak.predict.coefficient_file import file_text, groups_of
 from nearpeak.predict.design import design
 from nearpeak.predict.forms.gemm import FORM
@@ -55,6 +55,13 @@ def test_a_written_file_gives_the_fitted_times_and_keeps_other_groups(tmp_path):
     assert one.calibration.source == "made"
     assert one.distance_count == 0
     assert one.low_s <= samples.measured_s[0] * 1.2
+
+
+def test_of_scalars_that_cases_cannot_tell_apart_none_is_fixed_at_its_start():
+    own = np.random.default_rng(3).normal(0, 0.3, (30, 3))
+    effects = np.column_stack([own, own[:, 0], np.full(30, 1e-6)])
+    assert held_of(effects) == [3, 4]
+    assert unmoved(effects) == [4]
 
 
 def test_cases_that_cannot_tell_the_leading_scalars_apart_are_refused():

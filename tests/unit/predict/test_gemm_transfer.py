@@ -54,11 +54,22 @@ def test_caches_feed_as_many_bytes_where_only_the_rate_of_products_is_held_back(
     assert moved("h200_sxm", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(160.0)
 
 
-def test_the_launch_follows_documented_floors_and_only_where_one_kernel_is_launched():
+def test_waits_are_numbers_of_clocks_whatever_the_board():
+    clocks = {name: target_of(name).peaks["tensor.bf16"].clock_hz for name in ("l40s", "a100_sxm_80gb")}
+    ratio = clocks["a100_sxm_80gb"] / clocks["l40s"]
+    assert ratio < 0.6
+    found = moved("l40s", "a100_sxm_80gb", is_kin=False, tile_start_s=4e-7, step_s=1e-7, split_s=3e-6)
+    for name, value in (("tile_start_s", 4e-7), ("step_s", 1e-7), ("split_s", 3e-6)):
+        assert found[NAMES.index(name)] == pytest.approx(value * ratio)
+    assert found[NAMES.index("dram_ratio")] == scalars()[NAMES.index("dram_ratio")]
+
+
+def test_the_launch_follows_documented_floors_where_one_kernel_is_launched_and_else_the_clock():
     place = NAMES.index("launch_s")
     assert moved("b200_sxm", "h100_sxm", is_kin=False, launch_s=2.1e-6)[place] == pytest.approx(2.1e-6 * 1.75 / 2.45)
     quantised = moved("b200_sxm", "h100_sxm", dtypes={"dtype": "fp8_tensor"}, is_kin=False, launch_s=2.1e-6)
-    assert quantised[place] == pytest.approx(2.1e-6)
+    clocks = [target_of(name).peaks["tensor.fp8"].clock_hz for name in ("h100_sxm", "b200_sxm")]
+    assert quantised[place] == pytest.approx(2.1e-6 * clocks[0] / clocks[1])
 
 
 def test_vector_units_of_small_boards_are_capped_by_power_even_from_other_kinds_of_devices():

@@ -76,6 +76,37 @@ def test_quantising_the_input_first_takes_longer():
     assert first.waterfall_s["quantise"] > 0
 
 
+def test_smallest_products_on_ada_take_the_time_of_all_of_k_whatever_m_and_n():
+    def time_s(m, n, k, device="l40s", dtype="bf16"):
+        return nearpeak.predict(nearpeak.case("gemm", m=m, n=n, k=k, dtype=dtype), device, correction=False).time_s
+
+    one, other, longer = time_s(14, 32, 4096), time_s(4, 64, 4096), time_s(7, 32, 8192)
+    assert one == pytest.approx(other, rel=0.05)
+    assert longer > 1.8 * one
+    assert one > 3 * time_s(16, 32, 4096)  # 2^21 products of elements: the sum is split from there on
+    assert longer > 3 * time_s(7, 32, 8256)
+    assert one > 3 * time_s(1, 32, 4096)
+    assert one > 2 * time_s(14, 32, 4096, "h100_sxm")
+    alone = nearpeak.predict(nearpeak.case("gemm", m=14, n=32, k=4096, dtype="bf16"), "l40s", correction=False)
+    assert alone.waterfall_s["l2"] + alone.waterfall_s["latency"] > 0.8 * alone.time_s
+    assert "split_k" not in alone.waterfall_s
+
+
+def test_quantised_input_that_stays_in_cache_is_read_from_there():
+    names = [scalar.name for scalar in FORM.scalars]
+
+    def quantise_s(kept):
+        scalars = np.array([scalar.usual_value for scalar in FORM.scalars])
+        scalars[names.index("quantise_residency_ratio")] = kept
+        cases = CaseColumns(
+            op="scaled_gemm", phase="forward", dtypes={"dtype": "fp8_tensor"}, axes={"m": 4096, "n": 64, "k": 4096}
+        )
+        rows = FORM.rows(target_of("l40s"), cases, scalars, Setting(quantises_input=True))
+        return rows.parts_s[0, FORM.terms.index("quantise")]
+
+    assert quantise_s(1.5) < 0.8 * quantise_s(0.1)
+
+
 def test_padding_of_four_bit_operands_and_the_hosts_launch_count_where_they_happen():
     def parts(n, **how):
         case = nearpeak.case("scaled_gemm", m=64, n=n, k=4096, dtype="nvfp4")
@@ -93,7 +124,8 @@ def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours()
     low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
     found = kin_values(FORM, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
     middle = np.clip(np.sqrt(low * high), [s.low_value for s in FORM.scalars], [s.high_value for s in FORM.scalars])
-    used = (low > 0) & np.array([scalar.name != "launch_s" for scalar in FORM.scalars])  # that follows documents
+    times = np.array([scalar.name.endswith("_s") for scalar in FORM.scalars])  # they follow floors and clocks
+    used = (low > 0) & ~times
     assert found[used] == pytest.approx(middle[used])
     near = kin_values(FORM, second, {"dtype": "bf16"}, [(first, low), (second, high)])
     assert (near[used] >= found[used]).all()

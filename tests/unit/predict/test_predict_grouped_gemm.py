@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nearpeak
-from nearpeak.predict._form import Setting
+from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict.forms.grouped_gemm import FORM
 from nearpeak.predict.prediction import predict_case
 from nearpeak.targets import target_of
 
@@ -62,6 +63,57 @@ def test_a_layer_routes_and_gathers_what_a_product_alone_does_not():
     assert "passes" not in alone.waterfall_s
     wide = Setting(expert_matrices_count=3, layer_tokens_count=8192)
     assert grouped(setting=wide).time_s > layer.time_s
+
+
+def layer_scalars(**changed):
+    return np.array([changed.get(one.name, one.usual_value) for one in FORM.scalars])
+
+
+def layer_times(scalars, *, rows, tokens, everywhere, touched=32, **setting):
+    cases = CaseColumns(
+        op="grouped_gemm", phase="forward", dtypes={"dtype": "int4_weight_only"},
+        axes={"m": np.array([rows]), "n": 6144, "k": 6144, "groups": 32, "touched_groups": touched},
+    )  # fmt: skip
+    how = Setting(expert_matrices_count=3, layer_tokens_count=tokens, layer_rows_count=everywhere, **setting)
+    return FORM.rows(target_of("a100_sxm_80gb"), cases, scalars, how)
+
+
+def test_rows_of_experts_elsewhere_count_only_as_far_as_kernels_multiply_them():
+    foreign = FORM.terms.index("foreign")
+    spread = {"rows": 4096, "tokens": 4096, "everywhere": 8 * 4096}
+    left_out, multiplied = (layer_times(layer_scalars(foreign_ratio=share), **spread) for share in (0.0, 1.0))
+    assert left_out.parts_s[0, foreign] == 0.0
+    assert multiplied.time_s[0] > 3 * left_out.time_s[0]
+    assert multiplied.parts_s[0].sum() == pytest.approx(multiplied.time_s[0], rel=1e-12)
+    alone = layer_times(layer_scalars(foreign_ratio=1.0), rows=8 * 4096, tokens=4096, everywhere=8 * 4096)
+    assert alone.parts_s[0, foreign] == 0.0
+    # on eight devices a device multiplies the rows that one device alone does
+    assert multiplied.time_s[0] == pytest.approx(alone.time_s[0], rel=0.15)
+
+
+def test_only_tokens_that_arrive_bring_rows_of_other_experts():
+    shares = layer_scalars(foreign_ratio=1.0)
+    few, fewer = (
+        layer_times(shares, rows=rows, tokens=4096, everywhere=8 * 4096).parts_s[0, FORM.terms.index("foreign")]
+        for rows in (2048, 256)
+    )
+    assert few == pytest.approx(8 * fewer, rel=0.05)
+
+
+def test_passes_over_all_rows_grow_with_rows_elsewhere():
+    shares, passes = layer_scalars(foreign_pass_ratio=1.0), FORM.terms.index("passes")
+    here, everywhere = (
+        layer_times(shares, rows=2048, tokens=8192, everywhere=rows).parts_s[0, passes] for rows in (2048, 65536)
+    )
+    assert everywhere > 5 * here
+
+
+def test_weights_unpacked_while_loading_cross_the_memory_as_wide_as_tokens():
+    packed, unpacked = (
+        layer_times(layer_scalars(), rows=32, tokens=32, everywhere=32, unpacks_weights=wide).time_s[0]
+        for wide in (False, True)
+    )
+    assert unpacked > 2.5 * packed
 
 
 def test_uneven_rows_fill_tiles_worse():

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from benchmarks._trace_files import WRITERS, kineto_events, planned
-from benchmarks._trace_mutants import fault_of, mutated
+from benchmarks._trace_mutants import fault_of, mutant, mutated, originals_of
 
 from nearpeak.core.trace import EventKind
 from nearpeak.errors import NearpeakError, SpecError
@@ -221,6 +221,13 @@ def test_damaged_files_end_in_a_trace_or_in_one_line(tmp_path, form):
     for seed in range(40):
         path.write_bytes(mutated(original, random.Random(f"test {form} {seed}")))
         assert fault_of(path, form) == "", seed
+
+
+@pytest.mark.parametrize(("form", "seed"), [("kineto", 452)])
+def test_a_damaged_file_that_once_ended_in_a_traceback(form, seed, tmp_path):
+    path = tmp_path / "damaged"
+    path.write_bytes(mutant(form, seed, originals_of(form, tmp_path)))
+    assert fault_of(path, form) == ""
 
 
 def test_a_table_of_another_shape_is_named(tmp_path):

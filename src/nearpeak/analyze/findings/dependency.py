@@ -47,7 +47,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("gaps per step", spent_s, "s"),
             scene.evidence("gap that is usual behind a kernel of the same stream", usual * 1e-9, "s"),
             scene.evidence(
-                "idle time in the queue", timeline.idle_by_cause_ns[Idle.QUEUE] / max(1, timeline.idle_ns), ""
+                "idle time in the queue", timeline.idle_by_cause_ns.get(Idle.QUEUE, 0) / max(1, timeline.idle_ns), ""
             ),
         ],
         counter=[

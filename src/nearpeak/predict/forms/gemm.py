@@ -90,7 +90,7 @@ def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapp
 FORM = Form(
     name="gemm",
     ops=("gemm", "scaled_gemm"),
-    version="gemm-3",
+    version="gemm-4",
     scalars=SCALARS,
     terms=TERMS,
     regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},

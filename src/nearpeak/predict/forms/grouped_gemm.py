@@ -14,7 +14,7 @@ from nearpeak.predict._kernel_kin import runs_kernels_of
 
 TERMS = (
     "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
-    "dram_ceiling", "few_tiles", "latency", "clock",
+    "dram_ceiling", "few_tiles", "latency", "clock", "foreign",
 )  # fmt: skip
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _ALIKE = {
@@ -51,34 +51,40 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     given = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
     touched = touched_of(cases, given[0], given[3])
     tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, given[0])
-    columns = np.stack(np.broadcast_arrays(*given, touched, tokens))
+    everywhere = np.maximum(np.asarray(setting.layer_rows_count, dtype=np.float64), given[0])
+    columns = np.stack(np.broadcast_arrays(*given, touched, tokens, everywhere))
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
     exponent = setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", "")))
     kernel.fill(
-        columns, float(setting.expert_matrices_count), exponent, device_figures(target, cases.dtypes["dtype"]),
+        columns, float(setting.expert_matrices_count), exponent,
+        device_figures(target, cases.dtypes["dtype"], unpacked=setting.unpacks_weights),
         np.asarray(scalars, dtype=float), parts, times,
     )  # fmt: skip
     return Rows(time_s=times, parts_s=parts)
 
 
 def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapping[str, Any]:
+    rows, groups = (np.maximum(np.asarray(cases.axes.get(name, 1)), 1) for name in ("m", "touched_groups"))
     return {
-        **cases.axes,
+        **cases.axes, "group_rows": rows / groups, "spread": np.maximum(setting.layer_rows_count, rows) / rows,
         "load_exponent": setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", ""))),
-        "layer_tokens": setting.layer_tokens_count, "expert_matrices": float(setting.expert_matrices_count),
+        "layer_tokens": setting.layer_tokens_count, "layer_rows": setting.layer_rows_count,
+        "expert_matrices": float(setting.expert_matrices_count), "unpacked": float(setting.unpacks_weights),
     }  # fmt: skip
 
 
 FORM = Form(
     name="grouped_gemm",
     ops=("grouped_gemm",),
-    version="grouped-gemm-1",
+    version="grouped-gemm-2",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
         **dict.fromkeys(("launch", "routing", "passes", "latency"), "launch"),
         **dict.fromkeys(("dram", "dram_ceiling", "few_tiles", "l2"), "dram"),
-        **dict.fromkeys(("tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "clock"), "tensor"),
+        **dict.fromkeys(
+            ("tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "clock", "foreign"), "tensor"
+        ),
     },
     groups=_groups,
     rows=_rows,

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
-from nearpeak.core.executed import Executed, ExecutedOperator
+from nearpeak.core.executed import HOST_KINDS_OF_TIME, Executed, ExecutedOperator, HostCost
 from nearpeak.core.finding_report import TraceFinding, TraceReport
 from nearpeak.core.shortfall import TERMS
 from nearpeak.report import _words as words
 from nearpeak.units import show
 
 HEADINGS = ("operator", "calls", "measured", "expected", "bound", "of bound")
+HOST_HEADINGS = ("calls", "of a call", "per step", "saves at most")
 
 
 def subject(report: TraceReport) -> str:
@@ -52,6 +53,29 @@ def modules(executed: Executed) -> Iterator[tuple[str, int]]:
     """Yield the modules with their device time, longest first."""
     for name, time in executed.module_ns.items():
         yield words.clean(name.removeprefix("nn.Module: ")) or "in no module", time
+
+
+HOST = {"kind": "host: what it does", "operator": "host: for which operator", "module": "host: in which module"}
+"""Headings of the tables of the host's time."""
+HOST_NOTE = "as recorded, profiler included; what each saves at most is a replay without it, and these do not add up"
+_LEAST_RATIO = 0.01
+
+
+def host(report: TraceReport, by: str) -> list[HostCost]:
+    """Return the host's time by `kind`, `operator` or `module`, where the step waits for its host at all."""
+    executed = report.executed
+    least = _LEAST_RATIO * executed.window_ns
+    if report.verdict.startswith("no conclusion") or all(one.gain_ns < least for one in executed.host):
+        return []
+    return [one for one in executed.host if one.by == by and (by == "kind" or one.gain_ns >= least)]
+
+
+def host_cells(executed: Executed, one: HostCost) -> tuple[str, str, str, str, str]:
+    """Return name, calls of a step, time of a call, time of a step, and what a step saves at most."""
+    name = HOST_KINDS_OF_TIME[one.name] if one.by == "kind" else words.clean(one.name.removeprefix("nn.Module: "))
+    calls = one.call_count / executed.step_count
+    each = show(one.time_ns * 1e-9 / max(1, one.call_count), "s")
+    return name, f"{calls:.0f}", each, per_step(executed, one.time_ns), per_step(executed, one.gain_ns)
 
 
 def per_step(executed: Executed, time_ns: float) -> str:

@@ -40,6 +40,7 @@ def _lines(report: TraceReport) -> Iterator[str]:
         yield "\n| module | time per step |\n|---|---|"
         for name, time in list(said.modules(executed))[:_SHOWN]:
             yield f"| {_safe(name)} | {said.per_step(executed, time)} |"
+    yield from _host(report)
     if report.shortfall is not None:
         yield "\n## Beyond the expected time\n\n| part | per step |\n|---|---|"
         yield f"| expected | {said.per_step(executed, report.shortfall.expected_ns)} |"
@@ -51,6 +52,15 @@ def _lines(report: TraceReport) -> Iterator[str]:
         yield f"- {missing.id}: {_safe(missing.reason)}"
     for loss in executed.losses:
         yield f"- {_safe(loss)}"
+
+
+def _host(report: TraceReport) -> Iterator[str]:
+    for by, heading in said.HOST.items():
+        if found := said.host(report, by):
+            yield f"\n| {heading} | {' | '.join(said.HOST_HEADINGS)} |\n|{'---|' * 5}"
+            yield from (f"| {' | '.join(map(_safe, said.host_cells(report.executed, one)))} |" for one in found)
+    if said.host(report, "kind"):
+        yield f"\n{said.HOST_NOTE}"
 
 
 def _finding(report: TraceReport, one: TraceFinding) -> Iterator[str]:

@@ -32,6 +32,7 @@ def _print(console: Console, report: TraceReport) -> None:
     _findings(console, report)
     _operators(console, report)
     _modules(console, report)
+    _host(console, report)
     _shortfall(console, report)
     _limits(console, report)
 
@@ -126,6 +127,21 @@ def _modules(console: Console, report: TraceReport) -> None:
     if len(found) > TOP_COUNT:
         rest = said.per_step(report.executed, sum(time for _, time in found[TOP_COUNT:]))
         console.print(Text(f"{len(found) - TOP_COUNT} more: {rest} of a step", style="dim"))
+
+
+def _host(console: Console, report: TraceReport) -> None:
+    tables = [(heading, said.host(report, by)) for by, heading in said.HOST.items()]
+    for heading, found in tables:
+        table = table_of(heading, *said.HOST_HEADINGS)
+        table.columns[0].width = wide = 34
+        cells = [said.host_cells(report.executed, one) for one in found]
+        for name, row in zip(words.told_apart([one[0] for one in cells], wide), cells, strict=True):
+            table.add_row(name, *row[1:])
+        if found:
+            console.print()
+            console.print(table)
+    if any(found for _, found in tables):
+        _lines(console, [said.HOST_NOTE], style="dim")
 
 
 def _shortfall(console: Console, report: TraceReport) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from nearpeak.core.executed_precision import MODES, ExecutedPrecision, PrecisionGap, Realised
+from nearpeak.core.mixed_precision import MixedPrecision, PrecisionVerdict
 from nearpeak.core.shortfall import TERMS
 from nearpeak.report import _words as words
 from nearpeak.units import show
@@ -15,6 +16,15 @@ UNITS = {
     "": "units that no name tells",
 }
 STEPS = {"lowered": "under autocast", "converted": "converted as a whole", "written": "as written"}
+
+
+def of_host(eager: MixedPrecision, verdict: PrecisionVerdict) -> str:
+    """Return how the speed-up changes with the time of a host; nothing where it takes none."""
+    if not eager.fixed_s:
+        return ""
+    ahead, turns = (f"{one:.2f}" for one in (verdict.eager_ratio, verdict.serial_ratio))
+    host = f"{show(eager.fixed_s, 's')} of host per operator"
+    return f", {ahead} with {host} that runs ahead, {turns} where it waits for each"
 
 
 def ran(found: ExecutedPrecision) -> Iterator[str]:

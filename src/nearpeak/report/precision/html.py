@@ -54,6 +54,7 @@ def bars(device: MixedPrecision) -> Iterator[tuple[str, float, float]]:
     """Yield name, time and part of the longest, of the step in each precision."""
     rows = [(said.BASELINES[name], device.baseline_s[name]) for name in BASELINES]
     rows += [(f"autocast to {device.format}", device.lowered_s)]
+    rows += [("autocast, casts fused by a compiler", device.fused_s)]
     rows += [("converted as a whole", device.converted_s)] if device.converted_s is not None else []
     longest = max(time for _, time in rows)
     yield from ((name, time, time / longest) for name, time in rows)

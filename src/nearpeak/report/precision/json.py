@@ -16,7 +16,11 @@ def to_json(
     ratios = {name: device.speed_up_ratio(name) for name in BASELINES}
     slowed = {name: eager.speed_up_ratio(name) for name in BASELINES}
     body = asdict(device) | {"speed_up_ratio": ratios, "cast_ratio": device.cast_ratio, "cast_count": device.cast_count}
-    host = {"fixed_s": eager.fixed_s, "speed_up_ratio": slowed, "lowered_s": eager.lowered_s}
+    ahead = {name: eager.ahead_ratio(name) for name in BASELINES}
+    host = {
+        "fixed_s": eager.fixed_s, "speed_up_ratio": slowed, "lowered_s": eager.lowered_s, "ahead_ratio": ahead,
+        "ahead_s": dict(eager.ahead_s), "ahead_lowered_s": eager.ahead_lowered_s,
+    }  # fmt: skip
     record: dict[str, Any] = {"verdict": asdict(verdict), **body, "eager": host}
     if gap is not None:
         record["executed"] = _gap(gap)

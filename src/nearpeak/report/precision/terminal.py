@@ -12,6 +12,7 @@ from nearpeak.core.mixed_precision import BASELINES, Cast, LoweredPart, MixedPre
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
 from nearpeak.report.precision._words import BASELINES as BASELINE_WORDS
+from nearpeak.report.precision._words import of_host as said_of_host
 from nearpeak.report.precision._words import plain
 from nearpeak.units import show
 
@@ -32,8 +33,7 @@ def _print(console: Console, device: MixedPrecision, eager: MixedPrecision, verd
     title.append(f"  {device.step} step under autocast to {device.format} on {words.clean(device.target)}")
     console.print(title)
     said = f"autocast {verdict.verdict}: {verdict.speed_up_ratio:.2f} times as fast on the device alone"
-    said += f", {verdict.eager_ratio:.2f} with {show(eager.fixed_s, 's')} of host per operator" if eager.fixed_s else ""
-    for line in words.hung([said], console.width):
+    for line in words.hung([said + said_of_host(eager, verdict)], console.width):
         console.print(Text(line, style=f"bold {_COLOURS[verdict.verdict]}"))
     for line in words.hung([f"- {words.clean(reason)}" for reason in verdict.reasons], console.width):
         console.print(Text(line))
@@ -55,16 +55,16 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _baselines(device: MixedPrecision, eager: MixedPrecision) -> Table:
-    table = _table("against", "as written", "lowered", "speed-up", *(["eager"] if eager.fixed_s else []))
+    hosts = ["host ahead", "in turns"] if eager.fixed_s else []
+    table = _table("against", "as written", "lowered", "speed-up", *hosts)
     for name in BASELINES:
         cells = [show(device.baseline_s[name], "s"), show(device.lowered_s, "s"), f"{device.speed_up_ratio(name):.2f}"]
-        cells += [f"{eager.speed_up_ratio(name):.2f}"] if eager.fixed_s else []
+        cells += [f"{eager.ahead_ratio(name):.2f}", f"{eager.speed_up_ratio(name):.2f}"] if eager.fixed_s else []
         table.add_row(BASELINE_WORDS[name], *cells)
-    if device.converted_s is not None:
-        ratio = f"{device.baseline_s['default'] / device.converted_s:.2f}"
-        table.add_row(
-            "converted, no autocast", show(device.baseline_s["default"], "s"), show(device.converted_s, "s"), ratio
-        )
+    for name, time_s in (("casts fused (compiled)", device.fused_s), ("converted, no autocast", device.converted_s)):
+        if time_s is not None:
+            before_s = device.baseline_s["default"]
+            table.add_row(name, show(before_s, "s"), show(time_s, "s"), f"{before_s / time_s:.2f}")
     return table
 
 

@@ -12,7 +12,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import case as case_of
 from nearpeak.ops._load import counts_of
 from nearpeak.predict._form import CaseColumns, Setting
-from nearpeak.predict._grouped_gemm_kernel import BEST_COUNT, CLOCK_S, OUT_BYTES, group_rows, tile_times
+from nearpeak.predict._grouped_gemm_kernel import BEST_COUNT, CLOCK_S, OUT_BYTES, foreign_rows, group_rows, tile_times
 from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touched_of
 from nearpeak.sim.greedy import makespan_ps
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
@@ -39,12 +39,14 @@ class _Grouped(NamedTuple):
     groups: float
     figures: Any
     p: Mapping[str, float]
+    foreign: float = 0.0
+    """Rows of other devices' experts that are multiplied nevertheless."""
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     try:
         scalars = ceilings(case, target, "grouped_gemm")
-        figures = device_figures(target, dict(case.dtypes)["dtype"])
+        figures = device_figures(target, dict(case.dtypes)["dtype"], unpacked=setting.unpacks_weights)
     except NotModelledError:
         return _equal(case, target, setting)
     g = _grouped(case, setting, figures, scalars)
@@ -115,7 +117,10 @@ def _layer(case: Case, g: _Grouped, target: Target, setting: Setting) -> tuple[K
     inner, groups = g.n / matrices, float(dict(case.axes)["groups"])
     tokens = float(np.max(setting.layer_tokens_count)) or g.m
     routing = Phase(fixed_ps=ps(p["routing_s"] + p["group_s"] * groups + p["token_s"] * tokens))
-    moved = (2.0 * tokens * g.k + g.m * (2.0 * g.k + matrices * inner)) * OUT_BYTES
+    everywhere = max(float(np.max(setting.layer_rows_count)), g.m)
+    g = g._replace(foreign=p["foreign_ratio"] * foreign_rows(g.m, tokens, everywhere))
+    rows = g.m + g.foreign + p["foreign_pass_ratio"] * (everywhere - g.m)
+    moved = (2.0 * min(tokens, g.m) * g.k + rows * (2.0 * g.k + matrices * inner)) * OUT_BYTES
     passes = _passes(g, moved, target)
     up, down = g._replace(n=g.n - inner), g._replace(n=g.k, k=inner)
     return (
@@ -158,7 +163,7 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
     It takes no less than `short_s` in all.
     """
     best, p = np.zeros(BEST_COUNT), g.p
-    tile_times(g.m, g.n, g.k, g.touched, g.loads, g.figures, np.array(list(p.values())), best)
+    tile_times(g.m, g.n, g.k, g.touched, g.foreign, g.loads, g.figures, np.array(list(p.values())), best)
     tensor, cache, memory, chain = (float(value) for value in best[1:5])
     load, sms = float(best[12]), target.sm_count
     waves, tiles = max(1.0, math.ceil(load - 1e-9)), max(1, round(load * sms))
@@ -171,7 +176,7 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
             fixed_ps=ps(max(tensor, cache, memory, chain) / waves), pipe_s={"tensor": float(best[9]) / waves},
             pool_bytes={"dram": moved / tiles},
         ),
-        Phase(fixed_ps=ps(rest / waves)),
+        Phase(fixed_ps=ps((rest + float(best[14])) / waves)),
         Phase(fixed_ps=ps(hot / waves), sags=True),
     )  # fmt: skip
     launch = Kernel(name=f"{name} launch", cta_count=1, phases=(Phase(fixed_ps=ps(start_s)),), needs=filling(target))
