@@ -70,7 +70,7 @@ def _inputs(
 def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
     k, v, u = arrays["k"], arrays["v"], arrays["u"]
     decay, scale = library.exp(-library.exp(arrays["w"])), 1.0
-    n = d = 0 * k[:, 0]
+    n = d = library.zeros_like(k[:, 0])
     if "top" in arrays:
         scale = library.exp(arrays["top"])
         n, d = arrays["num"] * scale, arrays["den"] * scale
@@ -80,7 +80,7 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
         outputs.append((n + bonus * v[:, t]) / (d + bonus))
         n, d = decay * n + own * v[:, t], decay * d + own
     found = {"y": library.stack(outputs, 1)}
-    return found | ({"num": n, "den": d, "top": 0 * n} if ended else {})
+    return found | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 
 
 def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:

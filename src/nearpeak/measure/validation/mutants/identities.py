@@ -1,5 +1,7 @@
 """Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
 
+import dis
+import inspect
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -78,6 +80,11 @@ def _reduced(arguments: Arguments) -> dict[str, Any]:
     return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
 
 
+def _targets(arguments: Arguments) -> dict[str, Any]:
+    """Return the marks of classes that are targets."""
+    return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
+
+
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "one_hot": lambda _: {"y": np.arange(2)},
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
@@ -87,6 +94,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "dequantise": _products,
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
+    "margin_loss": _targets,
 }
 """By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
 asks for distributions that are certain: ones, and masks that keep everything."""
@@ -128,6 +136,66 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
 
 
+def of_extents(case: Case, mutant: Mutant) -> str:
+    """A change that leaves the result alone because of what extents and choices of this case are."""
+    for where in (mutant.where, mutant.where.partition("[")[0]):
+        holds, reason = _OF_EXTENTS.get((case.op, mutant.row, where), (None, ""))
+        if holds is not None and not mutant.of_gradient and holds(arguments_of(case)):
+            return reason
+    return ""
+
+
+def _of_ones(arguments: Arguments) -> bool:
+    """Say whether ones are written, and every index is used equally often."""
+    rows, indices = arguments["rows"], arguments["indices"]
+    equally = rows % indices == 0 if arguments["accumulate"] else rows >= indices
+    return bool(arguments["scalar"] and equally)
+
+
+_IGNORED = "operand ignored"
+_ONE_PART = "one part is all of them: it begins at the first and ends with the last, and no offset is read"
+_OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
+    ("non_max_suppression", _ROTATED, "boxes[1]"): (
+        lambda given: bool(given["boxes"] == 2),
+        "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
+    ),
+    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
+    **{
+        ("varlen_attention", row, name): (lambda given: bool(given["sequences"] == 1), _ONE_PART)
+        for row in (_IGNORED, _ROTATED)
+        for name in ("offsets", "kv_offsets")
+    },
+    ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
+    ("grouped_gemm", _IGNORED, "offsets"): (lambda given: bool(given["groups"] == 1), _ONE_PART),
+}
+"""By operator, mistake and input: when it changes nothing, and why."""
+
+
+def of_place(case: Case, mutant: Mutant) -> str:
+    """A choice that the definition never reads says where results lie, not what they are.
+
+    What ignores it is PyTorch's way of the other case, whose definition, inputs and outputs are the same.
+    """
+    operator, arguments = OPS[case.op], arguments_of(case)
+    if not mutant.ignores or not never_reads(operator.reference, mutant.ignores):
+        return ""
+    if operator.inputs(**arguments) != operator.inputs(**{**arguments, mutant.ignores: False}):
+        return ""
+    return f"the definition never reads {mutant.ignores}: it says where the result lies, not what it is"
+
+
+def never_reads(call: Callable[..., Any], name: str) -> bool:
+    """Say whether neither a function nor what it calls can see its argument `name`.
+
+    >>> never_reads(lambda x, **_: x, "y"), never_reads(lambda x, **rest: str(rest), "y")
+    (True, False)
+    """
+    parameters = inspect.signature(call).parameters
+    rest = next((one.name for one in parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
+    return name not in parameters and rest is not None and rest not in read
+
+
 def of_one(case: Case, mutant: Mutant) -> str:
     """Mean and sum of a single element are that element."""
     asked = question(case, 0, "normal")
@@ -135,6 +203,15 @@ def of_one(case: Case, mutant: Mutant) -> str:
         return ""
     if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
         return "mean and sum of one element are the element"
+    if "reduction" not in asked.arguments:
+        return ""
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    single, *others = (
+        np.asarray(OPS[case.op].reference(arrays, **{**asked.arguments, "reduction": one})["y"])
+        for one in ("none", "mean", "sum")
+    )
+    if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
+        return "mean and sum of the loss of one row are that loss"
     return ""
 
 
@@ -277,6 +354,8 @@ def _fixed(extent: int, kernel: int, count: int) -> bool:
 
 ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_values,
+    of_extents,
+    of_place,
     of_one,
     of_windows,
     of_ceil,

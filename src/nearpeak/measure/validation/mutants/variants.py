@@ -9,9 +9,9 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._autograd import widened_case
-from nearpeak.measure.validation._draw import ALWAYS
+from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import torch_format, widened
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import arguments_of, bare_question, contract_of, declared_formats, question
 from nearpeak.measure.validation._run import Call, Implementation, imported_torch
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
@@ -20,6 +20,12 @@ THREADS = (1, 2, 4)
 """Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
 """Parts into which sums are split."""
+
+
+SEEDS = (0, 1)
+"""Of draws of which all are looked at before something is called legitimate."""
+FURTHER = ("ends", "single")
+"""Kinds of inputs that any case may be asked: lengths and groups depend on them."""
 
 
 def variants_of(case: Case) -> Iterator[Implementation]:
@@ -145,7 +151,9 @@ def _batch_dimensions(case: Case) -> list[int]:
         return []
     from nearpeak.measure.validation.checks.v10_relations import reversible_rows
 
-    asked = [one for distribution in ALWAYS if (one := question(case, 0, distribution)) is not None]
+    arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
+    tensors = [drawn(case.op, arguments, (seed,), kind) for seed in SEEDS for kind in kinds]
+    asked = [bare_question(case, one, "any") for one in tensors if one is not None]
     found = [set(reversible_rows(one)) for one in asked]
     return sorted(set.intersection(*found)) if found else []
 
