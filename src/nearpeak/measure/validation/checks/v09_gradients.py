@@ -115,13 +115,7 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
         return CheckResult(check="V9", status=SKIPPED if without else status_of(error), reason=f"its gradient: {error}")
-    named = _own_positions(asked, outputs)
-    above = {f"grad_{name}": one for name, one in upstream.items()}
-    expected = (
-        gradients_expected(asked, above, tuple(got), named)
-        if named
-        else expected_gradients(asked, trial.seed, tuple(got))
-    )
+    expected = expected_gradients(asked, trial.seed, tuple(got), _own_positions(asked, outputs))
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
     if not comparable(got, expected):
@@ -129,7 +123,11 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
     return _judged(values_of(got), expected, asked, upstream)
 
 
-def _own_positions(asked: Question, outputs: Mapping[str, Any]) -> dict[str, Any]:
+Named = tuple[tuple[str, bytes], ...]
+"""Positions by output, as bytes of int64."""
+
+
+def _own_positions(asked: Question, outputs: Mapping[str, Any]) -> Named:
     """Return the positions that an implementation chose where it may: its gradient is that of its own choice.
 
     They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
@@ -137,9 +135,11 @@ def _own_positions(asked: Question, outputs: Mapping[str, Any]) -> dict[str, Any
     wanted = {name: asked.expected[name].values for name in contract_of(asked.case).picks if name in outputs}
     own = {name: outputs[name].detach().cpu() for name in wanted}
     if all(np.array_equal(own[name], wanted[name]) for name in wanted):
-        return {}
+        return ()
     right = settled(asked.case, asked.tensors, own, wanted, asked)
-    return own if all(np.array_equal(right[name], wanted[name]) for name in wanted) else {}
+    if not all(np.array_equal(right[name], wanted[name]) for name in wanted):
+        return ()
+    return tuple((name, one.numpy().astype(np.int64).tobytes()) for name, one in own.items())
 
 
 def _judged(
@@ -176,11 +176,18 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=64)
-def expected_gradients(asked: Question, seed: int, names: tuple[str, ...]) -> dict[str, Expected]:
-    """Return what is expected of the gradients `names` of one round."""
+def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named = ()) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named."""
+    import torch
+
     upstream = upstream_of(asked, seed)
     assert upstream is not None
-    return gradients_expected(asked, {f"grad_{name}": one for name, one in upstream.items()}, names)
+    above = {f"grad_{name}": one for name, one in upstream.items()}
+    positions = {
+        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(asked.expected[name].values.shape).copy())
+        for name, held in named
+    }
+    return gradients_expected(asked, above, names, positions)
 
 
 def gradients_expected(
