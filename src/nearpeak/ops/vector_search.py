@@ -97,6 +97,20 @@ def _reference(arrays: dict[str, Any], k: int, metric: str, **arguments: Any) ->
     return {"distances": best if metric == "l2" else -best, "positions": np.where(np.isinf(best), -1, index)}
 
 
+def _passed(arrays: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
+    """Return the size of the two parts of a cosine's gradient, which are one vector where its length is all it has."""
+    if metric != "cosine":
+        return {}
+    queries, vectors, positions = arrays["queries"], arrays["vectors"], arrays["positions"]
+    share = np.where(positions < 0, 0.0, np.abs(arrays["grad_distances"]))[..., None]
+    met = vectors[np.maximum(positions, 0)]
+    lengths = [(one**2).sum(-1, keepdims=True) ** 0.5 for one in (queries, met)]
+    sizes = (np.abs(queries) / lengths[0])[:, None] + np.abs(met) / lengths[1]
+    found = np.zeros_like(vectors)
+    np.add.at(found, np.maximum(positions, 0), share * sizes / lengths[1])
+    return {"grad_queries": (share * sizes).sum(1) / lengths[0], "grad_vectors": found}
+
+
 def _at_positions(tensors: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
     far, positions = _far(tensors["queries"], tensors["vectors"], metric), tensors["positions"]
     best = far.gather(-1, positions.clamp(min=0)).masked_fill(positions < 0, float("inf"))
@@ -132,6 +146,7 @@ OPERATOR = Operator(
     reference=_reference,
     ranked=_ranked,
     at_positions=_at_positions,
+    passed=_passed,
     torch_call=_torch_call,
     data_axes={"scanned": ("vectors", "vectors*lists")},  # exact search, without lists, depends on no values
 )

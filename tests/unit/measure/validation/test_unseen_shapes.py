@@ -18,6 +18,8 @@ from nearpeak.ops import OPS
 torch = pytest.importorskip("torch")
 
 KILLED = [
+    ("margin_loss", {"rows": 6, "classes": 127, "function": "multilabel_margin", "reduction": "none", "dtype": "fp64"},
+     "columns swapped is_target"),
     ("quantise", {"rows": 8, "columns": 12, "block_rows": 3, "dtype": "bf16", "out_dtype": "fp8_e5m2"},
      "one element wrong q"),
     ("scatter", {"rows": 65, "width": 3, "table_rows": 7, "scalar": True, "dtype": "fp64"},
@@ -44,6 +46,9 @@ RIGHT = [
     ("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
     ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
     ("vector_search", {"queries": 4, "vectors": 40, "dim": 5, "k": 9, "dtype": "bf16", "metric": "cosine"}),
+    ("vector_search", {"queries": 3, "vectors": 20, "dim": 1, "k": 8, "dtype": "fp32", "metric": "cosine"}),
+    ("wkv", {"batch": 40, "tokens": 1, "channels": 64, "dtype": "fp16"}),
+    ("kthvalue", {"rows": 3, "columns": 7, "k": 2, "dtype": "fp32"}),
 ]
 
 
@@ -54,6 +59,10 @@ def test_right_kernels_at_unseen_shapes_are_accepted(op, arguments):
 
 
 PROOFS = [
+    ("vector_search", {"queries": 3, "vectors": 9, "dim": 1, "k": 4, "dtype": "fp32", "metric": "cosine"},
+     "gradient zero"),
+    ("vector_search", {"queries": 3, "vectors": 9, "dim": 4, "k": 4, "dtype": "fp32", "metric": "cosine"},
+     "tile counted twice queries[0]"),
     ("interpolate", {"planes": 1, "w": 2, "ow": 9, "dtype": "bf16", "mode": "linear"}, "columns swapped y"),
     ("margin_loss", {"rows": 4, "classes": 5, "function": "multilabel_margin", "reduction": "none", "dtype": "fp64"},
      "bits lost is_target"),
@@ -135,6 +144,13 @@ def test_what_an_exact_result_is_at_the_end_of_its_format_is_not_infinite():
     assert mask_fault(got, one) == ""
     got.flat[abs(got).argmax()] *= torch.inf
     assert "infinity differs" in mask_fault(got, one)
+
+
+def test_rows_of_an_input_that_only_its_nan_tells_are_not_reversed():
+    case = nearpeak.case("wkv", batch=8, tokens=1, channels=6, dtype="fp32")
+    names = {one.name for one in variants_of(case)}
+    assert "rows of extent 6 in reverse" not in names
+    assert "rows of extent 8 in reverse" in names
 
 
 def test_rows_are_reversed_only_where_sequences_of_any_length_allow_it():

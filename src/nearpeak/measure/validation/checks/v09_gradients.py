@@ -132,7 +132,8 @@ def _own_positions(asked: Question, outputs: Mapping[str, Any]) -> Named:
 
     They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
     """
-    wanted = {name: asked.expected[name].values for name in contract_of(asked.case).picks if name in outputs}
+    taken = contract_of(asked.case).picks.keys() & outputs.keys() & asked.expected.keys()
+    wanted = {name: asked.expected[name].values for name in taken}
     own = {name: outputs[name].detach().cpu() for name in wanted}
     if all(np.array_equal(own[name], wanted[name]) for name in wanted):
         return ()
@@ -205,12 +206,15 @@ def gradients_expected(
     formats = {name: asked.tensors[name.removeprefix("grad_")].dtype for name in names}
     length = sum_length(operator.numerics, asked.arguments) + max(one.numel() for one in upstream.values())
     named = named or {}
+    size, given = operator.passed, asked.arguments
+    passed = None if size is None else lambda arrays: size(arrays, **given)
     if not has_closed_form(asked):
         chained = gradient_contract(numerics) if numerics.kind == "contraction" else None
-        whole = {name: torch.as_tensor(np.array(asked.expected[name].values)) for name in numerics.picks}
-        tensors = {**asked.tensors, **(whole if operator.at_positions else {}), **named, **upstream}
+        taken = numerics.picks if operator.at_positions else ()
+        whole = {name: torch.as_tensor(np.array(asked.expected[name].values)) for name in taken}
+        tensors = {**asked.tensors, **whole, **named, **upstream}
         return gradient_answers(
-            asked.case, lambda arrays: gradients_in_fp64(asked, arrays), tensors, formats, length, chained
+            asked.case, lambda arrays: gradients_in_fp64(asked, arrays), tensors, formats, length, chained, passed
         )
     reference, arguments = operator.backward_reference, backward_arguments(asked)
     assert reference is not None  # it has a closed form
@@ -219,10 +223,9 @@ def gradients_expected(
         for name, one in asked.expected.items()
     }
     tensors = {**asked.tensors, **outputs, **named, **upstream}
-    size, given = operator.passed, asked.arguments
     return gradient_answers(
         asked.case, lambda arrays: reference(arrays, **arguments), tensors, formats, length,
-        passed=None if size is None else lambda arrays: size(arrays, **given),
+        passed=passed,
     )  # fmt: skip
 
 

@@ -129,6 +129,10 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
     **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
     ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
+    **{
+        ("vector_search", "cosine", _TWICE, where): "doubling is exact, and cosines are of directions alone"
+        for where in ("queries[0]", "vectors[0]", "centroids[0]")
+    },
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
@@ -165,6 +169,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         for row in (_IGNORED, _ROTATED)
         for name in ("offsets", "kv_offsets")
     },
+    ("vector_search", "computed in fewer bits", ""): (
+        lambda given: _are_numbers(given) and given["dtype"] == "fp32",
+        "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
+    ),
     ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
     ("grouped_gemm", _IGNORED, "offsets"): (lambda given: bool(given["groups"] == 1), _ONE_PART),
 }
@@ -302,9 +310,15 @@ def of_counted(case: Case, mutant: Mutant) -> str:
 def of_flat(case: Case, mutant: Mutant) -> str:
     """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
+    if mutant.of_gradient and case.op == "vector_search" and _are_numbers(arguments_of(case)):
+        return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
     if mutant.of_gradient and chosen:
         return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
     return ""
+
+
+def _are_numbers(arguments: Arguments) -> bool:
+    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
 
 
 _FLAT = {
