@@ -59,6 +59,8 @@ def test_right_kernels_at_unseen_shapes_are_accepted(op, arguments):
 
 
 PROOFS = [
+    ("one_hot", {"rows": 6, "classes": 1, "dtype": "fp64"}, "constant kernel"),
+    ("one_hot", {"rows": 6, "classes": 1, "dtype": "fp64"}, "operand ignored index"),
     ("vector_search", {"queries": 3, "vectors": 9, "dim": 1, "k": 4, "dtype": "fp32", "metric": "cosine"},
      "gradient zero"),
     ("vector_search", {"queries": 3, "vectors": 9, "dim": 4, "k": 4, "dtype": "fp32", "metric": "cosine"},

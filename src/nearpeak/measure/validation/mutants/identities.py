@@ -27,7 +27,10 @@ def of_values(case: Case, mutant: Mutant) -> str:
     name = mutant.where.partition("[")[0]
     possible = _possible(case)
     wanted = [name] if name else list(declared_formats(case))
-    if mutant.of_gradient or mutant.inputs is not None or any(one not in possible for one in wanted):
+    if mutant.inputs is not None and not mutant.of_gradient:
+        single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
+        return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
+    if mutant.of_gradient or any(one not in possible for one in wanted):
         return ""
     for one in wanted:
         values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
@@ -86,7 +89,7 @@ def _targets(arguments: Arguments) -> dict[str, Any]:
 
 
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
-    "one_hot": lambda _: {"y": np.arange(2)},
+    "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
     "random": lambda _: {"y": np.ones(1)},
     "dropout": lambda _: {"mask": np.ones(1)},
