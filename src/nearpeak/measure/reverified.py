@@ -48,7 +48,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.measure.validation._baseline import as_good, baseline_of
     from nearpeak.measure.validation._compare import comparable, compared
     from nearpeak.measure.validation._oracle import asked, contract_of
-    from nearpeak.measure.validation._trial import picked
+    from nearpeak.measure.validation._picks import settled
     from nearpeak.measure.validation.checks.v09_gradients import gradients_expected
 
     operator, forward = OPS[case.op], forward_case(case)
@@ -70,10 +70,10 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     if not comparable(got, expected):
         names = ", ".join(f"{name}{list(np.shape(one))}" for name, one in outputs.items())
         return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
-    for name, source in contract_of(forward).picks.items() if case.phase == "forward" else ():
-        if name in got:
-            chosen = picked(torch.as_tensor(got[name]), tensors[source], expected[name].values)
-            got[name] = chosen.numpy()
+    if case.phase == "forward":
+        wanted = {name: one.values for name, one in expected.items()}
+        positions = {name: torch.as_tensor(got[name]) for name in contract_of(forward).picks if name in got}
+        got |= {name: one.numpy() for name, one in settled(forward, tensors, positions, wanted, question).items()}
     result = compared("V11", got, expected, "a timed call")
     if result.failed and case.phase == "forward":
         return as_good(result, baseline_of(question), expected)

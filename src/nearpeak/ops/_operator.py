@@ -190,6 +190,9 @@ class Operator:
     """(**arguments) → numbers at which results jump, of which the round `edges` draws float inputs next to."""
     ranked: Callable[..., dict[str, Any]] | None = None
     """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
+    at_positions: Callable[..., dict[str, Any]] | None = None
+    """(tensors with the positions among the outputs, **arguments) → float outputs with PyTorch, at these positions:
+    what is differentiated where an implementation may have chosen others that are as right."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1

@@ -172,7 +172,9 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Crammer and Singer 2001, JMLR 2, 265-292; definitions as PyTorch states them",
-    numerics=Numerics(kind="normalisation", reduction="rows classes", special="unspecified"),
+    numerics=Numerics(
+        kind="normalisation", reduction="rows classes", special="unspecified", below={"target": "classes"}
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

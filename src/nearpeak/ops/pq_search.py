@@ -67,6 +67,12 @@ def _reference(arrays: dict[str, Any], parts: int, k: int, **_: Any) -> dict[str
     return {"distances": np.take_along_axis(far, index, axis=-1), "positions": index}
 
 
+def _at_positions(tensors: dict[str, Any], parts: int, **_: Any) -> dict[str, Any]:
+    tables = _tables(tensors["queries"], tensors["codebooks"])
+    far = tables[:, list(range(parts)), tensors["codes"].long()].sum(-1)
+    return {"distances": far.gather(-1, tensors["positions"])}
+
+
 def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -87,5 +93,6 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     ranked=_ranked,
+    at_positions=_at_positions,
     torch_call=_torch_call,
 )

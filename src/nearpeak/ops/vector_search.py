@@ -81,16 +81,40 @@ def _far(queries: Any, vectors: Any, metric: str) -> Any:
     return found / ((queries**2).sum(-1) ** 0.5)[:, None] / ((vectors**2).sum(-1) ** 0.5)
 
 
-def _reference(
-    arrays: dict[str, Any], k: int, lists: int, probes: int, metric: str, **_: Any
-) -> dict[str, Any]:  # fmt: skip
+def _ranked(arrays: dict[str, Any], lists: int, probes: int, metric: str, **_: Any) -> dict[str, Any]:
+    """Return how far each vector is from each query; infinitely where no list that is looked into holds it."""
     far = _far(arrays["queries"], arrays["vectors"], metric)
     if lists:
         chosen = np.argsort(_far(arrays["queries"], arrays["centroids"], metric), axis=-1, kind="stable")[:, :probes]
         far = np.where((arrays["list_of"][None, :, None] == chosen[:, None]).any(-1), far, np.inf)
+    return {"far": far}
+
+
+def _reference(arrays: dict[str, Any], k: int, metric: str, **arguments: Any) -> dict[str, Any]:
+    far = _ranked(arrays, metric=metric, **arguments)["far"]
     index = np.argsort(far, axis=-1, kind="stable")[:, :k]
     best = np.take_along_axis(far, index, axis=-1)
     return {"distances": best if metric == "l2" else -best, "positions": np.where(np.isinf(best), -1, index)}
+
+
+def _passed(arrays: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
+    """Return the size of the two parts of a cosine's gradient, which are one vector where its length is all it has."""
+    if metric != "cosine":
+        return {}
+    queries, vectors, positions = arrays["queries"], arrays["vectors"], arrays["positions"]
+    share = np.where(positions < 0, 0.0, np.abs(arrays["grad_distances"]))[..., None]
+    met = vectors[np.maximum(positions, 0)]
+    lengths = [(one**2).sum(-1, keepdims=True) ** 0.5 for one in (queries, met)]
+    sizes = (np.abs(queries) / lengths[0])[:, None] + np.abs(met) / lengths[1]
+    found = np.zeros_like(vectors)
+    np.add.at(found, np.maximum(positions, 0), share * sizes / lengths[1])
+    return {"grad_queries": (share * sizes).sum(1) / lengths[0], "grad_vectors": found}
+
+
+def _at_positions(tensors: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
+    far, positions = _far(tensors["queries"], tensors["vectors"], metric), tensors["positions"]
+    best = far.gather(-1, positions.clamp(min=0)).masked_fill(positions < 0, float("inf"))
+    return {"distances": best if metric == "l2" else -best}
 
 
 def _torch_call(
@@ -111,10 +135,18 @@ OPERATOR = Operator(
     family="product",
     source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
     numerics=Numerics(
-        kind="normalisation", reduction="dim", below={"list_of": "lists"}, steps_count=2, special="unspecified"
+        kind="normalisation",
+        reduction="dim",
+        below={"list_of": "lists"},
+        steps_count=2,
+        special="unspecified",
+        picks={"positions": "far"},
     ),
     inputs=_inputs,
     reference=_reference,
+    ranked=_ranked,
+    at_positions=_at_positions,
+    passed=_passed,
     torch_call=_torch_call,
     data_axes={"scanned": ("vectors", "vectors*lists")},  # exact search, without lists, depends on no values
 )

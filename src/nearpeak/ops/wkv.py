@@ -70,7 +70,7 @@ def _inputs(
 def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
     k, v, u = arrays["k"], arrays["v"], arrays["u"]
     decay, scale = library.exp(-library.exp(arrays["w"])), 1.0
-    n = d = 0 * k[:, 0]
+    n = d = library.zeros_like(k[:, 0])
     if "top" in arrays:
         scale = library.exp(arrays["top"])
         n, d = arrays["num"] * scale, arrays["den"] * scale
@@ -80,7 +80,7 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
         outputs.append((n + bonus * v[:, t]) / (d + bonus))
         n, d = decay * n + own * v[:, t], decay * d + own
     found = {"y": library.stack(outputs, 1)}
-    return found | ({"num": n, "den": d, "top": 0 * n} if ended else {})
+    return found | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 
 
 def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
@@ -90,7 +90,11 @@ def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
 def _torch_call(tensors: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
     import torch
 
-    return _run(torch, tensors, ended)
+    if tensors["k"].dtype != torch.float16:
+        return _run(torch, tensors, ended)
+    # A sum of two exponents of 6 leaves the range of fp16: e^11.1 is 65,504 (IEEE 754-2019).
+    found = _run(torch, {name: tensor.float() for name, tensor in tensors.items()}, ended)
+    return {name: y.to(tensors["k"].dtype) for name, y in found.items()}
 
 
 def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:

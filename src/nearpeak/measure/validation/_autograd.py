@@ -1,6 +1,6 @@
 """Gradients by float64 autograd: the oracle of operators whose gradient is no operator of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -50,11 +50,17 @@ def differentiable(case: Case) -> bool:
 
 
 def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `grad_<input>` by name for inputs and `grad_<output>` in `arrays`, by autograd in float64."""
+    """Return `grad_<input>` by name for inputs and `grad_<output>` in `arrays`, by autograd in float64.
+
+    Where the operator has results at given positions, these are among `arrays`.
+    """
     wide = widened_case(asked.case)
     assert wide is not None  # it is differentiable
     torch = imported_torch()
-    leaves, outputs = _called(wide, {name: arrays[name] for name in asked.tensors})
+    at_positions = OPS[wide.op].at_positions
+    positions = {} if at_positions is None else {name: arrays[name] for name in contract(wide.op, {}).picks}
+    call = OPS[wide.op].torch_call if at_positions is None else at_positions
+    leaves, outputs = _called(wide, {**{name: arrays[name] for name in asked.tensors}, **positions}, call)
     live = {name: y for name, y in outputs.items() if y.requires_grad and f"grad_{name}" in arrays}
     upstream = [torch.as_tensor(np.array(arrays[f"grad_{name}"])).to(y.dtype) for name, y in live.items()]
     found = torch.autograd.grad(list(live.values()), list(leaves.values()), upstream, allow_unused=True)
@@ -63,12 +69,15 @@ def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, A
     return {f"grad_{name}": array for name, array in (zeros | given).items()}
 
 
-def _called(wide: Case, arrays: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the leaves and the outputs of PyTorch's way in float64."""
+def _called(
+    wide: Case, arrays: Mapping[str, Any], call: Callable[..., Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the leaves and the outputs of `call`, PyTorch's way unless given, in float64."""
     torch = imported_torch()
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
-    return leaves, OPS[wide.op].torch_call({**tensors, **leaves}, **arguments_of(wide))
+    run = OPS[wide.op].torch_call if call is None else call
+    return leaves, run({**tensors, **leaves}, **arguments_of(wide))
 
 
 def gradient_contract(numerics: Numerics) -> Numerics:

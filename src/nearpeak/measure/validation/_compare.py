@@ -52,7 +52,7 @@ def _not_finite(array: Any) -> Any:
 
 
 def _at_the_edge(one: Expected) -> Any:
-    """Say for which elements the bound reaches from finite to infinite values."""
+    """Say for which elements the bound reaches from finite to infinite values; where it is 0, it does not."""
     import torch
 
     if one.dtype not in UNIT_ROUNDOFF:
@@ -61,7 +61,7 @@ def _at_the_edge(one: Expected) -> Any:
 
     largest = torch.finfo(torch_format(one.dtype)).max
     with np.errstate(all="ignore"):
-        return np.isfinite(one.values) & (np.abs(np.abs(one.values) - largest) <= one.bound)
+        return np.isfinite(one.values) & (one.bound > 0) & (np.abs(np.abs(one.values) - largest) <= one.bound)
 
 
 def ratios(got: Any, one: Expected) -> Any:
@@ -130,15 +130,17 @@ def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected
     return CheckResult(check=check, status=PASS, worst=worst)
 
 
-def pooled_fault(answers: Sequence[tuple[Any, Expected]]) -> str:
-    """Return that the error of all rounds together has such a norm, where each has too few elements to say so."""
+def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:
+    """Return the error of all rounds together, in units of what it should be, and what correct results may reach.
+
+    It is 0 where each round has enough elements by itself, or all have too few. Correct results are at 1 or below.
+    """
     parts = [(got - one.values, one.spread) for got, one in answers if got.dtype.kind == "f" and np.any(one.bound)]
     error, limit = (np.concatenate([np.ravel(part[place]) for part in parts] or [np.zeros(0)]) for place in (0, 1))
     finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
     if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
-        return ""
-    ratio, slack = float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), _slack(int(finite.sum()))
-    return f"over all rounds, errors are {ratio:.2g} times what they should be" if ratio > slack else ""
+        return 0.0, 1.0
+    return float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), _slack(int(finite.sum()))
 
 
 def _slack(count: int) -> float:

@@ -15,16 +15,19 @@ from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
-    "ends", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
+    "ends", "single", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
+    "gentle",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
-in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their
-range, so that the first and the last row are named; whole numbers of half the bits of their format, and numbers next
-to the middle between two of a narrower format, or of one of a byte, which rounding twice moves to the wrong side; next
-to where results jump; numbers large beside their scales, which end at the largest of a quantised format; numbers so
-far from 1 that whole ones have all the digits of their format; and one input, the first or the last, so far below the
-others that whole quotients have them."""
+in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their range,
+so that the first and the last row are named; all whole numbers the same, so that hardly any row is; whole numbers of
+half the bits of their format, and numbers next to the middle between two of a narrower format, or of one of a byte,
+which rounding twice moves to the wrong side; next to where results jump; numbers large beside their scales, which end
+at the largest of a quantised format; numbers so far from 1 that whole ones have all the digits of their format; and
+one input, the first or the last, so far below the others that whole quotients have them; and normal ones over the root
+of the length of a row, as weights are initialised: products with a vector stay of its size, so that chains of many
+neither grow nor saturate."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -140,6 +143,8 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
         return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
     least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
     found = random.integers(0, least, tensor.shape)
+    if distribution == "single":
+        return np.full(tensor.shape, int(random.integers(0, least)))
     side, place = np.divmod(found % (2 * ENDS), ENDS)
     return np.where(side, least - 1 - place, place) % least if distribution == "ends" else found
 
@@ -227,10 +232,12 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "ascending": lambda random, shape: np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "descending": lambda random, shape: -np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
+    "single": lambda random, shape: random.standard_normal(shape),
     "ends": lambda random, shape: random.standard_normal(shape),
     "whole": lambda random, shape: random.standard_normal(shape),
     "edges": lambda random, shape: random.standard_normal(shape),
     "saturated": lambda random, shape: random.standard_normal(shape),
+    "gentle": lambda random, shape: random.standard_normal(shape) / max(shape[-1] if shape else 1, 1) ** 0.5,
 }
 
 

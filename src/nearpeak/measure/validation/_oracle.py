@@ -217,8 +217,9 @@ def gradient_answers(
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
-    # What is selected does not turn on the last places of what it is selected from.
-    selects = numerics.picks or numerics.kind == "exact"
+    # What is selected does not turn on the last places of what it is selected from; where it is computed at given
+    # positions, nothing is selected.
+    selects = (numerics.picks or numerics.kind == "exact") and OPS[case.op].at_positions is None
     still = [name for name in tensors if selects and not name.startswith("grad_")]
     return answers(
         reference, tensors, formats, chained, length, f"gradient of {case.label()}", still=still, passed=passed,
@@ -277,7 +278,8 @@ def answers(
         name: _expected(
             values, formats[name], numerics, length, store,
             _Moves(
-                reach=reach.get(name), magnitude=magnitudes.get(name), coarse=coarse.get(name, 0.0),
+                reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
+                coarse=coarse.get(name, 0.0),
                 shift=shifted.get(name, 0.0) / step, operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
             ),
         )

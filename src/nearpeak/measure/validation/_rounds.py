@@ -85,7 +85,7 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     numerics = contract_of(case)
     positions = any(str(dtype).startswith("torch.int") for dtype in declared_formats(case).values())
     if not positions or "ties" in numerics.rounds or numerics.picks:
-        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"))
+        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"), (seed, "single"), (seed + SEED_STEP, "single"))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
     for number in range(2, MOST_TRIED):

@@ -9,7 +9,8 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation._oracle import Question, contract_of, declared_formats, ranked
+from nearpeak.measure.validation._oracle import Question, declared_formats
+from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._rounds import rounds_of
 from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, run
 from nearpeak.ops import OPS
@@ -58,17 +59,15 @@ class Trial:
             poison=poison,
             shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
         )
-        return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()})
+        return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()}, asked)
 
-    def settled(self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Ran:
-        """Return what was answered, positions of equal values called as in `wanted`: any of them is right."""
-        picks = contract_of(self.case).picks
-        if not picks or ran.error:
+    def settled(
+        self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+    ) -> Ran:
+        """Return what was answered, positions that are as right called as in `wanted`."""
+        if ran.error:
             return ran
-        outputs = dict(ran.outputs)
-        for name in picks.keys() & outputs.keys() & wanted.keys():
-            outputs[name] = picked(outputs[name], ranked(self.case, tensors, picks[name]), wanted[name])
-        return replace(ran, outputs=outputs)
+        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, asked))
 
     def templates(self, asked: Question) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""
@@ -76,27 +75,3 @@ class Trial:
 
         formats = declared_formats(self.case)
         return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
-
-
-def picked(positions: Any, values: Any, wanted: Any) -> Any:
-    """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
-
-    A row that names a position twice stays as it is: one of the two is missing.
-
-    >>> import torch
-    >>> values = torch.tensor([[3.0, 5.0, 5.0]])
-    >>> picked(torch.tensor([[2, 0]]), values, [[1, 0]]), picked(torch.tensor([[2, 2]]), values, [[1, 2]])
-    (tensor([[1, 0]]), tensor([[2, 2]]))
-    """
-    import torch
-
-    wanted = torch.as_tensor(np.array(wanted)).to(positions.dtype)
-    if positions.shape != wanted.shape:
-        return positions
-    flat = positions.dim() < values.dim()
-    got, want = (one[..., None] if flat else one for one in (positions, wanted))
-    inside = got.clamp(0, values.shape[-1] - 1).long()
-    ordered = got.sort(-1).values
-    twice = (ordered[..., 1:] == ordered[..., :-1]).any(-1, keepdim=True)
-    same = (values.gather(-1, inside) == values.gather(-1, want.long())) & (inside == got) & ~twice
-    return torch.where(same, want, got).view(positions.shape)

@@ -22,8 +22,10 @@ from nearpeak.measure.validation._oracle import (
     contract_of,
     declared_formats,
     gradient_answers,
+    question,
     sum_length,
 )
+from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._run import Implementation, status_of
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
@@ -45,9 +47,48 @@ def gradients(trial: Trial) -> CheckResult:
 
 
 def asked_of(trial: Trial) -> tuple[Question, ...]:
-    """Return the rounds whose gradients are looked at: the first two, and what few results were asked again."""
+    """Return the rounds whose gradients are looked at: the first two, and what few results were asked again.
+
+    Where none of them tells a gradient from a wrong one, as of long recurrences with large weights, whose functions
+    are saturated or whose gradients grow beyond what any format follows, smaller inputs are asked too.
+    """
     again = (asked for asked in trial.questions[2:] if asked.distribution == "normal")
-    return (*trial.questions[:2], *again)
+    first = (*trial.questions[:2], *again)
+    return (*first, *_gentler(trial.case, trial.seed, first))
+
+
+@lru_cache(maxsize=64)
+def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Question, ...]:
+    """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
+    known = [_told(one, seed) for one in asked]
+    missing = set().union(*(one.keys() for one in known)) - {
+        name for one in known for name, told in one.items() if told
+    }
+    found = []
+    for distribution in GENTLER:
+        drawn = question(case, seed, distribution) if missing else None
+        told = set() if drawn is None else {name for name, is_told in _told(drawn, seed).items() if is_told}
+        if drawn is not None and told & missing:
+            found.append(drawn)
+            missing -= told
+    return tuple(found)
+
+
+GENTLER = ("gentle",)
+TOLD = 8.0
+"""Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
+
+
+def _told(asked: Question, seed: int) -> dict[str, bool]:
+    """Return by gradient whether the round tells it from a wrong one."""
+    if upstream_of(asked, seed) is None:
+        return {}
+    names = tuple(f"grad_{name}" for name, tensor in asked.tensors.items() if tensor.is_floating_point())
+    found = expected_gradients(asked, seed, names)
+    with np.errstate(all="ignore"):
+        return {
+            name: bool(np.nanmax(np.abs(one.values) / one.bound, initial=0.0) >= TOLD) for name, one in found.items()
+        }
 
 
 def without_gradient(case: Case, asked: Question) -> str:
@@ -70,16 +111,36 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
     if upstream is None:
         return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
     try:
-        got = gradients_of(trial.implementation, asked, upstream)
+        got, outputs = differentiated(trial.implementation, asked, upstream)
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
         return CheckResult(check="V9", status=SKIPPED if without else status_of(error), reason=f"its gradient: {error}")
-    expected = expected_gradients(asked, trial.seed, tuple(got))
+    expected = expected_gradients(asked, trial.seed, tuple(got), _own_positions(asked, outputs))
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
     if not comparable(got, expected):
         return CheckResult(check="V9", status="SHAPE_FAIL", reason="gradients have other shapes than their inputs")
     return _judged(values_of(got), expected, asked, upstream)
+
+
+Named = tuple[tuple[str, bytes], ...]
+"""Positions by output, as bytes of int64."""
+
+
+def _own_positions(asked: Question, outputs: Mapping[str, Any]) -> Named:
+    """Return the positions that an implementation chose where it may: its gradient is that of its own choice.
+
+    They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
+    """
+    taken = contract_of(asked.case).picks.keys() & outputs.keys() & asked.expected.keys()
+    wanted = {name: asked.expected[name].values for name in taken}
+    own = {name: outputs[name].detach().cpu() for name in wanted}
+    if all(np.array_equal(own[name], wanted[name]) for name in wanted):
+        return ()
+    right = settled(asked.case, asked.tensors, own, wanted, asked)
+    if not all(np.array_equal(right[name], wanted[name]) for name in wanted):
+        return ()
+    return tuple((name, one.numpy().astype(np.int64).tobytes()) for name, one in own.items())
 
 
 def _judged(
@@ -116,17 +177,27 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=64)
-def expected_gradients(asked: Question, seed: int, names: tuple[str, ...]) -> dict[str, Expected]:
-    """Return what is expected of the gradients `names` of one round."""
+def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named = ()) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named."""
+    import torch
+
     upstream = upstream_of(asked, seed)
     assert upstream is not None
-    return gradients_expected(asked, {f"grad_{name}": one for name, one in upstream.items()}, names)
+    above = {f"grad_{name}": one for name, one in upstream.items()}
+    positions = {
+        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(asked.expected[name].values.shape).copy())
+        for name, held in named
+    }
+    return gradients_expected(asked, above, names, positions)
 
 
-def gradients_expected(asked: Question, upstream: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Expected]:
+def gradients_expected(
+    asked: Question, upstream: Mapping[str, Any], names: tuple[str, ...], named: Mapping[str, Any] | None = None
+) -> dict[str, Expected]:
     """Return what is expected of the gradients `names`, with the outputs that the oracle gives them.
 
     Args:
+        named: positions among the outputs that take the place of the oracle's.
         upstream: gradients from above, as `grad_<output>`.
     """
     import torch
@@ -134,11 +205,16 @@ def gradients_expected(asked: Question, upstream: Mapping[str, Any], names: tupl
     operator, numerics = OPS[asked.case.op], contract_of(asked.case)
     formats = {name: asked.tensors[name.removeprefix("grad_")].dtype for name in names}
     length = sum_length(operator.numerics, asked.arguments) + max(one.numel() for one in upstream.values())
+    named = named or {}
+    size, given = operator.passed, asked.arguments
+    passed = None if size is None else lambda arrays: size(arrays, **given)
     if not has_closed_form(asked):
         chained = gradient_contract(numerics) if numerics.kind == "contraction" else None
-        tensors = {**asked.tensors, **upstream}
+        taken = numerics.picks if operator.at_positions else ()
+        whole = {name: torch.as_tensor(np.array(asked.expected[name].values)) for name in taken}
+        tensors = {**asked.tensors, **whole, **named, **upstream}
         return gradient_answers(
-            asked.case, lambda arrays: gradients_in_fp64(asked, arrays), tensors, formats, length, chained
+            asked.case, lambda arrays: gradients_in_fp64(asked, arrays), tensors, formats, length, chained, passed
         )
     reference, arguments = operator.backward_reference, backward_arguments(asked)
     assert reference is not None  # it has a closed form
@@ -146,11 +222,10 @@ def gradients_expected(asked: Question, upstream: Mapping[str, Any], names: tupl
         name: torch.as_tensor(one.values if one.values.dtype.kind == "i" else rounded(one.values, torch.float64))
         for name, one in asked.expected.items()
     }
-    tensors = {**asked.tensors, **outputs, **upstream}
-    size, given = operator.passed, asked.arguments
+    tensors = {**asked.tensors, **outputs, **named, **upstream}
     return gradient_answers(
         asked.case, lambda arrays: reference(arrays, **arguments), tensors, formats, length,
-        passed=None if size is None else lambda arrays: size(arrays, **given),
+        passed=passed,
     )  # fmt: skip
 
 
@@ -188,6 +263,13 @@ def backward_arguments(asked: Question) -> dict[str, Any]:
 
 def gradients_of(implementation: Implementation, asked: Question, upstream: Mapping[str, Any]) -> dict[str, Any]:
     """Return the gradients of the implementation by name, from its own rule or from PyTorch's autograd."""
+    return differentiated(implementation, asked, upstream)[0]
+
+
+def differentiated(
+    implementation: Implementation, asked: Question, upstream: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is."""
     import torch
 
     tensors = {name: copy_of(torch, tensor) for name, tensor in asked.tensors.items()}
@@ -196,19 +278,20 @@ def gradients_of(implementation: Implementation, asked: Question, upstream: Mapp
         given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
         numpy = implementation.arrays == "numpy"
         arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
-        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}
+        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
     outputs = implementation.call({**tensors, **leaves}, **asked.arguments)
     live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
     if not live:
-        return {}
+        return {}, outputs
     found = torch.autograd.grad(
         list(live.values()),
         list(leaves.values()),
         [upstream[name] for name in live],
         allow_unused=True,
     )
-    return {f"grad_{name}": grad for name, grad in zip(leaves, found, strict=True) if grad is not None}
+    grads = {f"grad_{name}": grad for name, grad in zip(leaves, found, strict=True) if grad is not None}
+    return grads, outputs
 
 
 CHECK = gradients

@@ -128,7 +128,8 @@ def _oracle(asked: Question, tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     return left.keys() == right.keys() and all(
-        left[name].shape == right[name].shape and np.allclose(left[name], right[name], rtol=1e-11, atol=0.0)
+        left[name].shape == right[name].shape
+        and np.allclose(left[name], right[name], rtol=1e-11, atol=0.0, equal_nan=True)
         for name in left
     )
 

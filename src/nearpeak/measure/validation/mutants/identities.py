@@ -1,5 +1,7 @@
 """Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
 
+import dis
+import inspect
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
@@ -25,7 +27,10 @@ def of_values(case: Case, mutant: Mutant) -> str:
     name = mutant.where.partition("[")[0]
     possible = _possible(case)
     wanted = [name] if name else list(declared_formats(case))
-    if mutant.of_gradient or mutant.inputs is not None or any(one not in possible for one in wanted):
+    if mutant.inputs is not None and not mutant.of_gradient:
+        single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
+        return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
+    if mutant.of_gradient or any(one not in possible for one in wanted):
         return ""
     for one in wanted:
         values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
@@ -78,8 +83,13 @@ def _reduced(arguments: Arguments) -> dict[str, Any]:
     return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
 
 
+def _targets(arguments: Arguments) -> dict[str, Any]:
+    """Return the marks of classes that are targets."""
+    return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
+
+
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
-    "one_hot": lambda _: {"y": np.arange(2)},
+    "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
     "random": lambda _: {"y": np.ones(1)},
     "dropout": lambda _: {"mask": np.ones(1)},
@@ -87,6 +97,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "dequantise": _products,
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
+    "margin_loss": _targets,
 }
 """By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
 asks for distributions that are certain: ones, and masks that keep everything."""
@@ -121,11 +132,79 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
     **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
     ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
+    **{
+        ("vector_search", "cosine", _TWICE, where): "doubling is exact, and cosines are of directions alone"
+        for where in ("queries[0]", "vectors[0]", "centroids[0]")
+    },
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+
+
+def of_extents(case: Case, mutant: Mutant) -> str:
+    """A change that leaves the result alone because of what extents and choices of this case are."""
+    for where in (mutant.where, mutant.where.partition("[")[0]):
+        holds, reason = _OF_EXTENTS.get((case.op, mutant.row, where), (None, ""))
+        if holds is not None and not mutant.of_gradient and holds(arguments_of(case)):
+            return reason
+    return ""
+
+
+def _of_ones(arguments: Arguments) -> bool:
+    """Say whether ones are written, and every index is used equally often."""
+    rows, indices = arguments["rows"], arguments["indices"]
+    equally = rows % indices == 0 if arguments["accumulate"] else rows >= indices
+    return bool(arguments["scalar"] and equally)
+
+
+_IGNORED = "operand ignored"
+_ONE_PART = "one part is all of them: it begins at the first and ends with the last, and no offset is read"
+_OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
+    ("non_max_suppression", _ROTATED, "boxes[1]"): (
+        lambda given: bool(given["boxes"] == 2),
+        "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
+    ),
+    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
+    **{
+        ("varlen_attention", row, name): (lambda given: bool(given["sequences"] == 1), _ONE_PART)
+        for row in (_IGNORED, _ROTATED)
+        for name in ("offsets", "kv_offsets")
+    },
+    ("vector_search", "computed in fewer bits", ""): (
+        lambda given: _are_numbers(given) and given["dtype"] == "fp32",
+        "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
+    ),
+    ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
+    ("grouped_gemm", _IGNORED, "offsets"): (lambda given: bool(given["groups"] == 1), _ONE_PART),
+}
+"""By operator, mistake and input: when it changes nothing, and why."""
+
+
+def of_place(case: Case, mutant: Mutant) -> str:
+    """A choice that the definition never reads says where results lie, not what they are.
+
+    What ignores it is PyTorch's way of the other case, whose definition, inputs and outputs are the same.
+    """
+    operator, arguments = OPS[case.op], arguments_of(case)
+    if not mutant.ignores or not never_reads(operator.reference, mutant.ignores):
+        return ""
+    if operator.inputs(**arguments) != operator.inputs(**{**arguments, mutant.ignores: False}):
+        return ""
+    return f"the definition never reads {mutant.ignores}: it says where the result lies, not what it is"
+
+
+def never_reads(call: Callable[..., Any], name: str) -> bool:
+    """Say whether neither a function nor what it calls can see its argument `name`.
+
+    >>> never_reads(lambda x, **_: x, "y"), never_reads(lambda x, **rest: str(rest), "y")
+    (True, False)
+    """
+    parameters = inspect.signature(call).parameters
+    rest = next((one.name for one in parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
+    return name not in parameters and rest is not None and rest not in read
 
 
 def of_one(case: Case, mutant: Mutant) -> str:
@@ -135,6 +214,15 @@ def of_one(case: Case, mutant: Mutant) -> str:
         return ""
     if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
         return "mean and sum of one element are the element"
+    if "reduction" not in asked.arguments:
+        return ""
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    single, *others = (
+        np.asarray(OPS[case.op].reference(arrays, **{**asked.arguments, "reduction": one})["y"])
+        for one in ("none", "mean", "sum")
+    )
+    if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
+        return "mean and sum of the loss of one row are that loss"
     return ""
 
 
@@ -225,9 +313,15 @@ def of_counted(case: Case, mutant: Mutant) -> str:
 def of_flat(case: Case, mutant: Mutant) -> str:
     """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
+    if mutant.of_gradient and case.op == "vector_search" and _are_numbers(arguments_of(case)):
+        return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
     if mutant.of_gradient and chosen:
         return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
     return ""
+
+
+def _are_numbers(arguments: Arguments) -> bool:
+    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
 
 
 _FLAT = {
@@ -277,6 +371,8 @@ def _fixed(extent: int, kernel: int, count: int) -> bool:
 
 ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_values,
+    of_extents,
+    of_place,
     of_one,
     of_windows,
     of_ceil,

@@ -1,7 +1,5 @@
 """Arguments by which a mutant is the right implementation, from its definition and the axes of the case alone."""
 
-import dis
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -71,12 +69,7 @@ def _of_formats(case: Case, mutant: Mutant) -> str:
 
 def _of_unread(case: Case, mutant: Mutant) -> str:
     """An argument that neither the call nor what it calls can see cannot change the answer."""
-    call = OPS[case.op].torch_call
-    if not mutant.ignores or mutant.ignores in inspect.signature(call).parameters:
-        return ""
-    rest = next((p.name for p in inspect.signature(call).parameters.values() if p.kind is p.VAR_KEYWORD), None)
-    read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
-    if rest is not None and rest not in read:
+    if mutant.ignores and identities.never_reads(OPS[case.op].torch_call, mutant.ignores):
         return f"the call never reads {mutant.ignores}: the tensors that it is given say the same"
     return ""
 

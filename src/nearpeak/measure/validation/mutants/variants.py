@@ -9,9 +9,16 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._autograd import widened_case
-from nearpeak.measure.validation._draw import ALWAYS
+from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import torch_format, widened
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import (
+    arguments_of,
+    bare_question,
+    contract_of,
+    declared_formats,
+    question,
+    special_question,
+)
 from nearpeak.measure.validation._run import Call, Implementation, imported_torch
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
@@ -20,6 +27,12 @@ THREADS = (1, 2, 4)
 """Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
 """Parts into which sums are split."""
+
+
+SEEDS = (0, 1)
+"""Of draws of which all are looked at before something is called legitimate."""
+FURTHER = ("ends", "single")
+"""Kinds of inputs that any case may be asked: lengths and groups depend on them."""
 
 
 def variants_of(case: Case) -> Iterator[Implementation]:
@@ -143,10 +156,15 @@ def _batch_dimensions(case: Case) -> list[int]:
     """Return the extents whose rows may change places, by the oracle: rows in reverse give results in reverse."""
     if OPS[case.op].draws or OPS[case.op].numerics.kind in ("decomposition", "sampling"):
         return []
+    from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
     from nearpeak.measure.validation.checks.v10_relations import reversible_rows
 
-    asked = [one for distribution in ALWAYS if (one := question(case, 0, distribution)) is not None]
-    found = [set(reversible_rows(one)) for one in asked]
+    arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
+    tensors = [drawn(case.op, arguments, (seed,), kind) for seed in SEEDS for kind in kinds]
+    asked = [bare_question(case, one, "any") for one in tensors if one is not None]
+    # Where an input means nothing but for its NaN, its rows have places too.
+    special = (special_question(case, 0, name, float("nan")) for name in inputs_with_nan(case))
+    found = [set(reversible_rows(one)) for one in (*asked, *special) if one is not None]
     return sorted(set.intersection(*found)) if found else []
 
 

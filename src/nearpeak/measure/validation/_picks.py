@@ -1,0 +1,105 @@
+"""Positions of what is largest or nearest: any is right whose value is the wanted one, as far as values are known."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name
+from nearpeak.measure.validation._oracle import (
+    Question,
+    answers,
+    arguments_of,
+    contract_of,
+    declared_formats,
+    ranked,
+    sum_length,
+)
+from nearpeak.measure.validation._reach import Arrays
+from nearpeak.measure.validation._run import imported_torch
+from nearpeak.ops import OPS
+
+
+def settled(
+    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+) -> dict[str, Any]:
+    """Return `outputs` with positions called as in `wanted` where they are as right.
+
+    Args:
+        case: of the forward pass.
+        tensors: inputs by name.
+        outputs: torch tensors by name.
+        wanted: arrays by name.
+        asked: the question that the inputs are, if they are one: what is known of it is kept.
+    """
+    found, picks = dict(outputs), contract_of(case).picks
+    for name in picks.keys() & found.keys() & wanted.keys():
+        values = ranked(case, tensors, picks[name])
+        apart = _apart(case, tensors, picks[name]) if asked is None else _apart_in(asked, picks[name])
+        found[name] = picked(found[name], values, wanted[name], apart)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _apart_in(asked: Question, source: str) -> Any:
+    return _apart(asked.case, asked.tensors, source)
+
+
+def _apart(case: Case, tensors: Arrays, source: str) -> Any:
+    """Return by how much each ranked value may be off where an implementation computes it; none where it is an input.
+
+    They are judged as results of the operator's own contract would be, in the format of its results.
+    """
+    make, numerics = OPS[case.op].ranked, contract_of(case)
+    if source in tensors or make is None or numerics.kind == "exact":
+        return None
+    given = arguments_of(case)
+    dtype = next(one for one in declared_formats(case).values() if format_name(one) in UNIT_ROUNDOFF)
+    length = sum_length(numerics, given)
+    found = answers(lambda arrays: make(arrays, **given), tensors, {source: dtype}, numerics, length, case.label())
+    return imported_torch().as_tensor(np.nan_to_num(found[source].bound, nan=np.inf))
+
+
+def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
+    """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
+
+    Of values that are computed with errors of at most `apart`, the one at a place of the ranking is off by at most the
+    largest error of the row: sorting is 1-Lipschitz in the largest difference. The value that is named there is within
+    its own error of it. Where a value may be anything, so may its row be, as long as positions exist.
+
+    A row that names a position twice stays as it is: one of the two is missing.
+
+    >>> import torch
+    >>> values = torch.tensor([[3.0, 5.0, 5.0]])
+    >>> picked(torch.tensor([[2, 0]]), values, [[1, 0]]), picked(torch.tensor([[2, 2]]), values, [[1, 2]])
+    (tensor([[1, 0]]), tensor([[2, 2]]))
+    >>> near, apart = torch.tensor([[3.0, 3.1, 9.0]] * 2), torch.full((2, 3), 0.1)
+    >>> picked(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
+    tensor([[1, 0],
+            [1, 3]])
+    """
+    torch = imported_torch()
+    wanted = torch.as_tensor(np.array(wanted)).to(positions.dtype)
+    if positions.shape != wanted.shape:
+        return positions
+    flat = positions.dim() < values.dim()
+    got, want = (one[..., None] if flat else one for one in (positions, wanted))
+    inside, right = (one.clamp(0, values.shape[-1] - 1).long() for one in (got, want))
+    exists = inside == got
+    ordered = got.sort(-1).values
+    twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1, keepdim=True)
+    there, aim = values.gather(-1, inside), values.gather(-1, right)
+    same = (there == aim) & (right == want)
+    if apart is not None:
+        known = torch.isfinite(apart)
+        largest = torch.where(known, apart, torch.zeros_like(apart)).amax(-1, keepdim=True)
+        same |= ((there - aim).abs() <= apart.gather(-1, inside) + largest) & (right == want)
+        open_ = ~known.all(-1, keepdim=True)
+        same, exists = same | open_, exists | (open_ & (got == NOWHERE))
+    return torch.where(same & exists & ~twice, want, got).view(positions.shape)
+
+
+NOWHERE = -1
+"""What is named where there is no further value."""

@@ -1,0 +1,175 @@
+"""What shapes that nobody chose have shown: wrong kernels that passed, right ones that were refused, missing proofs."""
+
+import pytest
+
+import nearpeak
+from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation._compare import mask_fault
+from nearpeak.measure.validation._oracle import question
+from nearpeak.measure.validation._picks import picked
+from nearpeak.measure.validation._rounds import _shown, _wanted, rounds_of
+from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.checks.v09_gradients import _told, asked_of
+from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.measure.validation.mutants.equivalence import PROVED
+from nearpeak.measure.validation.mutants.variants import variants_of
+from nearpeak.ops import OPS
+
+torch = pytest.importorskip("torch")
+
+KILLED = [
+    ("margin_loss", {"rows": 6, "classes": 127, "function": "multilabel_margin", "reduction": "none", "dtype": "fp64"},
+     "columns swapped is_target"),
+    ("quantise", {"rows": 8, "columns": 12, "block_rows": 3, "dtype": "bf16", "out_dtype": "fp8_e5m2"},
+     "one element wrong q"),
+    ("scatter", {"rows": 65, "width": 3, "table_rows": 7, "scalar": True, "dtype": "fp64"},
+     "last slice dropped table[0]"),
+    ("recurrent", {"batch": 2, "steps": 5, "features": 3, "hidden": 80, "cell": "rnn_tanh", "dtype": "bf16"},
+     "gradient by the wrong count"),
+    ("trilinear", {"batch": 6, "out": 1, "left": 5, "right": 100, "dtype": "bf16"}, "sums in fewer bits right[1]"),
+    ("vector_search", {"queries": 5, "vectors": 17, "dim": 13, "k": 7, "dtype": "bf16"}, "one element wrong positions"),
+]  # fmt: skip
+
+
+def mutant(case, name):
+    return {one.name: one for one in mutants_of(case)}[name]
+
+
+@pytest.mark.parametrize(("op", "arguments", "name"), KILLED, ids=lambda part: part if isinstance(part, str) else "")
+def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
+    case = nearpeak.case(op, **arguments)
+    assert killed_by(case, mutant(case, name).implementation(), seed=1)
+
+
+RIGHT = [
+    ("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
+    ("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
+    ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
+    ("vector_search", {"queries": 4, "vectors": 40, "dim": 5, "k": 9, "dtype": "bf16", "metric": "cosine"}),
+    ("vector_search", {"queries": 3, "vectors": 20, "dim": 1, "k": 8, "dtype": "fp32", "metric": "cosine"}),
+    ("wkv", {"batch": 40, "tokens": 1, "channels": 64, "dtype": "fp16"}),
+    ("kthvalue", {"rows": 3, "columns": 7, "k": 2, "dtype": "fp32"}),
+]
+
+
+@pytest.mark.parametrize(("op", "arguments"), RIGHT)
+def test_right_kernels_at_unseen_shapes_are_accepted(op, arguments):
+    case = nearpeak.case(op, **arguments)
+    assert validate(case, pytorch(case), seed=1).status == "PASS"
+
+
+PROOFS = [
+    ("one_hot", {"rows": 6, "classes": 1, "dtype": "fp64"}, "constant kernel"),
+    ("one_hot", {"rows": 6, "classes": 1, "dtype": "fp64"}, "operand ignored index"),
+    ("vector_search", {"queries": 3, "vectors": 9, "dim": 1, "k": 4, "dtype": "fp32", "metric": "cosine"},
+     "gradient zero"),
+    ("vector_search", {"queries": 3, "vectors": 9, "dim": 4, "k": 4, "dtype": "fp32", "metric": "cosine"},
+     "tile counted twice queries[0]"),
+    ("interpolate", {"planes": 1, "w": 2, "ow": 9, "dtype": "bf16", "mode": "linear"}, "columns swapped y"),
+    ("margin_loss", {"rows": 4, "classes": 5, "function": "multilabel_margin", "reduction": "none", "dtype": "fp64"},
+     "bits lost is_target"),
+    ("margin_loss", {"rows": 1, "classes": 16, "dtype": "fp32", "reduction": "mean"}, "sum for mean reduction"),
+    ("non_max_suppression", {"batch": 1, "boxes": 2, "classes": 2, "dtype": "fp64"}, "wrong group or row boxes[1]"),
+    ("scatter", {"rows": 65, "width": 8, "table_rows": 7, "scalar": True, "dtype": "fp64"},
+     "wrong group or row index[0]"),
+    ("scatter", {"rows": 1, "width": 3, "table_rows": 20, "in_place": True, "dtype": "bf16"},
+     "choice ignored in_place"),
+    ("varlen_attention", {"tokens": 6, "heads": 1, "dim": 4, "kv_tokens": 5, "cross": True, "dtype": "fp64"},
+     "wrong group or row kv_offsets[0]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "arguments", "name"), PROOFS, ids=lambda part: part if isinstance(part, str) else "")
+def test_what_changes_nothing_at_unseen_shapes_is_proved(op, arguments, name):
+    case = nearpeak.case(op, **arguments)
+    found = mutant(case, name)
+    assert not killed_by(case, found.implementation(), seed=1)
+    assert reason_for_equivalence(case, found, seed=2).startswith(PROVED)
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "name"),
+    [
+        ("non_max_suppression", {"batch": 1, "boxes": 5, "classes": 2, "dtype": "fp64"}, "wrong group or row boxes[1]"),
+        ("varlen_attention", {"tokens": 6, "heads": 1, "dim": 4, "sequences": 3, "dtype": "fp64"},
+         "operand ignored offsets"),
+        ("interpolate", {"planes": 2, "w": 5, "ow": 9, "dtype": "bf16", "mode": "linear"}, "columns swapped y"),
+        ("margin_loss", {"rows": 2, "classes": 16, "dtype": "fp32", "reduction": "mean"}, "sum for mean reduction"),
+    ],
+)  # fmt: skip
+def test_no_proof_reaches_further_than_its_argument(op, arguments, name):
+    case = nearpeak.case(op, **arguments)
+    assert killed_by(case, mutant(case, name).implementation(), seed=1)
+    assert reason_for_equivalence(case, mutant(case, name), seed=1) == ""
+
+
+def test_positions_are_right_by_the_values_that_they_name():
+    values = torch.tensor([[1.0, 1.05, 3.0, 9.0]])
+    apart = torch.full((1, 4), 0.04)
+    wanted = [[0, 1, 2]]
+    for got, right in (([1, 0, 2], wanted[0]), ([0, 1, 3], [0, 1, 3]), ([1, 1, 2], [1, 1, 2]), ([0, 1, 4], [0, 1, 4])):
+        assert picked(torch.tensor([got]), values, wanted, apart).tolist() == [right]
+    assert picked(torch.tensor([[1, 0, 2]]), values, wanted).tolist() == [[1, 0, 2]]
+    nowhere = torch.tensor([[0, -1, -1]])
+    assert picked(nowhere, torch.tensor([[1.0, torch.inf, torch.inf]]), [[0, -1, -1]], apart[:, :3]).equal(nowhere)
+
+
+@pytest.mark.parametrize("change", ["scaled", "of another choice"])
+def test_a_gradient_is_judged_at_the_positions_of_its_own_call(change):
+    case = nearpeak.case("vector_search", queries=5, vectors=60, dim=4, k=20, dtype="bf16")
+
+    def wrong(tensors, **arguments):
+        found = dict(OPS["vector_search"].torch_call(tensors, **arguments))
+        y = found["distances"]
+        other = 1.25 * y if change == "scaled" else y.flip(-1)
+        return {**found, "distances": y.detach() + (other - other.detach())}
+
+    failed = [one.check for one in validate(case, wrong, seed=1).results if one.failed]
+    assert failed == ["V9"]
+
+
+def test_a_state_that_starts_from_zeros_is_not_a_product_with_an_infinity():
+    k = torch.zeros(1, 3, 1)
+    k[0, 0] = -torch.inf
+    tensors = {"k": k, "v": torch.ones(1, 3, 1), "w": torch.zeros(1), "u": torch.zeros(1)}
+    for y in (
+        OPS["wkv"].torch_call(tensors, ended=False)["y"].numpy(),
+        OPS["wkv"].reference({name: one.numpy() for name, one in tensors.items()}, ended=False)["y"],
+    ):
+        assert (y[0, 1:] == 1).all()
+
+
+def test_what_an_exact_result_is_at_the_end_of_its_format_is_not_infinite():
+    case = nearpeak.case("quantise", rows=8, columns=12, block_rows=3, dtype="bf16", out_dtype="fp8_e5m2")
+    one = question(case, 1, "normal").expected["q"]
+    got = one.rounded.copy()
+    assert mask_fault(got, one) == ""
+    got.flat[abs(got).argmax()] *= torch.inf
+    assert "infinity differs" in mask_fault(got, one)
+
+
+def test_rows_of_an_input_that_only_its_nan_tells_are_not_reversed():
+    case = nearpeak.case("wkv", batch=8, tokens=1, channels=6, dtype="fp32")
+    names = {one.name for one in variants_of(case)}
+    assert "rows of extent 6 in reverse" not in names
+    assert "rows of extent 8 in reverse" in names
+
+
+def test_rows_are_reversed_only_where_sequences_of_any_length_allow_it():
+    case = nearpeak.case("varlen_attention", tokens=12, heads=2, dim=4, sequences=100, causal=True, dtype="bf16")
+    assert "rows of extent 12 in reverse" not in {one.name for one in variants_of(case)}
+
+
+def test_every_row_of_a_table_matters_where_most_rounds_overwrite_it():
+    case = nearpeak.case("scatter", rows=65, width=3, table_rows=7, scalar=True, dtype="fp64")
+    asked = rounds_of(case, 3)
+    wanted = {part for part in _wanted(asked[0]) if part[0] == "table"}
+    assert wanted == set().union(*(_shown(one, wanted) for one in asked))
+
+
+@pytest.mark.parametrize("cell", ["rnn_tanh", "gru"])
+def test_gradients_of_wide_recurrences_are_told_from_wrong_ones(cell):
+    case = nearpeak.case("recurrent", batch=2, steps=5, features=3, hidden=80, cell=cell, dtype="bf16")
+    asked = asked_of(Trial(case=case, implementation=pytorch(case), seed=1))
+    told = [_told(one, 1) for one in asked]
+    assert all(any(one[name] for one in told) for name in told[0])
