@@ -1,8 +1,13 @@
 """Servers of child processes: each goes on when another ends, and limits hold for what a child starts."""
 
 import os
+import pickle
 import signal
 
+import pytest
+
+from nearpeak import isolation
+from nearpeak.core.measurement import Outcome
 from nearpeak.isolation import call_isolated
 
 
@@ -25,3 +30,20 @@ def test_a_process_within_a_limited_one_runs_under_the_limit_that_stands():
     found = call_isolated("nearpeak.isolation:call_isolated", within, timeout_s=120, memory_bytes=1 << 30)
     assert (found.verdict, found.value.verdict) == ("result", "raised")  # it ran: getrlimit takes no keyword
     assert found.value.value[0] == "TypeError"
+
+
+class _AsAttribute:
+    """Is pickled as the first releases of Python 3.11 pickle members of enumerations."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+
+    def __reduce__(self):
+        return getattr, (self.kind, self.name)
+
+
+def test_members_of_enumerations_come_back_however_python_stores_them_and_other_attributes_do_not():
+    stored = pickle.dumps(_AsAttribute(Outcome, "CONVERGED"))
+    assert isolation._loads(stored) is Outcome.CONVERGED
+    with pytest.raises(pickle.UnpicklingError, match="'mro' of .* is not a value of nearpeak"):
+        isolation._loads(pickle.dumps(_AsAttribute(Outcome, "mro")))

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 _START = "import sys; from nearpeak.isolation.server import serve; serve(sys.argv[1:])"
@@ -146,7 +147,20 @@ class _OwnTypes(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("nearpeak.") or (module, name) in {("pathlib", "PosixPath"), ("builtins", "frozenset")}:
             return super().find_class(module, name)
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         raise pickle.UnpicklingError(f"{module}.{name} is not a value of nearpeak")
+
+
+def _member(kind: Any, name: str) -> Any:
+    """Return a member of an enumeration, which the first releases of Python 3.11 store as an attribute of its class.
+
+    Raises:
+        pickle.UnpicklingError: something else is asked for an attribute.
+    """
+    if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
+        return kind[name]
+    raise pickle.UnpicklingError(f"attribute {name!r} of {kind!r} is not a value of nearpeak")
 
 
 def _loads(data: bytes) -> Any:
