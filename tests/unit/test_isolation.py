@@ -45,5 +45,5 @@ class _AsAttribute:
 def test_members_of_enumerations_come_back_however_python_stores_them_and_other_attributes_do_not():
     stored = pickle.dumps(_AsAttribute(Outcome, "CONVERGED"))
     assert isolation._loads(stored) is Outcome.CONVERGED
-    with pytest.raises(pickle.UnpicklingError, match="'mro' of .* is not a value of nearpeak"):
+    with pytest.raises(pickle.UnpicklingError, match=r"'mro' of .* is not a value of nearpeak"):
         isolation._loads(pickle.dumps(_AsAttribute(Outcome, "mro")))
