@@ -9,7 +9,7 @@ from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._picks import picked
 from nearpeak.measure.validation._rounds import _shown, _wanted, rounds_of
 from nearpeak.measure.validation._trial import Trial
-from nearpeak.measure.validation.checks.v09_gradients import _own_positions, _told, asked_of
+from nearpeak.measure.validation.checks.v09_gradients import _told, asked_of
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.measure.validation.mutants.equivalence import PROVED
 from nearpeak.measure.validation.mutants.variants import variants_of
@@ -173,8 +173,3 @@ def test_gradients_of_wide_recurrences_are_told_from_wrong_ones(cell):
     asked = asked_of(Trial(case=case, implementation=pytorch(case), seed=1))
     told = [_told(one, 1) for one in asked]
     assert all(any(one[name] for one in told) for name in told[0])
-
-
-def test_positions_of_another_form_are_left_to_the_check_of_forms():
-    asked = question(nearpeak.case("kthvalue", rows=12, columns=9, k=2, dtype="fp32"), 1, "normal")
-    assert _own_positions(asked, {"indices": torch.zeros(80, dtype=torch.int64)}) == ()
