@@ -32,17 +32,18 @@ def random_cases(op: str, count: int, seed: int) -> Iterator[Case]:
             return
         line = {name: value for name, value in draw.choice(lines).items() if name[0] != "_"}
         dtype = line.get("dtype", formats[(found + tried // (TRIES // 4)) % len(formats)])
-        case = _taken(op, {**line, **_other_axes(draw, op, line), "dtype": dtype})
+        kept = 0.25 + 0.7 * tried / (TRIES * count)  # axes that belong together change one by one in the end
+        case = _taken(op, {**line, **_other_axes(draw, op, line, kept), "dtype": dtype})
         if case is not None:
             found += 1
             yield case
 
 
-def _other_axes(draw: random.Random, op: str, line: dict[str, Any]) -> dict[str, int]:
+def _other_axes(draw: random.Random, op: str, line: dict[str, Any], kept: float) -> dict[str, int]:
     signature = OPS[op].signatures["forward"]
     changed = {}
     for name in signature.axes:
-        if name not in line or draw.random() < 0.25 or name in OPS[op].data_axes:
+        if name not in line or draw.random() < kept or name in OPS[op].data_axes:
             continue
         small = name in STATED or name.rpartition("_")[0] in STATED
         if small and draw.random() < 0.5:

@@ -135,15 +135,23 @@ def judged_cases(found: Iterable[Case]) -> tuple[Counter[str], list[str]]:
     counts: Counter[str] = Counter()
     said: list[str] = []
     for case in found:
-        for name, outcome in judged_mutants(case):
-            kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"
-            counts[kind] += 1
-            counts["sampled"] += f"equivalent: {SAMPLED}" in outcome
-            said += [f"{label_of(case)}: {name}: {outcome}"] if kind != "killed" else []
-        for name, outcome in judged_variants(case):
-            counts["refused" if outcome else "accepted"] += 1
-            said += [f"{label_of(case)}: {name}: REFUSED: {outcome}"] if outcome else []
+        try:
+            _judge(case, counts, said)
+        except Exception as error:
+            error.add_note(label_of(case))
+            raise
     return counts, said
+
+
+def _judge(case: Case, counts: Counter[str], said: list[str]) -> None:
+    for name, outcome in judged_mutants(case):
+        kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"
+        counts[kind] += 1
+        counts["sampled"] += f"equivalent: {SAMPLED}" in outcome
+        said += [f"{label_of(case)}: {name}: {outcome}"] if kind != "killed" else []
+    for name, outcome in judged_variants(case):
+        counts["refused" if outcome else "accepted"] += 1
+        said += [f"{label_of(case)}: {name}: REFUSED: {outcome}"] if outcome else []
 
 
 def _of(*, name: str, value: int, of: int, what: str, least: int) -> Figure:

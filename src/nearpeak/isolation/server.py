@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import os
 import pickle
 import re
@@ -85,6 +86,8 @@ def _silence(output: int) -> None:
     os.dup2(null, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what is said last must be out before a crash
+        sys.stdout.reconfigure(line_buffering=True)
 
 
 def _answer(request: tuple[Any, ...], requests: int) -> tuple[str, Any, str]:

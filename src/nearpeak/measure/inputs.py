@@ -38,13 +38,17 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
     arguments = forward_arguments(case)
     specs = OPS[case.op].inputs(**arguments)
     seed = random.Random(case.digest).getrandbits(64)
-    return tuple(
-        {
-            name: _input(np.random.default_rng((seed, index, number)), case.op, name, spec, arguments)
-            for number, (name, spec) in enumerate(specs.items())
-        }
-        for index in range(set_count)
-    )
+    return tuple(_set(case.op, specs, arguments, (seed, index)) for index in range(set_count))
+
+
+def _set(op: str, specs: Mapping[str, Tensor], arguments: Mapping[str, Any], seed: tuple[int, int]) -> dict[str, Any]:
+    found = {
+        name: _input(np.random.default_rng((*seed, number)), op, name, spec, arguments)
+        for number, (name, spec) in enumerate(specs.items())
+    }
+    valid = OPS[op].valid
+    made = {} if valid is None else valid(found, **arguments)
+    return found | {name: np.asarray(array, dtype=found[name].dtype) for name, array in made.items()}
 
 
 def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:

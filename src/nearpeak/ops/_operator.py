@@ -52,6 +52,10 @@ class Numerics:
     below: Mapping[str, str] = field(default_factory=dict)
     """Integer inputs whose values stay below an axis, a multiple of one such as `2*tests`, or a number: indices,
     targets, offsets."""
+    distinct: tuple[str, ...] = ()
+    """Integer inputs no two values of which are equal along the last dimension: positions that are written once."""
+    repeats_if: tuple[str, ...] = ()
+    """Flags under which they may be equal: what is written to one place is added up, or the same."""
     ignored: tuple[str, ...] = ()
     """Integer inputs some of whose elements may be IGNORED, which marks what does not count."""
     positive: tuple[str, ...] = ()
@@ -159,6 +163,8 @@ class Operator:
     """(arrays, **arguments) → outputs by name, in float64 NumPy."""
     torch_call: Callable[..., dict[str, Any]]
     """(tensors, **arguments) → outputs by name, with PyTorch."""
+    valid: Callable[..., dict[str, Any]] | None = None
+    """(drawn arrays, **arguments) → the inputs that must have a form, in it: offsets in order, lengths that add up."""
     backward: Callable[..., Work] | None = None
     """Rule of work of the gradient; none when it has none."""
     backward_reference: Callable[..., dict[str, Any]] | None = None

@@ -61,11 +61,16 @@ def _inputs(batch: int, time: int, classes: int, labels: int, dtype: str, **_: A
     }
 
 
-def _extended(target: Any, classes: int) -> Any:
+def _extended(target: Any) -> Any:
     """Return the labels, none of them blank, with blanks (class 0) around each."""
     found = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
-    found[..., 1::2] = np.asarray(target) % (classes - 1) + 1
+    found[..., 1::2] = target
     return found
+
+
+def _valid(drawn: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
+    """Return labels, none of which is blank."""
+    return {"target": drawn["target"] % (classes - 1) + 1}
 
 
 def _alphas(x: Any, path: Any) -> Any:
@@ -80,15 +85,15 @@ def _alphas(x: Any, path: Any) -> Any:
     return before
 
 
-def _reference(arrays: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
-    rows = zip(arrays["x"].swapaxes(0, 1), _extended(arrays["target"], classes), strict=True)
+def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    rows = zip(arrays["x"].swapaxes(0, 1), _extended(arrays["target"]), strict=True)
     alphas = np.stack([_alphas(x, path) for x, path in rows])
     return {"y": -np.logaddexp.reduce(alphas[:, -1, -2:], axis=-1), "alphas": alphas}
 
 
-def _backward_reference(arrays: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
+def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     grad = np.zeros_like(arrays["x"])
-    paths = _extended(arrays["target"], classes)
+    paths = _extended(arrays["target"])
     for n, (x, path, upstream) in enumerate(zip(arrays["x"].swapaxes(0, 1), paths, arrays["grad_y"], strict=True)):
         alphas, betas = _alphas(x, path), _alphas(x[::-1], path[::-1])[::-1, ::-1]
         together = np.exp(alphas + betas - np.logaddexp.reduce(alphas[-1, -2:]))
@@ -98,13 +103,13 @@ def _backward_reference(arrays: dict[str, Any], classes: int, **_: Any) -> dict[
     return {"grad_x": grad}
 
 
-def _passed(arrays: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
+def _passed(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return each gradient times the size of the logarithms whose sum it is the exponential of.
 
     Errors of these are its relative ones, and each step rounds them at their own size, however near 0 their sum is.
     """
     size = np.zeros_like(arrays["x"])
-    paths = _extended(arrays["target"], classes)
+    paths = _extended(arrays["target"])
     for n, (x, path, upstream) in enumerate(zip(arrays["x"].swapaxes(0, 1), paths, arrays["grad_y"], strict=True)):
         alphas, betas = _alphas(x, path), _alphas(x[::-1], path[::-1])[::-1, ::-1]
         whole = np.logaddexp.reduce(alphas[-1, -2:])
@@ -116,11 +121,10 @@ def _passed(arrays: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
     return {"grad_x": size}
 
 
-def _torch_call(tensors: dict[str, Any], batch: int, time: int, classes: int, labels: int, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], batch: int, time: int, labels: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    target = tensors["target"] % (classes - 1) + 1
-    y, alphas = torch.ops.aten._ctc_loss(tensors["x"], target, [time] * batch, [labels] * batch)
+    y, alphas = torch.ops.aten._ctc_loss(tensors["x"], tensors["target"], [time] * batch, [labels] * batch)
     return {"y": y, "alphas": alphas.detach()}
 
 
@@ -150,8 +154,9 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1",
-    numerics=Numerics(kind="normalisation", reduction="time", special="unspecified"),
+    numerics=Numerics(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     passed=_passed,

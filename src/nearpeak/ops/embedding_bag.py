@@ -92,15 +92,15 @@ def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **argument
     return tensors | ({"factors": Tensor(shape=(tokens,), dtype=dtype)} if arguments["weighted"] else {})
 
 
-def _starts(offsets: Any, tokens: int) -> Any:
+def _valid(drawn: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero."""
-    starts = np.sort(np.minimum(np.asarray(offsets), tokens))
+    starts = np.sort(np.minimum(drawn["offsets"], tokens))
     starts[:1] = 0
-    return starts
+    return {"offsets": starts}
 
 
 def _bags(arrays: dict[str, Any], tokens: int) -> list[slice]:
-    starts = _starts(arrays["offsets"], tokens)
+    starts = arrays["offsets"]
     return [slice(start, end) for start, end in zip(starts, (*starts[1:], tokens), strict=True)]
 
 
@@ -127,17 +127,12 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, mode: str, **_: Any
     return {"grad_weight": grad}
 
 
-def _torch_call(tensors: dict[str, Any], tokens: int, mode: str, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], mode: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    index = tensors["index"]
-    offsets = torch.as_tensor(_starts(tensors["offsets"].cpu().numpy(), tokens)).to(index.device)
+    index, weight, offsets = (tensors[name] for name in ("index", "weight", "offsets"))
     call = torch.nn.functional.embedding_bag
-    return {
-        "y": call(
-            index, tensors["weight"], offsets.to(index.device), mode=mode, per_sample_weights=tensors.get("factors")
-        )
-    }
+    return {"y": call(index, weight, offsets, mode=mode, per_sample_weights=tensors.get("factors"))}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -184,6 +179,7 @@ OPERATOR = Operator(
         exact=("max",),
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -144,13 +144,14 @@ def _inputs(
     return tensors
 
 
-def _ends(offsets: Any, extent: int, load: str) -> Any:
+def _valid(drawn: dict[str, Any], m: int, k: int, split: str, load: str, **_: Any) -> dict[str, Any]:
     """Return where each group ends: as the load says, or the drawn offsets, sorted, the last one the whole extent."""
+    offsets, extent = drawn["offsets"], m if split == "m" else k
     if load:
-        return np.cumsum(counts_of(load, extent, len(offsets))).astype(np.int32)
-    ends = np.sort(np.minimum(np.asarray(offsets), extent))
+        return {"offsets": np.cumsum(counts_of(load, extent, len(offsets)))}
+    ends = np.sort(np.minimum(offsets, extent))
     ends[-1:] = extent
-    return ends
+    return {"offsets": ends}
 
 
 def _rescaled(arrays: dict[str, Any], dtype: str, groups: int) -> tuple[Any, Any]:
@@ -173,20 +174,16 @@ def _products(a: Any, b: Any, ends: Any, split: str) -> list[Any]:
 
 
 def _reference(
-    arrays: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, accumulate: bool, **_: Any
+    arrays: dict[str, Any], groups: int, dtype: str, split: str, accumulate: bool, **_: Any
 ) -> dict[str, Any]:
-    ends = _ends(arrays["offsets"], m if split == "m" else k, load)
-    products = _products(*_rescaled(arrays, dtype, groups), ends, split)
+    products = _products(*_rescaled(arrays, dtype, groups), arrays["offsets"], split)
     if accumulate:
         return {"main_grad": arrays["main_grad"] + np.stack(products)}
     return {"y": np.concatenate(products) if split == "m" else np.stack(products)}
 
 
-def _backward_reference(
-    arrays: dict[str, Any], m: int, k: int, groups: int, split: str, load: str, **_: Any
-) -> dict[str, Any]:
-    a, b, grad = arrays["a"], arrays["b"], arrays["grad_y"]
-    ends = _ends(arrays["offsets"], m if split == "m" else k, load)
+def _backward_reference(arrays: dict[str, Any], split: str, **_: Any) -> dict[str, Any]:
+    a, b, grad, ends = (arrays[name] for name in ("a", "b", "grad_y", "offsets"))
     if split == "m":
         grad_a = np.concatenate(_products(grad, b.swapaxes(-1, -2), ends, "m"))
         return {"grad_a": grad_a, "grad_b": np.stack(_products(a.T, grad, ends, "k"))}
@@ -195,14 +192,11 @@ def _backward_reference(
 
 
 def _torch_call(
-    tensors: dict[str, Any], m: int, k: int, groups: int, dtype: str, split: str, load: str, accumulate: bool,
-    **arguments: Any,
-) -> dict[str, Any]:  # fmt: skip
+    tensors: dict[str, Any], groups: int, dtype: str, split: str, accumulate: bool, **arguments: Any
+) -> dict[str, Any]:
     import torch
 
-    drawn = np.zeros(len(tensors["offsets"])) if load else tensors["offsets"].cpu().numpy()
-    ends = torch.as_tensor(_ends(drawn, m if split == "m" else k, load))
-    a, b = tensors["a"], tensors["b"]
+    a, b, ends = tensors["a"], tensors["b"], tensors["offsets"]
     if dtype_of(dtype).scheme is not None:
         wide = {name: tensor.float() for name, tensor in tensors.items()}
         products = _products(*_rescaled(wide, dtype, groups), ends, split)
@@ -213,7 +207,7 @@ def _torch_call(
         return {"main_grad": total.add_(torch.stack(products))}
     aligned = all(t.shape[-1] * t.element_size() % _ALIGNED_BYTES == 0 for t in (a, b))
     if aligned and a.dtype is not torch.float64:
-        return {"y": torch._grouped_mm(a, b, offs=ends.to(a.device))}
+        return {"y": torch._grouped_mm(a, b, offs=ends)}
     products = _products(a, b, ends, split)
     return {"y": torch.cat(products) if split == "m" else torch.stack(products)}
 
@@ -291,6 +285,7 @@ OPERATOR = Operator(
         forward_only=("accumulate",),
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

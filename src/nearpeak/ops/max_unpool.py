@@ -41,24 +41,16 @@ def _inputs(planes: int, inputs: int, dtype: str, **_: Any) -> dict[str, Tensor]
     }
 
 
-def _places(index: Any, inputs: int, outputs: int) -> Any:
-    """Return distinct positions, as those of a pooling are: the drawn ones only turn a fixed row of them."""
-    return (index[:, :1] + np.arange(inputs)) % outputs
-
-
-def _reference(arrays: dict[str, Any], planes: int, inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
-    if inputs > outputs:
-        raise ValueError(f"max_unpool: {inputs} values have no distinct places among {outputs}")
+def _reference(arrays: dict[str, Any], planes: int, outputs: int, **_: Any) -> dict[str, Any]:
     y = np.zeros((planes, outputs))
-    np.put_along_axis(y, _places(arrays["index"], inputs, outputs), arrays["x"], axis=1)
+    np.put_along_axis(y, arrays["index"], arrays["x"], axis=1)
     return {"y": y}
 
 
-def _torch_call(tensors: dict[str, Any], inputs: int, outputs: int, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], outputs: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    places = torch.as_tensor(_places(tensors["index"].cpu().numpy(), inputs, outputs)).to(tensors["index"].device)
-    y = torch.ops.aten.max_unpool2d(tensors["x"][:, None], places[:, None], [1, outputs])
+    y = torch.ops.aten.max_unpool2d(tensors["x"][:, None], tensors["index"][:, None], [1, outputs])
     return {"y": y[:, 0]}
 
 
@@ -84,7 +76,7 @@ OPERATOR = Operator(
     forward=max_unpool,
     family="reduction",
     source="definition, as PyTorch and ONNX state it",
-    numerics=Numerics(kind="exact"),
+    numerics=Numerics(kind="exact", below={"index": "outputs"}, distinct=("index",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -79,25 +79,27 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in tensors.items() if name != "value" or not arguments["latent"]}
 
 
-def _layout(arguments: dict[str, Any]) -> list[tuple[int, int]]:
-    """Return length and first table entry of each sequence, all as equally long as they can be."""
+def _valid(drawn: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Return the lengths of sequences that are as equally long as they can be."""
     batch, tokens, page = (arguments[name] for name in ("batch", "tokens", "page"))
     lengths = [tokens // batch + (index < tokens % batch) for index in range(batch)]
-    entries = [ceil_div(length, page) for length in lengths]
-    if sum(entries) != arguments["pages"]:
-        raise SpecError(f"paged_attention: equal sequences take {sum(entries)} pages, not {arguments['pages']}")
-    return list(zip(lengths, np.cumsum([0, *entries]).tolist(), strict=False))
+    pages = sum(ceil_div(length, page) for length in lengths)
+    if pages != arguments["pages"]:
+        raise SpecError(f"paged_attention: equal sequences take {pages} pages, not {arguments['pages']}")
+    return {"lengths": np.array(lengths)}
 
 
 def _sequences(tensors: dict[str, Any], arguments: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
     """Return query, keys and values of each sequence, gathered from its pages, with its mask."""
     found = []
-    for index, (length, first) in enumerate(_layout(arguments)):
-        count = ceil_div(length, arguments["page"])
+    lengths = [int(length) for length in tensors["lengths"]]
+    counts = [ceil_div(length, arguments["page"]) for length in lengths]
+    for index, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        first = sum(counts[:index])
         own = {"query": tensors["query"][index : index + 1]}
         for name in ("key", "value"):
             pool = tensors["key"][..., : arguments["v_dim"]] if name not in tensors else tensors[name]
-            rows = pool[tensors["table"][first : first + count] % arguments["pages"]]
+            rows = pool[tensors["table"][first : first + count]]
             own[name] = rows.reshape(-1, *rows.shape[2:])[:length].swapaxes(0, 1)[None]
         found.append((own, band_mask(arguments["q"], length, Band(0, 0, 0, True, "lower_right"))))
     return found
@@ -123,12 +125,14 @@ OPERATOR = Operator(
     numerics=Numerics(
         kind="normalisation",
         reduction="tokens dim",
+        below={"table": "pages"},
         special="unspecified",
         steps_count=2,
         gates="always",
         rounds=("large",),
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     same={"kv_heads": "heads", "v_dim": "dim", "distinct_tokens": "tokens"},

@@ -260,7 +260,14 @@ OPERATOR = Operator(
     backward=_backward,
     degree_count=2,
     source="Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078",
-    numerics=Numerics(kind="normalisation", reduction="features hidden steps", gates="always", steps_count=4),
+    # Infinities times states, which are rounded, have the sign of a number that may be zero.
+    numerics=Numerics(
+        kind="normalisation",
+        reduction="features hidden steps",
+        gates="always",
+        steps_count=4,
+        special="x h0 c0 w_ih_l0 w_ih_l0_reverse",
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

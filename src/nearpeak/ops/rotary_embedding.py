@@ -79,7 +79,7 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 def _rows(arrays: dict[str, Any], batch: int, positions: int, table_rows: int, ids: int, **_: Any) -> Any:
     """Return the row of the tables for each position [batch, 1, positions]."""
     if ids:
-        count = np.resize(np.asarray(arrays["id"]), batch * positions) % table_rows
+        count = np.resize(np.asarray(arrays["id"]), batch * positions)
         return count.reshape(batch, 1, positions)
     return np.broadcast_to(np.arange(positions) % max(1, table_rows), (batch, 1, positions))
 
@@ -178,7 +178,7 @@ OPERATOR = Operator(
     family="attention",
     backward=rotary_embedding,
     source="Su et al. 2021, arXiv:2104.09864, eq. 34",
-    numerics=Numerics(kind="normalisation", steps_count=2),
+    numerics=Numerics(kind="normalisation", steps_count=2, below={"id": "table_rows"}),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

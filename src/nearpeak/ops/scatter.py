@@ -70,6 +70,8 @@ def _reference(arrays: dict[str, Any], rows: int, accumulate: bool, **_: Any) ->
     source = arrays.get("source", 1.0)
     if accumulate:
         np.add.at(table, index, source)
+    elif "source" in arrays and len(np.unique(index)) < rows:
+        raise ValueError("scatter: of several rows that are written to one place, which one stays is not defined")
     else:
         table[index] = source
     return {"table": table}
@@ -218,7 +220,13 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(kind="reduction", below={"index": "table_rows"}, steps_count=2),
+    numerics=Numerics(
+        kind="reduction",
+        below={"index": "table_rows"},
+        distinct=("index",),
+        repeats_if=("accumulate", "scalar"),
+        steps_count=2,
+    ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

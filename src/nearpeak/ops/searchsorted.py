@@ -42,15 +42,20 @@ def _inputs(rows: int, values: int, boundaries: int, dtype: str, **_: Any) -> di
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    pairs = zip(np.sort(arrays["boundaries"], axis=-1), arrays["values"], strict=True)
+    pairs = zip(arrays["boundaries"], arrays["values"], strict=True)
     return {"y": np.stack([np.searchsorted(row, wanted) for row, wanted in pairs])}
+
+
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return the boundaries in order."""
+    return {"boundaries": np.sort(drawn["boundaries"], axis=-1)}
 
 
 def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    boundaries = torch.sort(tensors["boundaries"], -1).values
-    return {"y": torch.searchsorted(boundaries, tensors["values"], out_int32=out_dtype == "int32")}
+    boundaries, values = tensors["boundaries"], tensors["values"]
+    return {"y": torch.searchsorted(boundaries, values, out_int32=out_dtype == "int32")}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -73,8 +78,9 @@ OPERATOR = Operator(
     family="movement",
     source="definition",
     data_axes={"touched_boundaries": ("boundaries",)},
-    numerics=Numerics(kind="exact", rounds=("close",)),
+    numerics=Numerics(kind="exact", rounds=("close",), special="values"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     aten=claimed(

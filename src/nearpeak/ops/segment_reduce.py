@@ -74,22 +74,24 @@ def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, 
     }
 
 
-def _lengths(rows: int, segments: int) -> list[int]:
-    """Return how many rows each segment has in reference and PyTorch call; the work does not depend on it."""
-    even = max(1, rows // segments)
-    return [even] * (segments - 1) + [rows - even * (segments - 1)]
+def _valid(drawn: dict[str, Any], rows: int, segments: int, **_: Any) -> dict[str, Any]:
+    """Return how many rows each segment has: one at least, and as many more as the drawn numbers are large."""
+    shares = drawn["lengths"] / max(drawn["lengths"].sum(), 1)
+    lengths = 1 + np.floor(shares * (rows - segments)).astype(np.int64)
+    lengths[-1:] += rows - lengths.sum()
+    return {"lengths": lengths}
 
 
-def _parts(x: Any, rows: int, segments: int) -> list[Any]:
-    return np.split(x, np.cumsum(_lengths(rows, segments))[:-1])
+def _parts(arrays: dict[str, Any]) -> list[Any]:
+    return np.split(arrays["x"], np.cumsum(arrays["lengths"])[:-1])
 
 
-def _reference(arrays: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
-    return {"y": np.stack([getattr(np, function)(part, axis=0) for part in _parts(arrays["x"], rows, segments)])}
+def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    return {"y": np.stack([getattr(np, function)(part, axis=0) for part in _parts(arrays)])}
 
 
-def _backward_reference(arrays: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
-    parts = _parts(arrays["x"], rows, segments)
+def _backward_reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    parts = _parts(arrays)
     slopes: dict[str, Any] = {
         "sum": np.ones_like, "mean": lambda part: np.ones_like(part) / len(part),
         "prod": lambda part: part.prod(0) / part,
@@ -99,11 +101,10 @@ def _backward_reference(arrays: dict[str, Any], rows: int, segments: int, functi
     return {"grad_x": np.concatenate([slopes[function](part) * grad for part, grad in pairs])}
 
 
-def _torch_call(tensors: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    lengths = torch.tensor(_lengths(rows, segments), device=tensors["x"].device)
-    return {"y": torch.segment_reduce(tensors["x"], function, lengths=lengths, axis=0)}
+    return {"y": torch.segment_reduce(tensors["x"], function, lengths=tensors["lengths"], axis=0)}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -129,6 +130,7 @@ OPERATOR = Operator(
     source="definition, as PyTorch states it",
     numerics=Numerics(kind="normalisation", reduction="rows", steps_count=2, exact=("max", "min")),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -124,19 +124,24 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 
 def _mask(arrays: dict[str, Any], **arguments: Any) -> Any:
-    """Return the mask of the packed tokens; offsets are put in order, and the last one ends the last sequence."""
+    """Return the mask of the packed tokens."""
     band = Band(arguments["left"], arguments["right"], 0, arguments["causal"], "lower_right")
     live = np.zeros((arguments["tokens"], arguments["kv_tokens"]), dtype=bool)
-    starts = _ordered(arrays["offsets"], arguments["tokens"])
-    kv_starts = _ordered(arrays["kv_offsets"], arguments["kv_tokens"]) if arguments["cross"] else starts
+    starts = arrays["offsets"].tolist()
+    kv_starts = arrays["kv_offsets"].tolist() if arguments["cross"] else starts
     for (a, b), (c, d) in zip(pairwise(starts), pairwise(kv_starts), strict=True):
         live[a:b, c:d] = band_mask(b - a, d - c, band)
     return live
 
 
-def _ordered(offsets: Any, tokens: int) -> list[int]:
-    inner = np.sort(np.minimum(np.asarray(offsets)[1:-1], tokens))
-    return [0, *inner.tolist(), tokens]
+def _valid(drawn: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Return the offsets in order, from 0 to the end of the last sequence."""
+    ends = {"offsets": arguments["tokens"], "kv_offsets": arguments["kv_tokens"]}
+    return {
+        name: np.array([0, *np.sort(np.minimum(drawn[name][1:-1], end)), end])
+        for name, end in ends.items()
+        if name in drawn
+    }
 
 
 def _batched(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -248,6 +253,7 @@ OPERATOR = Operator(
         rounds=("large",),
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

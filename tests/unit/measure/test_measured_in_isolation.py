@@ -39,7 +39,8 @@ def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, 
     assert note in row.note
     assert row.samples_s == ()
     (after,) = run_cases([CASE], "callable:kernels:softmax", TIMING, fresh=fresh)
-    assert after.outcome in (Outcome.CONVERGED, Outcome.BUDGET)
+    assert after.outcome in (Outcome.CONVERGED, Outcome.BUDGET, Outcome.THROTTLED)  # a busy machine may be any of them
+    assert after.samples_s
     assert after.method.process == ("fresh" if fresh else "forked")
 
 

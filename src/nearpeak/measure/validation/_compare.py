@@ -140,11 +140,21 @@ def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float
     finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
     if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
         return 0.0, 1.0
-    return float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), _slack(int(finite.sum()))
+    return float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), float(_slack(finite.sum()))
 
 
-def _slack(count: int) -> float:
-    return float(np.sqrt(1.0 + 6.0 / np.sqrt(count)))
+def _slack(count: Any) -> Any:
+    return np.sqrt(1.0 + 6.0 / np.sqrt(count))
+
+
+def _effective(spread: Any) -> Any:
+    """Return as how many equal ones the elements of each row vary: where few are large, the others do not matter.
+
+    >>> _effective(np.array([[2.0, 2.0, 2.0, 2.0], [9.0, 0.0, 0.0, 0.0]])).tolist()
+    [4.0, 1.0]
+    """
+    square = (spread / np.maximum(spread.max(axis=1, keepdims=True), 1e-300)) ** 2
+    return np.maximum(square.sum(axis=1) ** 2 / np.maximum((square**2).sum(axis=1), 1e-300), 1.0)
 
 
 def group_fault(got: Any, one: Expected) -> str:
@@ -162,12 +172,11 @@ def group_fault(got: Any, one: Expected) -> str:
     if rows.shape[1] < LEAST_GROUP:
         return ""
     error, allowed = (np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (rows, limit))
-    slack = _slack(rows.shape[1])
-    wrong = error > slack * allowed
-    if not wrong.any():
+    most = _slack(_effective(np.where(finite, limit, 0.0))) * allowed
+    if not (error > most).any():
         return ""
-    row = int(np.argmax(error / np.maximum(allowed, 1e-300)))
-    return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {slack * allowed[row]:.3g}"
+    row = int(np.argmax(error / np.maximum(most, 1e-300)))
+    return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {most[row]:.3g}"
 
 
 def relative_norm(got: Any, one: Expected) -> float:

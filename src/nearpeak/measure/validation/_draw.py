@@ -62,6 +62,13 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _next_to(random, edges(**arguments), one) for name, one in declared.items()}
+    if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
+        for name in OPS[op].numerics.distinct:
+            if declared[name].shape[-1] > limits[name]:
+                return None
+            values[name] = _all_different(random, declared[name].shape, limits[name], ways[name])
+    if (valid := OPS[op].valid) is not None:
+        values |= valid(values, **arguments)
     for entry in OPS[op].numerics.positive:
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
@@ -76,15 +83,6 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
             values[name].flat[-1] = IGNORED
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
-
-
-def made_special(tensors: dict[str, Any], name: str, value: float) -> dict[str, Any]:
-    """Return the inputs with `value` as first, middle or last element of the float input `name`."""
-    changed = {key: tensor.clone() for key, tensor in tensors.items()}
-    flat = changed[name].view(-1)
-    position = {np.inf: 0, -np.inf: len(flat) // 2}.get(value, len(flat) - 1)
-    flat[position] = value
-    return changed
 
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
@@ -149,6 +147,17 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
     return np.where(side, least - 1 - place, place) % least if distribution == "ends" else found
 
 
+def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution: str) -> Any:
+    """Return whole numbers below `limit`, no two of a row the same."""
+    rows = []
+    for _ in range(int(np.prod(shape[:-1]))):
+        found = random.permutation(limit)
+        if distribution == "ends":
+            found = np.concatenate(([limit - 1, 0], found[(found > 0) & (found < limit - 1)]))
+        rows.append(random.permutation(found[: shape[-1]]))
+    return np.asarray(rows, dtype=np.int64).reshape(shape)
+
+
 def _close(random: Any, tensor: Tensor) -> Any:
     """Return numbers between 1 and 2, next to each other in the tensor's own format: all distinct, if there are enough.
 
@@ -165,7 +174,11 @@ def _next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
     if kind.kind != "float":
         return _whole(random, tensor, len(edges) - 1, "normal")
     apart = _BESIDE * UNIT_ROUNDOFF[kind.name] * random.choice((-1.0, 1.0), tensor.shape)
-    return random.choice(edges[1:-1] if len(edges) > 2 else edges, tensor.shape) * (1 + apart)
+    inner = edges[1:-1] if len(edges) > 2 else edges
+    places = random.choice(inner, tensor.shape)
+    if places.size:  # few numbers seldom meet the first and the last of many edges by themselves
+        places.flat[0], places.flat[-1] = inner[0], inner[-1]
+    return places * (1 + apart)
 
 
 _BESIDE = 32.0

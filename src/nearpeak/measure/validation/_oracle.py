@@ -11,7 +11,7 @@ from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError, NotModelledError
 from nearpeak.measure.placing import placed
 from nearpeak.measure.validation._contract import contract
-from nearpeak.measure.validation._draw import drawn, made_special
+from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import (
     HALF_STEP,
     SMALLEST_NORMAL,
@@ -23,6 +23,7 @@ from nearpeak.measure.validation._formats import (
 )
 from nearpeak.measure.validation._gates import at_targets, largest
 from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated, moved, probes, shifts
+from nearpeak.measure.validation._rounding import erring, rounding, underflow
 from nearpeak.measure.validation._run import imported_torch, refuses
 from nearpeak.ops import OPS, Numerics
 
@@ -93,17 +94,6 @@ def question(case: Case, seed: int, distribution: str) -> Question | None:
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
     return None if tensors is None else replace(asked(case, tensors, distribution), seed=seed)
-
-
-@lru_cache(maxsize=512)
-def special_question(case: Case, seed: int, name: str, value: float) -> Question | None:
-    """Return the first question with `value` in the input `name`; none where the operator is not defined there."""
-    tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
-    assert tensors is not None  # an operator without any inputs has no formats either, and is refused before
-    try:
-        return bare_question(case, made_special(tensors, name, value), "special")
-    except MeasureError:
-        return None
 
 
 def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
@@ -223,14 +213,14 @@ def gradient_answers(
     still = [name for name in tensors if selects and not name.startswith("grad_")]
     return answers(
         reference, tensors, formats, chained, length, f"gradient of {case.label()}", still=still, passed=passed,
-        coarsest_ratio=coarsest_ratio,
+        coarsest_ratio=coarsest_ratio, derived=True,
     )  # fmt: skip
 
 
 def answers(
     reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
     stored: Stored | None = None, still: Collection[str] = (),
-    passed: Reference | None = None, coarsest_ratio: float = 0.0,
+    passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of each output of `reference` that has a format, with its bound.
 
@@ -241,6 +231,7 @@ def answers(
         coarsest_ratio: roundoff of the arithmetic on the way, where that is less exact than the format asks.
         where: what is judged, for errors.
         stored: the reference with intermediates in formats of their own, where it has such ones.
+        derived: whether terms cancel on the way whatever the inputs are, as in gradients: the steps err too, then.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found = evaluated(reference, arrays, where)
@@ -258,6 +249,9 @@ def answers(
     exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
     shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
+    chained = not exact and not still and not spread_over and numerics.kind not in SUMS
+    inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
+    near = {name: np.fmax(values, inside.get(name, 0.0)) for name, values in near.items()}
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
     magnitudes |= {} if passed is None else evaluated(passed, arrays, where)
     store = _store(tensors, numerics)
@@ -271,9 +265,11 @@ def answers(
             whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
     if stored is not None:
-        coarse = {
-            name: values + coarse.get(name, 0.0) for name, values in _stored_errors(stored, arrays, found).items()
-        }
+        coarse = _sums(_stored_errors(stored, arrays, found), coarse)
+    if chained and coarse_step and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
+        lost = underflow(HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
+        flushed = erring(reference, arrays, found, where, lost)
+        coarse = _sums({name: 2 * values for name, values in flushed.items()}, coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
@@ -286,6 +282,10 @@ def answers(
         for name, values in found.items()
         if name in formats
     }  # fmt: skip
+
+
+def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
+    return {name: values + right.get(name, 0.0) for name, values in left.items()}
 
 
 def _stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class Mutant:
     """Of mutants that change outputs element by element: how."""
     ignores: str = ""
     """Argument that is taken at another value than it has."""
+    other: Mapping[str, Any] | None = None
+    """Of mutants that compute with other arguments: these; results are brought to the shapes of the case."""
     algebraic: bool = False
     """Whether only the formula is wrong, not its range: where float64 gives the right results, it is another form."""
 
@@ -73,3 +75,13 @@ def of_inputs_changed(case: Case, row: str, where: str, change: Callable[[dict[s
 def with_output(case: Case, name: str, change: Callable[[Any], Any]) -> Callable[[], Call]:
     """Return the maker of a mutant that changes one output."""
     return with_outputs(case, lambda outputs: {**outputs, name: change(outputs[name].clone())})
+
+
+def fitted(y: Any, shape: tuple[int, ...]) -> Any:
+    """Return `y` cut to `shape`, or filled up with zeros, as a kernel that writes its own window leaves it."""
+    if tuple(y.shape) == tuple(shape) or y.dim() != len(shape):
+        return y
+    whole = y.new_zeros(shape)
+    part = tuple(slice(min(have, want)) for have, want in zip(y.shape, shape, strict=True))
+    whole[part] = y[part]
+    return whole

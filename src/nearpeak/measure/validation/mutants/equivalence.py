@@ -9,11 +9,12 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of, special_question
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
 from nearpeak.measure.validation._run import Implementation, imported_torch, run
+from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
 from nearpeak.measure.validation.checks.v09_gradients import gradients_of, upstream_of
-from nearpeak.measure.validation.mutants._make import Mutant, right_call
+from nearpeak.measure.validation.mutants._make import Mutant, fitted, right_call
 from nearpeak.measure.validation.mutants.proofs import argument_for, argument_for_all
 from nearpeak.ops import OPS
 
@@ -47,6 +48,8 @@ def _shown(case: Case, mutant: Mutant, seed: int) -> str:
     asked = _asked(case, seed)
     if mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked):
         return IDENTITY
+    if mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked):
+        return ELSEWHERE
     if _moves_results(mutant) and all(_alike(one, mutant) for one, _ in asked):
         return ALIKE
     if mutant.algebraic and _right_in_float64(case, mutant, seed):
@@ -61,6 +64,7 @@ def _shown(case: Case, mutant: Mutant, seed: int) -> str:
 
 RIGHT_FORM = "computed in float64 it gives the reference's results"
 IDENTITY = "the reference gives the same for the changed inputs"
+ELSEWHERE = "the reference gives the same for the changed arguments"
 ALIKE = "the reference's results are the same in the places that change"
 SAME_BITS = "it answers the same bits"
 
@@ -97,6 +101,22 @@ def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
         return False
     near = 1e-7 if OPS[case.op].numerics.kind == "decomposition" else 1e-11
     return left.keys() == right.keys() and all(_near(left[name], right[name], near) for name in left)
+
+
+def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
+    """Say whether the reference gives the same for other arguments, brought to the same shapes."""
+    assert mutant.other is not None
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    try:
+        with np.errstate(all="ignore"):
+            found = OPS[case.op].reference(arrays, **{**asked.arguments, **mutant.other})
+    except (ArithmeticError, LookupError, ValueError):
+        return False
+    torch, expected = imported_torch(), asked.expected
+    return found.keys() >= expected.keys() and all(
+        _near(one.values, fitted(torch.as_tensor(np.array(found[name])), one.values.shape).numpy(), 1e-11)
+        for name, one in expected.items()
+    )
 
 
 def _moves_results(mutant: Mutant) -> bool:

@@ -164,26 +164,33 @@ def _normalised(rows: Any, missing: int, epsilon: float, *, inside: bool, dims: 
     return centred / (variance + epsilon).sqrt() if inside else centred / (variance.sqrt() + epsilon)
 
 
-def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
-    """Return the norms with a fault in the count under the variance, or epsilon outside the root."""
+def _wide(x: Any) -> Any:
+    return x.float() if x.element_size() == 2 else x
 
-    def affine(y: Any, weight: Any, bias: Any, *, channels: bool) -> Any:
+
+def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
+    """Return the norms with a fault in the count under the variance, or epsilon outside the root.
+
+    Kernels compute norms of 16-bit numbers in fp32 and round once; more roundings would hide the fault.
+    """
+
+    def affine(x: Any, y: Any, weight: Any, bias: Any, *, channels: bool) -> Any:
         shape = (1, -1, *(1,) * (y.dim() - 2)) if channels else (-1,)
         y = y if weight is None else y * weight.view(shape)
-        return y if bias is None else y + bias.view(shape)
+        return (y if bias is None else y + bias.view(shape)).to(x.dtype)
 
     def layer_norm(x: Any, _: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-        return affine(_normalised(x, missing, eps, inside=inside), weight, bias, channels=False)
+        return affine(x, _normalised(_wide(x), missing, eps, inside=inside), weight, bias, channels=False)
 
     def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-        rows = x.reshape(x.shape[0], groups, -1)
-        return affine(_normalised(rows, missing, eps, inside=inside).view(x.shape), weight, bias, channels=True)
+        rows = _wide(x).reshape(x.shape[0], groups, -1)
+        return affine(x, _normalised(rows, missing, eps, inside=inside).view(x.shape), weight, bias, channels=True)
 
     def rms_norm(x: Any, _: Any, weight: Any = None, eps: float | None = None) -> Any:
-        least = imported_torch().finfo(x.dtype).eps if eps is None else eps
-        mean = (x * x).sum(-1, keepdim=True) / (x.shape[-1] - missing)
-        y = x / (mean + least).sqrt() if inside else x / (mean.sqrt() + least)
-        return affine(y, weight, None, channels=False)
+        least, wide = imported_torch().finfo(x.dtype).eps if eps is None else eps, _wide(x)
+        mean = (wide * wide).sum(-1, keepdim=True) / (x.shape[-1] - missing)
+        y = wide / (mean + least).sqrt() if inside else wide / (mean.sqrt() + least)
+        return affine(x, y, weight, None, channels=False)
 
     def batch_norm(
         x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None, training: bool = False,
@@ -193,12 +200,12 @@ def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
             return None  # the count of given variances is not its own
         whole = [dimension for dimension in range(x.dim()) if dimension != 1]
         if training:
-            y = _normalised(x, missing, eps, inside=inside, dims=whole)
+            y = _normalised(_wide(x), missing, eps, inside=inside, dims=whole)
             _kept(x, running_mean, running_var, momentum, whole)
         else:
             shape = (1, -1, *(1,) * (x.dim() - 2))
-            y = (x - running_mean.view(shape)) / (running_var.sqrt() + eps).view(shape)
-        return affine(y, weight, bias, channels=True)
+            y = (_wide(x) - running_mean.view(shape)) / (_wide(running_var).sqrt() + eps).view(shape)
+        return affine(x, y, weight, bias, channels=True)
 
     return {"layer_norm": layer_norm, "group_norm": group_norm, "rms_norm": rms_norm, "batch_norm": batch_norm}
 

@@ -138,6 +138,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     },
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
+    ("elementwise", "mantissa", _TWICE, "a[0]"): "doubling is exact and moves the exponent, not the mantissa",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
@@ -159,25 +160,33 @@ def _of_ones(arguments: Arguments) -> bool:
     return bool(arguments["scalar"] and equally)
 
 
+def _writes_all(arguments: Arguments) -> bool:
+    """Say whether rows, of which no two have the same place, fill the table."""
+    chosen = any(arguments[flag] for flag in ("accumulate", "scalar"))
+    return bool(not chosen and arguments["rows"] == arguments["table_rows"])
+
+
 _IGNORED = "operand ignored"
-_ONE_PART = "one part is all of them: it begins at the first and ends with the last, and no offset is read"
+_ONE_PART = "one part is all of them, and begins at the first"
 _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
     ("non_max_suppression", _ROTATED, "boxes[1]"): (
         lambda given: bool(given["boxes"] == 2),
         "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
     ),
-    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
     **{
-        ("varlen_attention", row, name): (lambda given: bool(given["sequences"] == 1), _ONE_PART)
-        for row in (_IGNORED, _ROTATED)
-        for name in ("offsets", "kv_offsets")
+        ("scatter", row, "table"): (_writes_all, "every row of the table is written, so that nothing of it is read")
+        for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
     },
+    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
     ("vector_search", "computed in fewer bits", ""): (
         lambda given: _are_numbers(given) and given["dtype"] == "fp32",
         "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
     ),
+    ("unique", "columns swapped", "counts"): (
+        lambda given: bool(given["elements"] <= 2),
+        "two elements are two values, each counted once, or one",
+    ),
     ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
-    ("grouped_gemm", _IGNORED, "offsets"): (lambda given: bool(given["groups"] == 1), _ONE_PART),
 }
 """By operator, mistake and input: when it changes nothing, and why."""
 
@@ -338,7 +347,7 @@ def of_steps(case: Case, mutant: Mutant) -> str:
 
     Beginnings change at finitely many samples; one is tried in every interval between them.
     """
-    if case.op != "fractional_max_pool" or mutant.inputs is None or not mutant.where.startswith("samples["):
+    if case.op != "fractional_max_pool" or mutant.inputs is None or mutant.where.partition("[")[0] != "samples":
         return ""
     arguments = arguments_of(case)
     asked = question(case, 0, "normal")

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.measure.validation._oracle import declared_formats, special_question
+from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation._run import Call
+from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call, with_output, with_outputs
 

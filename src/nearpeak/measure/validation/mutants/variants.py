@@ -17,9 +17,9 @@ from nearpeak.measure.validation._oracle import (
     contract_of,
     declared_formats,
     question,
-    special_question,
 )
 from nearpeak.measure.validation._run import Call, Implementation, imported_torch
+from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
 

@@ -7,7 +7,7 @@ from typing import Any
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._oracle import declared_formats, question
 from nearpeak.measure.validation._run import Call
-from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call
+from nearpeak.measure.validation.mutants._make import Mutant, Tensors, fitted, right_call
 
 _SHIFTED = re.compile(r"p([dhw])$")
 _SPREAD = re.compile(r"d([dhw])$")
@@ -28,7 +28,7 @@ def of_windows(case: Case) -> Iterator[Mutant]:
 
 
 def _of(case: Case, row: str, where: str, other: Mapping[str, Any]) -> Mutant:
-    return Mutant(row=row, where=where, make=_maker(case, other))
+    return Mutant(row=row, where=where, make=_maker(case, other), other=other)
 
 
 def _maker(case: Case, other: Mapping[str, Any]) -> Callable[[], Call]:
@@ -38,16 +38,7 @@ def _maker(case: Case, other: Mapping[str, Any]) -> Callable[[], Call]:
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         found = right(tensors, **{**arguments, **other})
-        return {name: _fitted(y, shapes.get(name, y.shape)) for name, y in found.items() if name in formats}
+        return {name: fitted(y, shapes.get(name, y.shape)) for name, y in found.items() if name in formats}
 
     return lambda: call
 
-
-def _fitted(y: Any, shape: tuple[int, ...]) -> Any:
-    """Return `y` cut to `shape`, or filled up with zeros, as a kernel that writes its own window leaves it."""
-    if tuple(y.shape) == tuple(shape) or y.dim() != len(shape):
-        return y
-    whole = y.new_zeros(shape)
-    part = tuple(slice(min(have, want)) for have, want in zip(y.shape, shape, strict=True))
-    whole[part] = y[part]
-    return whole

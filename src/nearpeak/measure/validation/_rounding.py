@@ -1,0 +1,136 @@
+"""Rounding on the way: a reference evaluated so that each arithmetic step of it errs, as those of a real format do.
+
+Errors of inputs do not show what cancels inside: the gradient of v / |v| in one dimension is 0 whatever v is, and an
+implementation subtracts two equal numbers, each rounded. Stochastic arithmetic shows it without a formula for each
+operator (Vignes 2004, "Discrete stochastic arithmetic for validating results of numerical software").
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from nearpeak.errors import MeasureError
+from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated
+
+EXACT = frozenset(
+    {
+        "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "fabs", "sign", "floor", "ceil",
+        "rint", "trunc", "copysign", "ldexp", "frexp", "conjugate", "heaviside", "nextafter", "spacing",
+    }
+)  # fmt: skip
+"""Functions of NumPy whose results of numbers in a format are numbers in that format."""
+SUMMED = frozenset({"einsum", "dot", "inner", "outer", "tensordot", "vdot", "interp", "convolve"})
+"""Functions that compute without going through those that an array can watch."""
+Nudge = Callable[[Any], Any]
+
+
+class _Watched(np.ndarray):
+    """An array each of whose arithmetic results is nudged."""
+
+    nudge: Nudge | None = None
+
+    def __array_finalize__(self, parent: Any) -> None:
+        """Keep what nudges, whatever the array is made from."""
+        self.nudge = getattr(parent, "nudge", None)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """Return what the function gives of plain arrays, nudged where it computes."""
+        given = {} if out is None else {"out": tuple(map(_plain, out))}
+        result = getattr(ufunc, method)(*map(_plain, inputs), **given, **options)
+        if method == "at" or result is None:
+            return result
+        found = tuple(self._of(one, exact=ufunc.__name__ in EXACT) for one in _many(result))
+        if out is not None:
+            for target, one in zip(out, found, strict=True):
+                _plain(target)[...] = _plain(one)
+            found = out
+        return found if isinstance(result, tuple) else found[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Return what the function gives; what it computes out of sight is nudged at its end."""
+        result = super().__array_function__(function, types, args, kwargs)
+        if result is NotImplemented or not isinstance(result, np.ndarray):
+            return result
+        return self._of(_plain(result), exact=function.__name__ not in SUMMED)
+
+    def _of(self, result: Any, *, exact: bool) -> Any:
+        if not isinstance(result, np.ndarray | np.floating | np.complexfloating) or result.dtype.kind not in "fc":
+            return result
+        return _watched(np.asarray(result) if exact or self.nudge is None else self.nudge(result), self.nudge)
+
+    def __reduce__(self) -> Any:
+        """Refuse to be kept: what is watched lives during one evaluation."""
+        raise TypeError("a watched array is not kept")
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Return a copy that is watched too."""
+        return self.copy()
+
+
+def _watched(array: Any, nudge: Nudge | None) -> Any:
+    found = np.asarray(array).view(_Watched)
+    found.nudge = nudge
+    return found
+
+
+def _plain(one: Any) -> Any:
+    return one.view(np.ndarray) if isinstance(one, _Watched) else one
+
+
+def _many(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
+    """Return by how much each result moves, at most over the probes, when each step of `reference` is nudged.
+
+    A reference that takes plain arrays only, or leaves NumPy, does not move: errors of its inputs judge it.
+
+    Args:
+        reference: gives results by name.
+        arrays: its inputs, exact.
+        found: its results on them.
+        where: what is judged, for errors.
+        nudge: what a step makes of its exact result.
+    """
+    given = {name: _watched(one, nudge) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
+    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    for _ in range(PROBES):
+        try:
+            results = evaluated(reference, given, where)
+        except MeasureError:
+            return most
+        for name, values in results.items():
+            if values.shape == most[name].shape and values.dtype.kind in "fc":
+                with np.errstate(all="ignore"):
+                    moved = np.where(values == found[name], 0.0, np.abs(values - found[name]))
+                most[name] = np.fmax(most[name], moved)
+    return most
+
+
+def rounding(step: float) -> Nudge:
+    """Return what errs by `step` of each result, with random signs.
+
+    >>> float(abs(rounding(0.5)(np.array([4.0]))[0] - 4.0))
+    2.0
+    """
+    random = np.random.default_rng(22)
+    return lambda values: values * (1.0 + step * random.choice((-1.0, 1.0), np.shape(values)))
+
+
+def underflow(half_step: float, normal: float) -> Nudge:
+    """Return what errs by `half_step`, or vanishes, where results are below the smallest `normal` number.
+
+    >>> nudge = underflow(2.0**-25, 2.0**-14)
+    >>> float(nudge(np.array([1.0]))[0]), float(abs(nudge(np.array([2.0**-20]))[0] - 2.0**-20)) == 2.0**-25
+    (1.0, True)
+    """
+    random = np.random.default_rng(23)
+
+    def nudge(values: Any) -> Any:
+        size = np.abs(values)
+        error = np.where(size < normal, np.minimum(size, half_step), 0.0)
+        return values + error * random.choice((-1.0, 1.0), np.shape(values))
+
+    return nudge
