@@ -3,6 +3,8 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,16 @@ def test_a_process_within_a_limited_one_runs_under_the_limit_that_stands():
     found = call_isolated("nearpeak.isolation:call_isolated", within, timeout_s=120, memory_bytes=1 << 30)
     assert (found.verdict, found.value.verdict) == ("result", "raised")  # it ran: getrlimit takes no keyword
     assert found.value.value[0] == "TypeError"
+
+
+def test_what_is_printed_last_is_kept_whatever_python_buffers(tmp_path):
+    (tmp_path / "dying.py").write_text("import os\ndef say():\n    print('last words')\n    os.abort()\n")
+    code = "import sys; from nearpeak.isolation import call_isolated; sys.path.insert(0, sys.argv[1])\n"
+    code += "print(call_isolated('dying:say', {}, timeout_s=60, memory_bytes=None).output)"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, env=variables).stdout
+    assert said.strip() == "last words"
 
 
 class _AsAttribute:

@@ -113,8 +113,9 @@ def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
-    table = tensors["table"].long()
-    parts = _sequences({**tensors, "table": table}, arguments)
+    # The case says the lengths too: read from a GPU, they would make the host wait for it.
+    known = {"table": tensors["table"].long(), **_valid(tensors, **arguments)}
+    parts = _sequences({**tensors, **known}, arguments)
     return {"output": torch.cat([torch_attention(own, live) for own, live in parts])}
 
 

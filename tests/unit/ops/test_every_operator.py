@@ -61,20 +61,23 @@ def arguments_of(op, line, phase="forward"):
 def drawn(op, line):
     """Seeded random tensors for the operator's inputs, in the declared formats."""
     random = np.random.default_rng(zlib.crc32(json.dumps([op, line], sort_keys=True).encode()))
-    declared = OPS[op].inputs(**arguments_of(op, line))
-    return {name: _values(random, name, tensor, line) for name, tensor in declared.items()}
+    arguments = arguments_of(op, line)
+    declared = OPS[op].inputs(**arguments)
+    values = {name: _values(random, op, name, tensor, line) for name, tensor in declared.items()}
+    values |= OPS[op].valid(values, **arguments) if OPS[op].valid else {}
+    return {name: torch.as_tensor(values[name]).to(TORCH_DTYPES[tensor.dtype]) for name, tensor in declared.items()}
 
 
-def _values(random, name, tensor, line):
+def _values(random, op, name, tensor, line):
     kind = DTYPES[tensor.dtype].kind
     if kind != "float":
-        values = random.integers(0, line.get("_below", {}).get(name, 2 if kind == "bool" else 100), tensor.shape)
+        below = OPS[op].numerics.limit(name, arguments_of(op, line)) or (2 if kind == "bool" else 100)
+        values = random.integers(0, line.get("_below", {}).get(name, below), tensor.shape)
     elif name in line.get("_distinct", ()):
         values = (random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements / 2) / 8
     else:
         values = random.standard_normal(tensor.shape)
-    values = np.abs(values) + 0.1 if name in line.get("_positive", ()) else values
-    return torch.as_tensor(values).to(TORCH_DTYPES[tensor.dtype])
+    return np.abs(values) + 0.1 if name in line.get("_positive", ()) else values
 
 
 def exact(tensors):

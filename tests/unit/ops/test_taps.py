@@ -76,6 +76,6 @@ def test_columns_of_wide_integers_stay_exact():
 def test_fifty_thousand_different_rows_take_no_noticeable_time():
     random = np.random.default_rng(0)
     rows = [random.integers(low, high, 50_000) for low, high in ((8, 512), (1, 8), (1, 3), (0, 3))]
-    start = time.perf_counter()
+    start = time.process_time()
     windows((rows[0], rows[1], rows[2], rows[3], None, 1), (rows[0], rows[1], 1, rows[3], None, 1))
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 2  # a loop over rows takes many times as long

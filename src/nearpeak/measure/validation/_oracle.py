@@ -251,7 +251,6 @@ def answers(
     shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
     inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
-    near = {name: np.fmax(values, inside.get(name, 0.0)) for name, values in near.items()}
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
     magnitudes |= {} if passed is None else evaluated(passed, arrays, where)
     store = _store(tensors, numerics)
@@ -276,7 +275,8 @@ def answers(
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
-                shift=shifted.get(name, 0.0) / step, operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
+                shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
+                operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
             ),
         )
         for name, values in found.items()
@@ -351,6 +351,8 @@ class _Moves:
     """By how much it jumps when inputs move by the roundoff of intermediates."""
     shift: Any = 0.0
     """By how much it moves for errors of one sign."""
+    inside: Any = 0.0
+    """By how much it moves for errors with random signs of every step on the way, where they are asked for."""
     operands_count: int = 1
     """Inputs that moved."""
     coarsest_ratio: float = 0.0
@@ -380,10 +382,12 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     passed = reach if numerics.kind in SUMS else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
-    way = np.asarray(chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest)
+    cancelled = max(arithmetic, store if numerics.steps_count else 0.0) * moves.inside
+    way = np.fmax(chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest, 2 * cancelled)
     floor = np.asarray(
         0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length))
     )
+    chain = np.fmax(chain, cancelled)
     usual = floor + chain
     if numerics.kind == "contraction":  # a stored product has one rounding, where the probes moved every operand
         stored = STORED_RMS * store * np.fmax(size, reach / np.sqrt(moves.operands_count))

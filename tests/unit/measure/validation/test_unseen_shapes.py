@@ -28,6 +28,13 @@ KILLED = [
      "gradient by the wrong count"),
     ("trilinear", {"batch": 6, "out": 1, "left": 5, "right": 100, "dtype": "bf16"}, "sums in fewer bits right[1]"),
     ("vector_search", {"queries": 5, "vectors": 17, "dim": 13, "k": 7, "dtype": "bf16"}, "one element wrong positions"),
+    ("batch_norm", {"batch": 33, "channels": 4, "spatial": 16, "train": True, "running": False, "dtype": "bf16"},
+     "variance by n - 1"),
+    ("scaled_gemm", {"m": 2, "n": 200, "k": 8, "dtype": "int8_tensor", "b_dtype": "int8", "out_dtype": "bf16"},
+     "gradient zero"),
+    ("histogram", {"elements": 2, "bins": 32, "dtype": "fp32"}, "columns swapped y"),
+    ("nll_loss", {"rows": 7, "classes": 7, "reduction": "sum", "dtype": "bf16"}, "NaN swallowed y"),
+    ("lbfgs", {"parameters": 128, "history": 8, "dtype": "bf16"}, "last slice dropped changes[1]"),
 ]  # fmt: skip
 
 
@@ -49,7 +56,15 @@ RIGHT = [
     ("vector_search", {"queries": 3, "vectors": 20, "dim": 1, "k": 8, "dtype": "fp32", "metric": "cosine"}),
     ("wkv", {"batch": 40, "tokens": 1, "channels": 64, "dtype": "fp16"}),
     ("kthvalue", {"rows": 3, "columns": 7, "k": 2, "dtype": "fp32"}),
-]
+    ("weight_norm", {"rows": 127, "columns": 1, "dtype": "fp32"}),
+    ("selective_scan", {"batch": 2, "tokens": 4, "channels": 128, "state": 17, "softplus": False, "skip": False,
+                        "ended": True, "dtype": "fp16"}),
+    ("conv_transpose", {"batch": 1, "in_channels": 2, "out_channels": 127, "w": 6, "kw": 3, "sw": 3, "pw": 5, "dw": 5,
+                        "pw_end": 0, "ow": 128, "bias": True, "dtype": "bf16"}),
+    ("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
+    ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
+                           "dtype": "fp16"}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("op", "arguments"), RIGHT)
@@ -74,8 +89,9 @@ PROOFS = [
      "wrong group or row index[0]"),
     ("scatter", {"rows": 1, "width": 3, "table_rows": 20, "in_place": True, "dtype": "bf16"},
      "choice ignored in_place"),
-    ("varlen_attention", {"tokens": 6, "heads": 1, "dim": 4, "kv_tokens": 5, "cross": True, "dtype": "fp64"},
-     "wrong group or row kv_offsets[0]"),
+    ("unique", {"elements": 2, "inverse": True, "counts": True, "dtype": "int64"}, "columns swapped counts"),
+    ("avg_pool", {"batch": 5, "channels": 2, "w": 31, "kw": 3, "h": 3, "kh": 5, "sh": 3, "ph": 1, "pw": 1,
+                  "ceil": True, "count_padding": False, "dtype": "fp64"}, "padding left out ph"),
 ]  # fmt: skip
 
 

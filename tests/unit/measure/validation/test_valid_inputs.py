@@ -1,0 +1,120 @@
+"""Inputs are valid ones: a kernel that reads offsets, lengths, tables and positions as they are given is right."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.measure.inputs import drawn as drawn_to_time
+from nearpeak.measure.validation import validate
+from nearpeak.measure.validation._draw import drawn
+from nearpeak.measure.validation._oracle import arguments_of, question
+from nearpeak.measure.validation._special import special_question
+
+torch = pytest.importorskip("torch")
+ROUNDS = ("normal", "positive", "integer", "wide", "ends", "single")
+
+
+def grouped(tensors, **_):
+    ends = tensors["offsets"].tolist()
+    parts = [tensors["a"][start:end] @ b for start, end, b in zip([0, *ends], ends, tensors["b"], strict=False)]
+    return {"y": torch.cat(parts)}
+
+
+def packed(tensors, **_):
+    ends, found = tensors["offsets"].tolist(), []
+    for start, end in pairwise(ends):
+        q, k, v = (tensors[name][start:end].transpose(0, 1)[None] for name in ("query", "key", "value"))
+        found.append(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1))
+    return {"output": torch.cat(found)}
+
+
+def paged(tensors, **_):
+    found, first = [], 0
+    for query, length in zip(tensors["query"], tensors["lengths"].tolist(), strict=True):
+        count = -(-length // tensors["key"].shape[1])
+        own = tensors["table"][first : first + count].long()
+        k, v = (tensors[name][own].flatten(0, 1)[:length].transpose(0, 1)[None] for name in ("key", "value"))
+        found.append(torch.nn.functional.scaled_dot_product_attention(query[None], k, v))
+        first += count
+    return {"output": torch.cat(found)}
+
+
+def segments(tensors, **_):
+    return {"y": torch.stack([part.sum(0) for part in tensors["x"].split(tensors["lengths"].tolist())])}
+
+
+def bags(tensors, **_):
+    ends = [*tensors["offsets"].tolist(), len(tensors["index"])]
+    rows = tensors["weight"][tensors["index"].long()]
+    return {"y": torch.stack([rows[start:end].sum(0) for start, end in pairwise(ends)])}
+
+
+def sought(tensors, **_):
+    return {"y": (tensors["boundaries"][:, None, :] < tensors["values"][:, :, None]).sum(-1)}
+
+
+def placed(tensors, outputs, **_):
+    y = tensors["x"].new_zeros(len(tensors["x"]), outputs)
+    return {"y": y.scatter(1, tensors["index"], tensors["x"])}
+
+
+KERNELS = {
+    "grouped_gemm m=13 n=8 k=16 groups=4": grouped,
+    "grouped_gemm m=12 n=8 k=16 groups=3 load=uniform top_k=1": grouped,
+    "varlen_attention tokens=14 heads=2 dim=8 sequences=3 causal=True": packed,
+    "paged_attention batch=2 heads=2 tokens=11 pages=4 dim=8 page=3": paged,
+    "segment_reduce rows=12 segments=4 width=3 function=sum": segments,
+    "embedding_bag tokens=12 bags=4 dim=5 vocab=9": bags,
+    "searchsorted rows=3 values=6 boundaries=20": sought,
+    "max_unpool planes=2 inputs=6 outputs=15": placed,
+}
+
+
+def case_of(text):
+    op, *words = text.replace("load=uniform top_k=1", "load=uniform_top_k=1").split()
+    given = dict(word.split("=", 1) for word in words)
+    given = {name: int(value) if value.isdigit() else value == "True" or value for name, value in given.items()}
+    given |= {"load": "uniform top_k=1"} if "load" in given else {}
+    return nearpeak.case(op, dtype="fp32", **given)
+
+
+@pytest.mark.parametrize("text", KERNELS)
+def test_a_kernel_that_reads_its_inputs_as_they_are_is_right(text):
+    found = validate(case_of(text), KERNELS[text], seed=1)
+    assert not found.failed, [result for result in found.results if result.failed]
+
+
+@pytest.mark.parametrize(
+    "text", ["grouped_gemm m=13 n=8 k=16 groups=4", "embedding_bag tokens=12 bags=4 dim=5 vocab=9"]
+)
+def test_what_is_timed_is_valid_too(text):
+    (tensors,) = drawn_to_time(case_of(text))
+    offsets = tensors["offsets"]
+    assert (np.diff(offsets) >= 0).all()
+    assert offsets[-1] <= 13
+    assert offsets.dtype in (np.int32, np.int64)
+
+
+@pytest.mark.parametrize("distribution", ROUNDS)
+def test_places_written_once_are_distinct_and_added_ones_may_be_equal(distribution):
+    def indices(**more):
+        case = nearpeak.case("scatter", rows=9, width=2, table_rows=10, dtype="fp32", **more)
+        return drawn("scatter", arguments_of(case), (4,), distribution)["index"].tolist()
+
+    assert len(set(indices())) == 9
+    assert distribution != "ends" or {0, 9} <= set(indices())
+    assert distribution != "single" or len(set(indices(accumulate=True))) == 1
+
+
+def test_rows_that_have_no_place_of_their_own_have_no_answer():
+    case = nearpeak.case("scatter", rows=9, width=2, table_rows=5, dtype="fp32")
+    assert question(case, 0, "normal") is None
+
+
+def test_nan_is_put_where_the_operator_reads_it():
+    case = nearpeak.case("nll_loss", rows=3, classes=50, dtype="fp32", reduction="none")
+    for seed in range(6):
+        asked = special_question(case, seed, "x", float("nan"))
+        assert np.isnan(asked.expected["y"].values).any()
