@@ -186,6 +186,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: bool(given["elements"] <= 2),
         "two elements are two values, each counted once, or one",
     ),
+    ("embedding_bag", _ROTATED, "index"): (
+        lambda given: bool(given["bags"] == 1 and not given["weighted"]),
+        "one bag holds all rows, and what it adds up or compares is in any order",
+    ),
     ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
 }
 """By operator, mistake and input: when it changes nothing, and why."""

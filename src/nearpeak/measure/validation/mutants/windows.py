@@ -41,4 +41,3 @@ def _maker(case: Case, other: Mapping[str, Any]) -> Callable[[], Call]:
         return {name: fitted(y, shapes.get(name, y.shape)) for name, y in found.items() if name in formats}
 
     return lambda: call
-
