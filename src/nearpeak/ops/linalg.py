@@ -181,45 +181,47 @@ def routine_of(name: str) -> Routine:
 def _inputs(batch: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
     tensors = {"a": Tensor(shape=(batch, n, n), dtype=dtype)}
     tensors |= {"b": Tensor(shape=(batch, n, right), dtype=dtype)} if function in _WITH_SIDES else {}
-    # Dominant matrices need no exchange of rows, so that what is drawn for the pivots is not looked at.
     return tensors | (
         {"pivots": Tensor(shape=(batch, n), dtype="int32")} if function in ("lu_solve", "ldl_solve") else {}
     )
 
 
-def _made(a: Any, function: str, eye: Any) -> Any:
-    """Return the drawn matrices with a dominant diagonal, symmetric or lower triangular where the routine wants it."""
-    kind, n = routine_of(function).kind, a.shape[-1]
+def _valid(drawn: dict[str, Any], n: int, function: str, **_: Any) -> dict[str, Any]:
+    """Return matrices with a dominant diagonal, symmetric or lower triangular where the routine wants it.
+
+    They need no exchange of rows.
+    """
+    kind, a = routine_of(function).kind, drawn["a"]
     if kind == "definite":
         a = 0.5 * (a + a.swapaxes(-1, -2))
-    if kind == "triangular":
-        a = a.tril() if hasattr(a, "tril") else np.tril(a)
-    return a + 4 * n * eye
+    a = (np.tril(a) if kind == "triangular" else a) + 4 * n * np.eye(n)
+    return {"a": a} | ({"pivots": _in_place(a)} if "pivots" in drawn else {})
 
 
-def _reference(arrays: dict[str, Any], n: int, function: str, **_: Any) -> dict[str, Any]:
-    row = routine_of(function)
-    found = {"y": row.reference(_made(arrays["a"], function, np.eye(n)), arrays.get("b"))}
-    return found | ({"pivots": np.tile(np.arange(1, n + 1), (len(arrays["a"]), 1))} if function == "lu" else {})
+def _in_place(a: Any) -> Any:
+    """Return the pivots that leave each row of the matrices in its place: counted from 1."""
+    return np.tile(np.arange(1, a.shape[-1] + 1), (len(a), 1))
+
+
+def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    found = {"y": routine_of(function).reference(arrays["a"], arrays.get("b"))}
+    return found | ({"pivots": _in_place(arrays["a"])} if function == "lu" else {})
 
 
 def _stored(
-    arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, n: int, function: str, **_: Any
+    arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, function: str, **_: Any
 ) -> dict[str, Any]:
     """Return the results with the pivots of determinants kept in `dtype`: their errors multiply."""
     if function != "determinant":
-        return _reference(arrays, n, function)
-    pivots = store(_pivots(_made(arrays["a"], function, np.eye(n))).astype(np.float64), dtype)
+        return _reference(arrays, function)
+    pivots = store(_pivots(arrays["a"]).astype(np.float64), dtype)
     return {"y": pivots.prod(axis=-1)}
 
 
-def _torch_call(tensors: dict[str, Any], n: int, function: str, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    a = tensors["a"]
-    found = routine_of(function).torch(
-        torch, _made(a, function, torch.eye(n, dtype=a.dtype, device=a.device)), tensors.get("b")
-    )
+    found = routine_of(function).torch(torch, tensors["a"], tensors.get("b"))
     return found if isinstance(found, dict) else {"y": found}
 
 
@@ -280,6 +282,7 @@ OPERATOR = Operator(
     source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
     numerics=Numerics(kind="decomposition", reduction="n n", ulp_count=16.0, special="unspecified"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     stored=_stored,
     torch_call=_torch_call,

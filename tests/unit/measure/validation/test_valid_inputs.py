@@ -60,7 +60,12 @@ def placed(tensors, outputs, **_):
     return {"y": y.scatter(1, tensors["index"], tensors["x"])}
 
 
+def cholesky(tensors, **_):
+    return {"y": torch.linalg.cholesky(tensors["a"])}
+
+
 KERNELS = {
+    "linalg batch=2 n=6 function=cholesky": cholesky,
     "grouped_gemm m=13 n=8 k=16 groups=4": grouped,
     "grouped_gemm m=12 n=8 k=16 groups=3 load=uniform top_k=1": grouped,
     "varlen_attention tokens=14 heads=2 dim=8 sequences=3 causal=True": packed,

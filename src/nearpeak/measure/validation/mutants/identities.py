@@ -12,6 +12,7 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.mutants import extents
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.ops import OPS
@@ -142,57 +143,6 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
-
-
-def of_extents(case: Case, mutant: Mutant) -> str:
-    """A change that leaves the result alone because of what extents and choices of this case are."""
-    for where in (mutant.where, mutant.where.partition("[")[0]):
-        holds, reason = _OF_EXTENTS.get((case.op, mutant.row, where), (None, ""))
-        if holds is not None and not mutant.of_gradient and holds(arguments_of(case)):
-            return reason
-    return ""
-
-
-def _of_ones(arguments: Arguments) -> bool:
-    """Say whether ones are written, and every index is used equally often."""
-    rows, indices = arguments["rows"], arguments["indices"]
-    equally = rows % indices == 0 if arguments["accumulate"] else rows >= indices
-    return bool(arguments["scalar"] and equally)
-
-
-def _writes_all(arguments: Arguments) -> bool:
-    """Say whether rows, of which no two have the same place, fill the table."""
-    chosen = any(arguments[flag] for flag in ("accumulate", "scalar"))
-    return bool(not chosen and arguments["rows"] == arguments["table_rows"])
-
-
-_IGNORED = "operand ignored"
-_ONE_PART = "one part is all of them, and begins at the first"
-_OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
-    ("non_max_suppression", _ROTATED, "boxes[1]"): (
-        lambda given: bool(given["boxes"] == 2),
-        "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
-    ),
-    **{
-        ("scatter", row, "table"): (_writes_all, "every row of the table is written, so that nothing of it is read")
-        for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
-    },
-    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
-    ("vector_search", "computed in fewer bits", ""): (
-        lambda given: _are_numbers(given) and given["dtype"] == "fp32",
-        "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
-    ),
-    ("unique", "columns swapped", "counts"): (
-        lambda given: bool(given["elements"] <= 2),
-        "two elements are two values, each counted once, or one",
-    ),
-    ("embedding_bag", _ROTATED, "index"): (
-        lambda given: bool(given["bags"] == 1 and not given["weighted"]),
-        "one bag holds all rows, and what it adds up or compares is in any order",
-    ),
-    ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
-}
-"""By operator, mistake and input: when it changes nothing, and why."""
 
 
 def of_place(case: Case, mutant: Mutant) -> str:
@@ -326,15 +276,11 @@ def of_counted(case: Case, mutant: Mutant) -> str:
 def of_flat(case: Case, mutant: Mutant) -> str:
     """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
-    if mutant.of_gradient and case.op == "vector_search" and _are_numbers(arguments_of(case)):
+    if mutant.of_gradient and case.op == "vector_search" and extents.are_numbers(arguments_of(case)):
         return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
     if mutant.of_gradient and chosen:
         return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
     return ""
-
-
-def _are_numbers(arguments: Arguments) -> bool:
-    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
 
 
 _FLAT = {
@@ -384,7 +330,7 @@ def _fixed(extent: int, kernel: int, count: int) -> bool:
 
 ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_values,
-    of_extents,
+    extents.of_extents,
     of_place,
     of_one,
     of_windows,

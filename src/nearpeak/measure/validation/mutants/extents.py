@@ -1,0 +1,71 @@
+"""Changes that leave the result alone because of what extents and choices of a case are."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._oracle import arguments_of
+from nearpeak.measure.validation.mutants._make import Mutant
+
+Arguments = Mapping[str, Any]
+
+
+def of_extents(case: Case, mutant: Mutant) -> str:
+    """A change that leaves the result alone because of what extents and choices of this case are."""
+    for where in (mutant.where, mutant.where.partition("[")[0]):
+        holds, reason = _OF_EXTENTS.get((case.op, mutant.row, where), (None, ""))
+        if holds is not None and not mutant.of_gradient and holds(arguments_of(case)):
+            return reason
+    return ""
+
+
+def _of_ones(arguments: Arguments) -> bool:
+    """Say whether ones are written, and every index is used equally often."""
+    rows, indices = arguments["rows"], arguments["indices"]
+    equally = rows % indices == 0 if arguments["accumulate"] else rows >= indices
+    return bool(arguments["scalar"] and equally)
+
+
+def _writes_all(arguments: Arguments) -> bool:
+    """Say whether rows, of which no two have the same place, fill the table."""
+    chosen = any(arguments[flag] for flag in ("accumulate", "scalar"))
+    return bool(not chosen and arguments["rows"] == arguments["table_rows"])
+
+
+_IGNORED, _ROTATED = "operand ignored", "wrong group or row"
+_TRANSPOSED, _TWICE = "operand transposed", "tile counted twice"
+_ONE_PART = "one part is all of them, and begins at the first"
+_OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]] = {
+    ("non_max_suppression", _ROTATED, "boxes[1]"): (
+        lambda given: bool(given["boxes"] == 2),
+        "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
+    ),
+    **{
+        ("scatter", row, "table"): (_writes_all, "every row of the table is written, so that nothing of it is read")
+        for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
+    },
+    ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
+    ("vector_search", "computed in fewer bits", ""): (
+        lambda given: are_numbers(given) and given["dtype"] == "fp32",
+        "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
+    ),
+    ("unique", "columns swapped", "counts"): (
+        lambda given: bool(given["elements"] <= 2),
+        "two elements are two values, each counted once, or one",
+    ),
+    ("linalg", _ROTATED, "a"): (
+        lambda given: bool(given["function"] == "determinant" and given["n"] % 2),
+        "a cycle of an odd number of rows or columns is an even permutation, which keeps the determinant",
+    ),
+    ("embedding_bag", _ROTATED, "index"): (
+        lambda given: bool(given["bags"] == 1 and not given["weighted"]),
+        "one bag holds all rows, and what it adds up or compares is in any order",
+    ),
+    ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
+}
+"""By operator, mistake and input: when it changes nothing, and why."""
+
+
+def are_numbers(arguments: Arguments) -> bool:
+    """Say whether cosines of vectors of one number are asked for."""
+    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
