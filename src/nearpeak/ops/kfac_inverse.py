@@ -44,20 +44,21 @@ def _inputs(batch: int, dim: int, dtype: str) -> dict[str, Tensor]:
     return {"factor": Tensor(shape=(batch, dim, dim), dtype=dtype)}
 
 
-def _definite(factor: Any) -> Any:
-    """Return positive definite factors made of the drawn matrices, of NumPy arrays or tensors."""
-    return factor @ factor.swapaxes(-1, -2) / factor.shape[-1]
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return positive definite factors made of the drawn matrices."""
+    factor = drawn["factor"]
+    return {"factor": factor @ factor.swapaxes(-1, -2) / factor.shape[-1]}
 
 
 def _reference(arrays: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
-    return {"inverse": np.linalg.inv(_definite(arrays["factor"]) + DAMPING * np.eye(dim))}
+    return {"inverse": np.linalg.inv(arrays["factor"] + DAMPING * np.eye(dim))}
 
 
 def _torch_call(tensors: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
     import torch
 
     factor = tensors["factor"]
-    damped = _definite(factor) + DAMPING * torch.eye(dim, dtype=factor.dtype, device=factor.device)
+    damped = factor + DAMPING * torch.eye(dim, dtype=factor.dtype, device=factor.device)
     return {"inverse": torch.cholesky_inverse(torch.linalg.cholesky(damped))}
 
 
@@ -67,6 +68,7 @@ OPERATOR = Operator(
     source="Martens and Grosse 2015, arXiv:1503.05671, section 6; LAPACK Working Note 41, appendix C",
     numerics=Numerics(kind="decomposition", reduction="dim dim", special="unspecified"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     degree_count=3,
