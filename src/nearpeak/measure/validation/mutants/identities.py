@@ -127,7 +127,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("decomposition", "singular_values", _ROTATED, "a[1]"): _SINGULAR,
     ("decomposition", "singular_values", _ROTATED, "a[2]"): _SINGULAR,
     ("decomposition", "qr_right", _ROTATED, "a[1]"): "R'R = A'A, to which the order of A's rows is nothing",
-    ("kfac_inverse", "", _TRANSPOSED, "factor"): "factors are given symmetric: products of matrices and their transposes",
+    ("kfac_inverse", "", _TRANSPOSED, "factor"): "factors are given symmetric, products with their transposes",
     ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
     ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
     ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
