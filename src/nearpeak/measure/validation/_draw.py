@@ -143,8 +143,13 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
     found = random.integers(0, least, tensor.shape)
     if distribution == "single":
         return np.full(tensor.shape, int(random.integers(0, least)))
+    if distribution != "ends":
+        return found
     side, place = np.divmod(found % (2 * ENDS), ENDS)
-    return np.where(side, least - 1 - place, place) % least if distribution == "ends" else found
+    found = np.where(side, least - 1 - place, place) % least
+    if found.size:  # of few numbers none may be the very last by itself
+        found.flat[-1], found.flat[0] = 0, least - 1
+    return found
 
 
 def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution: str) -> Any:

@@ -89,6 +89,15 @@ def _targets(arguments: Arguments) -> dict[str, Any]:
     return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
 
 
+def _of_one_key(arguments: Arguments) -> dict[str, Any]:
+    """Return every value of a narrow format: where each sequence has one key, its value is the result."""
+    stored = torch_format(str(arguments["kv_dtype"]))
+    if arguments["tokens"] > arguments["batch"] or stored.itemsize > 1:
+        return {}
+    values = widened(imported_torch().arange(256, dtype=imported_torch().uint8).view(stored))
+    return {"output": values[np.isfinite(values)]}
+
+
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
@@ -99,6 +108,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
     "margin_loss": _targets,
+    "paged_attention": _of_one_key,
 }
 """By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
 asks for distributions that are certain: ones, and masks that keep everything."""
