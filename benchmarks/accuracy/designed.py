@@ -16,7 +16,7 @@ from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import slopes, spread_from, unmoved
-from nearpeak.predict.design import MOST_CASES, chosen
+from nearpeak.predict.design import MOST_CASES, chosen, misfit_of
 from nearpeak.predict.fit import fit
 
 SEEDS = tuple(range(8))
@@ -67,7 +67,8 @@ def _after(family: Family, block: Block, start: Any, spread: Any, seed: int) -> 
     form, count = family.form, len(block.measured_s)
     pool = np.sort(np.random.default_rng(seed).permutation(count)[:CANDIDATES])
     effects = slopes(times_of(family, block, pool), form, start) * spread
-    picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES)]]
+    misfit = misfit_of([column[pool] for column in block.axes.values()])
+    picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES, misfit)]]
     times = times_of(family, block, picked)
     fixed = [form.scalars[i].name for i in unmoved(slopes(times, form, start) * spread)]
     values = fit(form, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values

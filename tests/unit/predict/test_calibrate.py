@@ -4,9 +4,9 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate, held_of, unmoved
+from nearpeak.predict.calibrate import calibrate, held_of, spread_from, unmoved
 from nearpeak.predict.coefficient_file import file_text, groups_of
-from nearpeak.predict.design import design
+from nearpeak.predict.design import chosen, design, misfit_of
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_case, scalars_of
 from nearpeak.predict.samples import samples_of
@@ -77,6 +77,26 @@ def test_too_few_cases_and_operators_without_a_form_are_refused():
     other = {"op": "cumsum", "dtype": "fp32", "rows": [4, 8], "columns": 16, "time_us": [5.0, 5.0]}
     with pytest.raises((NotModelledError, SpecError)):
         calibrate(samples_of(other), DEVICE, "made")
+
+
+def test_cases_that_a_form_misses_alike_are_not_all_chosen_at_the_far_end():
+    places = 2.0 ** np.linspace(0, 10, 101)
+    effects = np.linspace(0, 0.3, 101)[:, None]  # one scalar, which tells most at the end
+    alone = [pick for pick, _ in chosen(effects, 6)]
+    spread = [pick for pick, _ in chosen(effects, 6, misfit_of([places]))]
+    assert min(alone) > 90
+    assert min(spread) < 40
+    assert max(spread) > 90
+    assert chosen(effects, 6)[-1][1][0, 0] < chosen(effects, 6, misfit_of([places]))[-1][1][0, 0]
+
+
+def test_two_devices_alike_do_not_make_the_third_one_sure():
+    usual = np.array([scalar.usual_value for scalar in FORM.scalars])
+    two, ten = (spread_from(FORM, [(usual, ())] * count) for count in (2, 10))
+    none = spread_from(FORM, [(usual, [scalar.name for scalar in FORM.scalars])])
+    assert (ten < two).all()
+    assert (two < none).all()
+    assert two.min() > 0.9
 
 
 def test_tables_name_the_unit_of_their_times_and_bad_rows_are_set_aside():
