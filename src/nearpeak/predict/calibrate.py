@@ -154,22 +154,29 @@ def _group_fit(
 def held_of(effects: Any) -> list[int]:
     """Return the scalars that cases do not pin down: the others are chosen one by one, by what no chosen one explains.
 
+    A scalar that is pinned down takes three cases.
+
     Args:
         effects: change of the logarithm of each time when each scalar is off by what may be expected.
     """
+    return sorted(set(range(effects.shape[1])) - set(_apart(effects, len(effects) // 3)))
+
+
+def _apart(effects: Any, count: int) -> list[int]:
+    """Return at most `count` scalars that cases tell apart, the one that says most about what is left first."""
     free: list[int] = []
     rest = effects.copy()
     sizes = np.sqrt((effects**2).mean(axis=0))
-    for _ in range(effects.shape[1]):
+    for _ in range(min(count, effects.shape[1])):
         left = np.sqrt((rest**2).mean(axis=0))
         left[free] = -1.0
         pick = int(np.argmax(left))
-        if left[pick] < max(least_effect(len(effects)), APART_RATIO * sizes[pick]) or len(free) >= len(effects) // 3:
+        if left[pick] < max(least_effect(len(effects)), APART_RATIO * sizes[pick]):
             break
         free.append(pick)
         unit = rest[:, pick] / np.linalg.norm(rest[:, pick])
         rest = rest - unit[:, None] * (unit @ rest)[None, :]
-    return sorted(set(range(effects.shape[1])) - set(free))
+    return free
 
 
 def unmoved(effects: Any) -> list[int]:
@@ -199,7 +206,9 @@ def _held(form: Form, effects: Any, name: str) -> tuple[Held, ...]:
         for i, scalar in enumerate(form.scalars)
         if i in kept
     )
-    _refuse_collinear(form, sizes / least_effect(len(effects)), free, held, name)
+    apart = {form.scalars[i].name for i in _apart(effects, len(form.scalars))}
+    alike = [one for one in held if one.name not in apart]
+    _refuse_collinear(form, sizes / least_effect(len(effects)), free, alike, name)
     return held
 
 

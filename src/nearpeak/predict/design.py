@@ -25,6 +25,8 @@ MISFIT_RATIO = 0.07
 the residuals of the products of eleven devices and formats for matrix units."""
 ALIKE_OCTAVES = 1.3
 """Distance of two cases, in octaves of their axes, at which that part is alike by 1/e; from the same residuals."""
+LONG_S = 50e-6
+"""Cases that take longer make up most of a step: all of them together count as much as all cases."""
 _MEAN_OF_NORMAL = float(np.sqrt(2 / np.pi))
 """Mean absolute value of a normal deviation over its standard deviation."""
 
@@ -80,7 +82,7 @@ def _others(form: Form) -> str:
     return f"; its form has those of {', '.join(form.grids)}" if form.grids else ""
 
 
-def chosen(effects: Any, count: int, misfit: Any = 0.0) -> list[tuple[int, Any]]:
+def chosen(effects: Any, count: int, misfit: Any = 0.0, weights: Any = 1.0) -> list[tuple[int, Any]]:
     """Return the rows of the chosen candidates in turn, each with the variance of the scalars once it is measured.
 
     Chosen for scalars alone, cases are the extremes of the candidates, where forms miss most, and bend the scalars to
@@ -89,18 +91,30 @@ def chosen(effects: Any, count: int, misfit: Any = 0.0) -> list[tuple[int, Any]]
     Args:
         effects: change of the logarithm of each time when each scalar is off by what may be expected.
         misfit: covariance of what the form misses, see `misfit_of`; by default it misses nothing.
+        weights: how much the variance of each candidate counts, see `weights_of`.
     """
     variance, found, taken = np.eye(effects.shape[1]), [], np.zeros(len(effects), dtype=bool)
     seen, total = effects.T.copy(), effects @ effects.T + misfit
+    counts = np.broadcast_to(weights, len(effects))
     for _ in range(min(count, len(effects))):
         own = np.diag(total) + NOISE_RATIO**2
-        pick = int(np.argmax(np.where(taken, -1.0, (total**2).sum(axis=0) / own)))
+        pick = int(np.argmax(np.where(taken, -1.0, counts @ total**2 / own)))
         variance = variance - np.outer(seen[:, pick], seen[:, pick]) / own[pick]
         seen = seen - np.outer(seen[:, pick], total[pick]) / own[pick]
         total = total - np.outer(total[:, pick], total[pick]) / own[pick]
         taken[pick] = True
         found.append((pick, variance))
     return found
+
+
+def weights_of(times_s: Any) -> Any:
+    """Return how much the variance of each case counts: long ones once more, as a group as much as all cases.
+
+    >>> weights_of(np.array([1e-6, 1e-6, 1e-6, 1e-3])).tolist()
+    [1.0, 1.0, 1.0, 5.0]
+    """
+    is_long = np.asarray(times_s) > LONG_S
+    return 1.0 + is_long * (is_long.size / max(is_long.sum(), 1))
 
 
 def misfit_of(columns: Sequence[Any]) -> Any:
@@ -132,7 +146,7 @@ def _misfit(cases: Sequence[Case]) -> Any:
 
 def _points(form: Form, cases: Sequence[Case], times_s: Any, effects: Any, count: int) -> Iterator[DesignPoint]:
     before = np.eye(effects.shape[1])
-    for pick, variance in chosen(effects, count, _misfit(cases)):
+    for pick, variance in chosen(effects, count, _misfit(cases), weights_of(times_s)):
         pinned = int(np.argmax(1 - np.diag(variance) / np.diag(before)))
         before = variance
         yield DesignPoint(
