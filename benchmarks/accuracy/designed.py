@@ -16,7 +16,7 @@ from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.predict.calibrate import slopes, spread_from, unmoved
-from nearpeak.predict.design import MOST_CASES, chosen
+from nearpeak.predict.design import MOST_CASES, chosen, misfit_of, weights_of
 from nearpeak.predict.fit import fit
 
 SEEDS = tuple(range(8))
@@ -66,8 +66,10 @@ def _after(family: Family, block: Block, start: Any, spread: Any, seed: int) -> 
     """Return the errors of all rows, and of long ones, that were neither measured nor chosen."""
     form, count = family.form, len(block.measured_s)
     pool = np.sort(np.random.default_rng(seed).permutation(count)[:CANDIDATES])
-    effects = slopes(times_of(family, block, pool), form, start) * spread
-    picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES)]]
+    expected = times_of(family, block, pool)
+    effects, weights = slopes(expected, form, start) * spread, weights_of(expected(start))
+    misfit = misfit_of([column[pool] for column in block.axes.values()])
+    picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES, misfit, weights)]]
     times = times_of(family, block, picked)
     fixed = [form.scalars[i].name for i in unmoved(slopes(times, form, start) * spread)]
     values = fit(form, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values

@@ -1,5 +1,6 @@
 """Fits a device's scalars to measurements of its own, starting from what other devices let expect."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,9 @@ from nearpeak.predict.prediction import form_of, group_columns, scalars_of
 from nearpeak.predict.samples import Samples, best_of
 
 USUAL_SPREAD = 1.0
-"""Expected distance of a scalar from its start, in coordinates, where too few devices tell."""
-LEAST_SPREAD = 0.15
-"""Least expected distance: devices alike so far do not prove that the next one is."""
+"""Deviation of a scalar over devices, in coordinates, where none tells: 0.7 for streams to 1.2 for products."""
+USUAL_COUNT = 2.0
+"""Devices that it counts for where some tell: two that happen to be alike do not prove that the next one is."""
 NOISE_RATIO = 0.05
 """Deviation of one measurement from a form with right scalars: repeats of one software differ by 3 to 5 %."""
 LEAST_SIGNAL = 2.0
@@ -88,17 +89,25 @@ def spread_of(form: Form, kind: str) -> Any:
 
 
 def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
-    """Return the spread of scalars over devices.
+    """Return by how much scalars of another device may be off the mean of known ones: of a next draw from as many.
 
     Args:
         known: for each device its scalars, and the names of those that its data do not pin down.
     """
     places = [coordinates(form, values) for values, _ in known]
     columns = [
-        [place[i] for place, (_, loose) in zip(places, known, strict=True) if scalar.name not in loose]
+        np.array([place[i] for place, (_, loose) in zip(places, known, strict=True) if scalar.name not in loose])
         for i, scalar in enumerate(form.scalars)
     ]
-    return np.array([max(float(np.std(c, ddof=1)), LEAST_SPREAD) if len(c) > 2 else USUAL_SPREAD for c in columns])
+    return np.array([_next_draw(column) for column in columns])
+
+
+def _next_draw(column: Any) -> float:
+    """Return the deviation of a next value from the mean of some, whose variance is held near the usual one."""
+    count = max(len(column), 1)
+    squares = float(((column - column.mean()) ** 2).sum()) if len(column) else 0.0
+    variance = (USUAL_COUNT * USUAL_SPREAD**2 + squares) / (USUAL_COUNT + count - 1)
+    return math.sqrt(variance * (1 + 1 / count))
 
 
 def times_of(cases: Sequence[Case], form: Form, target: Target, setting: Setting) -> Any:
@@ -145,22 +154,29 @@ def _group_fit(
 def held_of(effects: Any) -> list[int]:
     """Return the scalars that cases do not pin down: the others are chosen one by one, by what no chosen one explains.
 
+    A scalar that is pinned down takes three cases.
+
     Args:
         effects: change of the logarithm of each time when each scalar is off by what may be expected.
     """
+    return sorted(set(range(effects.shape[1])) - set(_apart(effects, len(effects) // 3)))
+
+
+def _apart(effects: Any, count: int) -> list[int]:
+    """Return at most `count` scalars that cases tell apart, the one that says most about what is left first."""
     free: list[int] = []
     rest = effects.copy()
     sizes = np.sqrt((effects**2).mean(axis=0))
-    for _ in range(effects.shape[1]):
+    for _ in range(min(count, effects.shape[1])):
         left = np.sqrt((rest**2).mean(axis=0))
         left[free] = -1.0
         pick = int(np.argmax(left))
-        if left[pick] < max(least_effect(len(effects)), APART_RATIO * sizes[pick]) or len(free) >= len(effects) // 3:
+        if left[pick] < max(least_effect(len(effects)), APART_RATIO * sizes[pick]):
             break
         free.append(pick)
         unit = rest[:, pick] / np.linalg.norm(rest[:, pick])
         rest = rest - unit[:, None] * (unit @ rest)[None, :]
-    return sorted(set(range(effects.shape[1])) - set(free))
+    return free
 
 
 def unmoved(effects: Any) -> list[int]:
@@ -190,7 +206,9 @@ def _held(form: Form, effects: Any, name: str) -> tuple[Held, ...]:
         for i, scalar in enumerate(form.scalars)
         if i in kept
     )
-    _refuse_collinear(form, sizes / least_effect(len(effects)), free, held, name)
+    apart = {form.scalars[i].name for i in _apart(effects, len(form.scalars))}
+    alike = [one for one in held if one.name not in apart]
+    _refuse_collinear(form, sizes / least_effect(len(effects)), free, alike, name)
     return held
 
 

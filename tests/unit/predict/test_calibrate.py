@@ -4,9 +4,9 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate, held_of, unmoved
+from nearpeak.predict.calibrate import calibrate, held_of, spread_from, unmoved
 from nearpeak.predict.coefficient_file import file_text, groups_of
-from nearpeak.predict.design import design
+from nearpeak.predict.design import chosen, design, misfit_of, weights_of
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_case, scalars_of
 from nearpeak.predict.samples import samples_of
@@ -70,6 +70,15 @@ def test_cases_that_cannot_tell_the_leading_scalars_apart_are_refused():
         calibrate(samples_of({**columns, "time_us": np.full(9, 1500.0)}), DEVICE, "made")
 
 
+def test_a_short_plan_is_not_refused_for_being_short():
+    points = design(DEVICE, "gemm", BF16, 9).points
+    axes = {axis: np.array([dict(point.case.axes)[axis] for point in points]) for axis in "mnk"}
+    (found,) = calibrate(
+        samples_of({"op": "gemm", "dtype": "bf16", **axes, "time_s": times_with(DEVICE, axes)}), DEVICE, "made"
+    )
+    assert len(found.held) == len(FORM.scalars) - 3
+
+
 def test_too_few_cases_and_operators_without_a_form_are_refused():
     few = {"op": "gemm", "dtype": "bf16", "m": [1, 2, 3], "n": 16, "k": 16, "time_us": [5.0, 5.0, 5.0]}
     with pytest.raises(SpecError, match="3 distinct cases; at least 8"):
@@ -77,6 +86,34 @@ def test_too_few_cases_and_operators_without_a_form_are_refused():
     other = {"op": "cumsum", "dtype": "fp32", "rows": [4, 8], "columns": 16, "time_us": [5.0, 5.0]}
     with pytest.raises((NotModelledError, SpecError)):
         calibrate(samples_of(other), DEVICE, "made")
+
+
+def test_cases_that_a_form_misses_alike_are_not_all_chosen_at_the_far_end():
+    places = 2.0 ** np.linspace(0, 10, 101)
+    effects = np.linspace(0, 0.3, 101)[:, None]  # one scalar, which tells most at the end
+    alone = [pick for pick, _ in chosen(effects, 6)]
+    spread = [pick for pick, _ in chosen(effects, 6, misfit_of([places]))]
+    assert min(alone) > 90
+    assert min(spread) < 40
+    assert max(spread) > 90
+    assert chosen(effects, 6)[-1][1][0, 0] < chosen(effects, 6, misfit_of([places]))[-1][1][0, 0]
+
+
+def test_long_cases_count_as_much_as_all_together():
+    effects = np.zeros((101, 2))
+    effects[:100, 0], effects[100, 1] = 0.1, 0.3  # one scalar for many short cases, one for the only long one
+    times_s = np.where(np.arange(101) < 100, 5e-6, 1e-3)
+    assert [pick for pick, _ in chosen(effects, 1)] == [0]
+    assert [pick for pick, _ in chosen(effects, 1, weights=weights_of(times_s))] == [100]
+
+
+def test_two_devices_alike_do_not_make_the_third_one_sure():
+    usual = np.array([scalar.usual_value for scalar in FORM.scalars])
+    two, ten = (spread_from(FORM, [(usual, ())] * count) for count in (2, 10))
+    none = spread_from(FORM, [(usual, [scalar.name for scalar in FORM.scalars])])
+    assert (ten < two).all()
+    assert (two < none).all()
+    assert two.min() > 0.9
 
 
 def test_tables_name_the_unit_of_their_times_and_bad_rows_are_set_aside():

@@ -124,8 +124,8 @@ def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours()
     low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
     found = kin_values(FORM, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
     middle = np.clip(np.sqrt(low * high), [s.low_value for s in FORM.scalars], [s.high_value for s in FORM.scalars])
-    times = np.array([scalar.name.endswith("_s") for scalar in FORM.scalars])  # they follow floors and clocks
-    used = (low > 0) & ~times
+    follow = ("_s", "tensor_ratio", "clock_ratio")  # floors, clocks and power, which documents state
+    used = (low > 0) & np.array([not scalar.name.endswith(follow) for scalar in FORM.scalars])
     assert found[used] == pytest.approx(middle[used])
     near = kin_values(FORM, second, {"dtype": "bf16"}, [(first, low), (second, high)])
     assert (near[used] >= found[used]).all()
