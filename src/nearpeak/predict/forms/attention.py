@@ -9,8 +9,9 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._attention_scalars import SCALARS
 from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figures
+from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._kernel_kin import runs_kernels_of
+from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
@@ -61,7 +62,7 @@ def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapp
 FORM = Form(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
-    version="attention-2",
+    version="attention-3",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
@@ -77,4 +78,6 @@ FORM = Form(
     lacks=_lacks,
     corrected_by=_corrected_by,
     kin=runs_kernels_of,
+    size=lambda target, _dtypes: products_generation(target),
+    transfer=transferred,
 )
