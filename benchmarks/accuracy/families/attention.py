@@ -24,7 +24,7 @@ SCALARS_OF_DECODE = (
     "decode_launch_clocks", "decode_dram_ratio", "decode_l2_bytes_per_clock", "decode_residency_ratio",
     "decode_hidden_tail_ratio", "decode_start_clocks", "decode_row_clocks", "decode_step_clocks", "decode_lone_ratio",
     "combine_clocks", "split_clocks", "sequence_clocks", "decode_window_clocks", "decode_generic_ratio",
-    "alone_clocks", "alone_key_clocks", "windowed_head_clocks",
+    "alone_clocks", "alone_key_clocks", "windowed_head_clocks", "decode_vast_ratio",
 )  # fmt: skip
 _LATENT = {"dim": 576, "v_dim": 512, "kv_heads": 1}
 """DeepSeek-V3's latent attention in its absorbed form (arXiv:2405.04434, section 2.1): 512 latent, 64 rotary."""

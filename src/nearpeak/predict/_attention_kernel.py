@@ -88,7 +88,7 @@ def decode_times(
     moved, miss = _traffic(shape, keys, 0.0, p[3], hw)
     again = b * (sets - hk) * keys * stored * hw[6]
     l2 = p[2] * hw[4]
-    slow = p[13] if generic > 0.0 else 1.0
+    slow = p[37] if generic > 1.0 else p[13] if generic > 0.0 else 1.0
     start = (p[5] * (p[8] if rows == 1.0 else 1.0) + p[6] * lanes * (d + dv) / (2.0 * _WIDTH)) * slow / hw[4]
     block = (p[7] / hw[4] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
     if apart == 1.0:
@@ -151,7 +151,7 @@ def prefill_times(
     if d != dv:
         slow, first = p[29], p[30]
     if generic > 0.0:
-        slow = p[28]
+        slow = p[38] if generic > 1.0 else p[28]
     reach = window if generic == 0.0 or window == 0.0 else window + p[32] * max(kv - window, 0.0)
     start = p[19] * first / hw[4]
     moved, miss = _traffic(shape, kv, min(q, kv), p[17] / hw[9], hw)

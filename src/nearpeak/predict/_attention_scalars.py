@@ -75,6 +75,9 @@ SCALARS = scalars(
     ("windowed_head_clocks", 0, 37000, 7300,
      "start of a query head where kernels for windows take each alone",
      "windows before Hopper, many sequences with few keys"),
+    ("decode_vast_ratio", 0.5, 6.0, 1.3, "cost of a decode step at widths above 256", "heads of width 512"),
+    ("vast_ratio", 0.5, 6.0, 1.5, "cost of a key at widths above 256 against what its work says",
+     "long sequences with heads of width 512"),
 )  # fmt: skip
 """Waits are in clocks, as they are chains of instructions: one library takes 1.4 times as long on an A100 as on an
 L40S, and nearly as long on a B200 as on an H100. What a launch takes at least is documented and stands beside them.

@@ -13,6 +13,8 @@ from nearpeak.predict._units import fastest, figures_of
 
 _PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
 """Widths that libraries build kernels for, with paired multiprocessors and without; others run on a generic kernel."""
+_VAST = 256
+"""Width above which no kernel before data-centre Blackwell's holds a tile of keys as it does for others."""
 _MOST_DECODED = 16
 """Queries of a sequence up to which decode kernels run: one new token, or a few speculated ones."""
 
@@ -54,6 +56,8 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
     known = known & ~_uncommon(target, cases, heads / groups, decodes)
+    # Widths above the widest that most kernels are built for are another matter than gaps between those.
+    generic = np.where(known, 0.0, np.where((dim > _VAST) & ~paired, 2.0, 1.0))
     decodes = decodes | absorbed
     rows = 256.0 if paired else 128.0
     packs = float(not paired)
@@ -65,7 +69,7 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     )
     groups = np.where(absorbed, 1, groups)
     return [
-        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, 1.0 - known, decodes * 1.0, rows, apart,
+        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, generic, decodes * 1.0, rows, apart,
     ]  # fmt: skip
 
 

@@ -20,6 +20,8 @@ TERMS = (
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
 _MEASURED = ("bf16", "fp8_e4m3")
+_WIDTH = 128.0
+"""Width of most heads."""
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -56,7 +58,11 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
 
 
 def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
-    return dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+    """Return shapes and which kernels run; what is known of wide heads says nothing about decoding latent ones."""
+    known = dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+    latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
+    usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
+    return known | {name: np.where(latent, value, known[name]) for name, value in usual.items()}
 
 
 FORM = Form(
