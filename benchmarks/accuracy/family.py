@@ -97,6 +97,12 @@ class Family:
     """Rows per fit, drawn evenly."""
     least_rows_count: int = LEAST_ROWS
     """Blocks with fewer rows are held out whole."""
+    usual_rows_count: float = 0.0
+    """Rows that usual scalars count for in every fit: what some devices say nothing about stays near its usual value
+    instead of running to an end of its range.
+    """
+    shared_rows_count: float = 3.0
+    """Rows that the scalars of all devices together count for in the fit of one of them."""
     is_held: bool = False
     """Whether scalars of a device are always held near those of all, as where some have few rows; else fits that miss
     their own minimum that way are free.

@@ -32,7 +32,7 @@ CORRECTED_ROWS = 100
 WORTHWHILE = 0.97
 """Share of the error that a correction may leave on sites that it was not fitted on; else there is none."""
 PRIOR_ROWS = 3.0
-"""Rows that the scalars of all devices together count for in the fit of one of them."""
+"""Rows that usual scalars count for where there are fewer than three rows for each scalar."""
 ASTRAY = 1.05
 """Ratio of mean deviations above which a fit held near all devices has missed the minimum of its own."""
 SEED = 20261120
@@ -186,7 +186,7 @@ def _best(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], p
             fixed=fixed,
             start=first,
             deviation=family.deviation,
-            prior_weight=prior_weight,
+            prior_weight=max(prior_weight, family.usual_rows_count),
         )
         found.append((_wrong(family, times, measured, one), one))
     return min(found, key=lambda each: each[0])[1]
@@ -214,7 +214,7 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
         return np.concatenate([one(values) for one in each])
 
     held = fit(
-        family.form, times, measured, start=home, prior_weight=PRIOR_ROWS, fixed=tuple(fixed),
+        family.form, times, measured, start=home, prior_weight=family.shared_rows_count, fixed=tuple(fixed),
         deviation=family.deviation,
     )  # fmt: skip
     if family.is_held:
@@ -352,7 +352,16 @@ def _toml(
     devices = ", ".join(sorted({block.device for block in group}))
     source = f"{origin}; newest software, best implementation per shape; {devices}"
     entry = group_entry(family.form, found, ends, count, source, corrected)
+    alone = [one.name for one in family.form.scalars if _is_alone(family, group, one.name)]
+    if alone:
+        entry = {"alone": alone, **entry}
     return group_text(f"{family.name}.{kind}", entry)
+
+
+def _is_alone(family: Family, group: Sequence[Block], name: str) -> bool:
+    """Return whether only blocks of a group that tell about no other device say something about a scalar."""
+    saying = [family.tells_of_others(block) for block in group if name not in family.fixed(block)]
+    return bool(saying) and not any(saying)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ HEAD = """# How far predictions are on a device without data
 
 Written by `python -m benchmarks.accuracy.unseen CORPUS`. For each device, the scalars of a format are fitted on each
 other device of its maker, held near those of all of them together, moved by what documents say of launch floors and
-board power, and averaged by the size of their multiprocessors (fitted on other makers together where there is none of
-its own), and scored on every clean row of the one left out, as for a device that nobody has measured.
+board power, and averaged by the size of their multiprocessors, in attention by how kernels feed their matrix units
+(fitted on other makers together where there is none of its own), and scored on every clean row of the one left out, as
+for a device that nobody has measured.
 Errors in percent: mean absolute / median / 90th percentile / signed bias. *Roofline*: mean absolute error of the plain
 roofline at documented rates. The form itself was shaped while looking at all of these devices.
 

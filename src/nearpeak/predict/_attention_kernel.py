@@ -38,6 +38,14 @@ def _waves(load: float, hidden: float) -> float:
 
 
 @compiled
+def _together(first: float, second: float) -> float:
+    """Return the time of two that run side by side: the longer, and a little of the shorter where they are alike."""
+    longer, shorter = max(first, second), min(first, second)
+    time: float = longer * (1.0 + (shorter / longer) ** 5.0) ** 0.2 if longer > 0.0 else 0.0
+    return time
+
+
+@compiled
 def _width_ratio(width: float, narrow: float, wide: float) -> float:
     """Return the cost of kernels of a width against those of 128; `narrow` is that of 64, `wide` that of 256."""
     steps = math.log(width / _WIDTH) / math.log(2.0)
@@ -46,10 +54,14 @@ def _width_ratio(width: float, narrow: float, wide: float) -> float:
 
 
 @compiled
-def _traffic(shape: Any, keys: float, residency: float, hw: Any) -> tuple[float, float]:
-    """Return bytes of queries, keys, values and outputs, and the share of them that the cache does not keep."""
+def _traffic(shape: Any, keys: float, fresh: float, residency: float, hw: Any) -> tuple[float, float]:
+    """Return bytes of queries, keys, values and outputs, and the share of them that the cache does not keep.
+
+    Args:
+        fresh: keys among them that are read as the projection leaves them, not as they are stored.
+    """
     b, hq, hk, q, _kv, d, dv, stored = shape
-    cache_bytes = b * hk * keys * stored * hw[6]
+    cache_bytes = b * hk * stored * (keys * hw[6] + fresh * max(hw[7] - hw[6], 0.0))
     edge_bytes = b * hq * q * (d * hw[7] + dv * _SOURCE_BYTES)
     moved = cache_bytes + edge_bytes
     return moved, min(max(moved / (residency * hw[3]) - 0.5, 0.0), 1.0)
@@ -73,16 +85,16 @@ def decode_times(
     while lanes < min(rows, _LANES):
         lanes *= 2.0
     units, blocks = b * sets * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
-    moved, miss = _traffic(shape, keys, p[3], hw)
+    moved, miss = _traffic(shape, keys, 0.0, p[3], hw)
     again = b * (sets - hk) * keys * stored * hw[6]
     l2 = p[2] * hw[4]
-    slow = p[13] if generic > 0.0 else 1.0
-    start = (p[5] * (p[8] if rows == 1.0 else 1.0) + p[6] * lanes * (d + dv) / (2.0 * _WIDTH)) * slow
-    block = (p[7] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
+    slow = p[37] if generic > 1.0 else p[13] if generic > 0.0 else 1.0
+    start = (p[5] * (p[8] if rows == 1.0 else 1.0) + p[6] * lanes * (d + dv) / (2.0 * _WIDTH)) * slow / hw[4]
+    block = (p[7] / hw[4] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
     if apart == 1.0:
-        start = p[36]
+        start = p[36] / hw[4]
     elif apart > 1.0:
-        start, block = p[34] * (d + dv) / _WIDTH, p[35] * _BLOCK * (d + dv) / _WIDTH
+        start, block = p[34] * (d + dv) / _WIDTH / hw[4], p[35] * _BLOCK * (d + dv) / _WIDTH / hw[4]
     fastest = 1e300
     for split in SPLITS:
         if split > blocks or (apart > 1.0 and split > 1.0):
@@ -90,9 +102,11 @@ def decode_times(
         load, deep = units * split / hw[1], math.ceil(blocks / split)
         tiles = _waves(load, p[4]) * (start + deep * block)
         few = 1.0 / min(1.0, load / _SATURATION)
-        memory = moved * miss * few / (p[1] * hw[2]) + (moved + again) / (l2 * hw[1])
+        memory = _together(moved * miss * few / (p[1] * hw[2]), (moved + again) / (l2 * hw[1]))
         body = (tiles**5.0 + memory**5.0) ** 0.2
-        combine = p[9] + p[10] * split + (split + 1.0) * b * hq * q * dv * 4.0 / (l2 * hw[1]) if split > 1.0 else 0.0
+        combine = 0.0
+        if split > 1.0:
+            combine = (p[9] + p[10] * split) / hw[4] + (split + 1.0) * b * hq * q * dv * 4.0 / (l2 * hw[1])
         if body + combine < fastest:
             fastest = body + combine
             best[0], best[1], best[2], best[3] = tiles, memory, body, combine
@@ -104,7 +118,7 @@ def decode_times(
                 _waves(load, p[4]) * deep * 2.0 * _BLOCK * lanes * (d + dv) * hw[1] / hw[0] * slow,
             )
             best[14], best[15] = moved, miss
-    best[9], best[10] = b * p[11], p[0] + windowed * p[12]
+    best[9], best[10] = b * p[11] / hw[4], hw[10] + (p[0] + windowed * p[12]) / hw[4]
 
 
 @compiled
@@ -137,11 +151,11 @@ def prefill_times(
     if d != dv:
         slow, first = p[29], p[30]
     if generic > 0.0:
-        slow = p[28]
+        slow = p[38] if generic > 1.0 else p[28]
     reach = window if generic == 0.0 or window == 0.0 else window + p[32] * max(kv - window, 0.0)
-    start = p[19] * first
-    moved, miss = _traffic(shape, kv, p[17], hw)
-    memory = moved * (miss / (p[15] * hw[2]) + 1.0 / (l2 * hw[1]))
+    start = p[19] * first / hw[4]
+    moved, miss = _traffic(shape, kv, min(q, kv), p[17] / hw[9], hw)
+    memory = _together(moved * miss / (p[15] * hw[2]), moved / (l2 * hw[1]))
     fastest = 1e300
     for choice in range(2 * TILES.shape[0]):
         rows, together = TILES[choice // 2], 1.0
@@ -157,8 +171,9 @@ def prefill_times(
         tiles, seen, most = _visited(q, kv, per_tile, reach, causal)
         load = b * (hq / together) * tiles / hw[1]
         ideal = 2.0 * rows * (d + dv) * hw[1] / hw[0]
-        tensor, special, cache = ideal / p[20], rows / (p[21] * hw[5] * hw[4]), stored * hw[6] / l2
-        key_s = (tensor**3.0 + special**3.0 + cache**3.0) ** (1.0 / 3.0)
+        tensor, special, cache = ideal / p[20], rows / (p[21] * hw[5] * hw[4]), stored * max(hw[6], hw[7]) / l2
+        formed = (tensor ** hw[8] + special ** hw[8]) ** (1.0 / hw[8])
+        key_s = (formed**3.0 + cache**3.0) ** (1.0 / 3.0)
         masked = p[24] * max(per_tile, _BLOCK) if reach > 0.0 else 0.0
         keys = seen / tiles + masked
         busy = max(_waves(load, p[18]) * (start + keys * key_s * slow), start + (most + masked) * key_s * slow)
@@ -174,8 +189,8 @@ def prefill_times(
     fresh = b * min(q, kv) * (_LATENT if d != dv else hk * (d + dv + p[33])) * (_SOURCE_BYTES + hw[6])
     if hw[7] < _SOURCE_BYTES:
         fresh += b * hq * q * d * (_SOURCE_BYTES + hw[7])
-    best[9] = p[26] * fresh * (miss / (p[15] * hw[2]) + 1.0 / (l2 * hw[1]))
-    best[10] = p[14] + (p[25] if window > 0.0 else 0.0) + (p[31] if d != dv else 0.0)
+    best[9] = p[26] * _together(fresh * miss / (p[15] * hw[2]), fresh / (l2 * hw[1]))
+    best[10] = hw[10] + (p[14] + (p[25] if window > 0.0 else 0.0) + (p[31] if d != dv else 0.0)) / hw[4]
 
 
 @compiled
@@ -229,7 +244,7 @@ def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
         for i in range(parts.shape[1]):
             total += part[i]
         # What stays in cache here came from memory once: keys of other layers pass in between.
-        once = _traffic(shape, keys, 1.0, hw)[0] / hw[2]
+        once = _traffic(shape, keys, 0.0, 1.0, hw)[0] / hw[2]
         if once > total:
             part[6] += once - total
             total = once

@@ -8,11 +8,13 @@ import numpy as np
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns
-from nearpeak.predict._kernel_kin import multiplies_in_pairs
+from nearpeak.predict._kernel_kin import cache_part_count, multiplies_in_pairs, products_generation
 from nearpeak.predict._units import fastest, figures_of
 
 _PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
 """Widths that libraries build kernels for, with paired multiprocessors and without; others run on a generic kernel."""
+_VAST = 256
+"""Width above which no kernel before data-centre Blackwell's holds a tile of keys as it does for others."""
 _MOST_DECODED = 16
 """Queries of a sequence up to which decode kernels run: one new token, or a few speculated ones."""
 
@@ -20,6 +22,15 @@ _MOST_TOGETHER = 48
 """Query heads of a key head up to which kernels take them together, where they do not take all that there are."""
 _SHORT_WINDOW = 4096
 """Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
+
+_LATENT, _LATENT_VALUES = 576, 512
+"""Elements of a token in the cache of multi-head latent attention, and those that are values (arXiv:2405.04434)."""
+_OVERLAP = 3.0
+"""Exponent of the sum of products and exponentials where threads go on while matrix units work (FlashAttention-3,
+arXiv:2407.08608, section 3); else they follow one another: 1.
+"""
+_FLOOR_S = 2e-6
+"""Launch floor where a target states none: those documented lie between 1.5 and 2.5 us."""
 
 
 COLUMNS = (
@@ -36,6 +47,7 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     groups, width = _axis(cases, "kv_heads", heads), _axis(cases, "v_dim", dim)
     window, causal, kv = _band(cases, q, kv)
     stored = dim if cases.attributes.get("latent") else dim + width
+    absorbed = (q == 1) & (dim != width) & (heads == groups) & (target.architecture == "hopper")
     paired = multiplies_in_pairs(target)
     # Paired kernels give each query head tiles of its own; others put the heads of a key head into one tile where that
     # saves time (FlashAttention-3, FlashInfer).
@@ -44,11 +56,20 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
     known = known & ~_uncommon(target, cases, heads / groups, decodes)
+    # Widths above the widest that most kernels are built for are another matter than gaps between those.
+    generic = np.where(known, 0.0, np.where((dim > _VAST) & ~paired, 2.0, 1.0))
+    decodes = decodes | absorbed
     rows = 256.0 if paired else 128.0
     packs = float(not paired)
     apart = _apart(target, cases, heads, heads / groups)
+    # FlashAttention-3 takes one token of latent attention as a decode step over the latent cache (SGLang 0.5): its time
+    # does not grow with the heads in the measurements of AIConfigurator (ai-dynamo 095f58a).
+    dim, width, stored = (
+        np.where(absorbed, a, b) for a, b in ((_LATENT, dim), (_LATENT_VALUES, width), (_LATENT, stored))
+    )
+    groups = np.where(absorbed, 1, groups)
     return [
-        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, 1.0 - known, decodes * 1.0, rows, apart,
+        batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, generic, decodes * 1.0, rows, apart,
     ]  # fmt: skip
 
 
@@ -131,9 +152,16 @@ _SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention"
 def device_figures(target: Target, dtypes: Mapping[str, str]) -> Any:
     """Return the figures of the device that the compiled kernel reads, in its order.
 
+    Rate of products, multiprocessors, memory rate, cache, clock, exponentials per clock, bytes of a stored element and
+    of one in a product, exponent of the sum of products and exponentials, parts of the cache, launch floor.
+
     Raises:
         NotModelledError: it is no GPU, or states no rate, bandwidth or cache.
     """
     dtype, stored = DTYPES[dtypes["dtype"]], DTYPES[dtypes.get("kv_dtype") or dtypes["dtype"]]
     figures = figures_of(target, fastest(target, dtype, "attention"))
-    return np.array([*figures, target.special_per_clock or 16.0, stored.bits_count / 8, dtype.bits_count / 8])
+    overlap = _OVERLAP if target.vendor != "NVIDIA" or products_generation(target) else 1.0
+    return np.array([
+        *figures, target.special_per_clock or 16.0, stored.bits_count / 8, dtype.bits_count / 8,
+        overlap, cache_part_count(target), target.launch_floor_s or _FLOOR_S,
+    ])  # fmt: skip

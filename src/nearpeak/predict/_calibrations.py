@@ -1,7 +1,7 @@
 """The coefficients that ship with nearpeak, a user's own, and which of them answers for a device and a format."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -123,7 +123,9 @@ def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns,
     for stem in _stems(form.name):
         found = _stored(form.name, stem, group, 0, False) if _device(stem).vendor == target.vendor else None
         if found is not None:
-            measured.append((_device(stem), [one.value for one in found.coefficients]))
+            alone, usual = _alone(form.name, stem, group), {one.name: one.value for one in prior.coefficients}
+            values = [usual[one.name] if one.name in alone else one.value for one in found.coefficients]
+            measured.append((_device(stem), values))
     if not measured:
         return prior
     try:
@@ -131,6 +133,12 @@ def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns,
     except (NotModelledError, ValueError, KeyError):
         return prior
     return _with_values(prior, values)
+
+
+def _alone(form: str, stem: str, group: str) -> Sequence[str]:
+    """Return the scalars of a device that tell about no other one, as other libraries were measured on it."""
+    found: Sequence[str] = _groups(_FOLDER / form / f"{stem}.toml").get(f"{form}.{group}", {}).get("alone", ())
+    return found
 
 
 @lru_cache

@@ -7,6 +7,7 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
+from nearpeak.predict._board_power import headroom, product_energy, repowered, share_of_rate, slowed
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._units import unit_of
 
@@ -14,6 +15,7 @@ _LAUNCH, _TENSOR, _CLOCK, _BALANCED = (
     [one.name for one in SCALARS].index(name)
     for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements")
 )
+_RATE = [_TENSOR, _CLOCK]
 _PACED = [
     [one.name for one in SCALARS].index(name)
     for name in (
@@ -24,12 +26,6 @@ _PACED = [
 _KEPT = [one.name for one in SCALARS].index("quantise_residency_ratio")
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
-_KNEE = 0.75
-"""Share of the highest clock below which voltage, and with it the energy of a product, falls no further."""
-_BY_POWER = 0.6
-"""Sustained share of the rate below which kernels set the pace, not power."""
-_MOST = 0.95
-"""Sustained share of the rate that no board limit stands against."""
 _ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
 """Energy of a product on vector units by generation, against 16 nm: an assumption after published process nodes."""
 
@@ -63,7 +59,7 @@ def _move_to_kin(
     for (device, _), one in zip(measured, values, strict=True):
         _rebalance(one, target, device, dtypes)
         if target.power_w and device.power_w:
-            _repower(one, _energy(device, dtypes, one), _headroom(target, dtypes))
+            _repower(one, target, device, dtypes)
 
 
 def _move_to_other(
@@ -76,10 +72,14 @@ def _move_to_other(
         one[_TENSOR] = min(reached, SCALARS[_TENSOR].high_value)
     known = [(device, own) for device, own in measured if device.power_w]
     if target.power_w and known and _is_bound_by_power(target, dtypes):
-        least = min(_energy(device, dtypes, own) / _scale(device, dtypes) for device, own in known)
-        share = _share(_headroom(target, dtypes), least * _scale(target, dtypes))
+        least = min(
+            product_energy(device, unit_of(device, dtypes), tuple(own[_RATE])) / _scale(device, dtypes)
+            for device, own in known
+        )
+        share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
         for one in values:
-            _slow(one, share)
+            one[_RATE] = slowed(tuple(one[_RATE]), share)
+            one[_CLOCK] = min(one[_CLOCK], SCALARS[_CLOCK].high_value)
 
 
 def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
@@ -128,50 +128,11 @@ def _rebalance(values: Any, target: Target, device: Target, dtypes: Mapping[str,
     values[_BALANCED] = max(values[_BALANCED] * min(rates[0] / rates[1], 1.0), SCALARS[_BALANCED].low_value)
 
 
-def _repower(values: Any, energy: float, headroom: float) -> None:
+def _repower(values: Any, target: Target, device: Target, dtypes: Mapping[str, str]) -> None:
     """Move the sustained rate of a device to that of another board of its kind."""
-    sustained = _sustained(values)
-    if sustained < _BY_POWER:
-        return
-    share = _share(headroom, energy)
-    if share <= sustained:
-        _slow(values, share)
-        return
-    gain = max(min(share, _MOST) / sustained, 1.0)
-    loss = 1.0 + values[_CLOCK]
-    values[_CLOCK] = max(loss / gain, 1.0) - 1.0
-    values[_TENSOR] = min(values[_TENSOR] * max(gain / loss, 1.0), SCALARS[_TENSOR].high_value)
-
-
-def _slow(values: Any, share: float) -> None:
-    """Lower the sustained rate to a share of the documented one, where it is above."""
-    sustained = _sustained(values)
-    if share < sustained:
-        clock = (1.0 + values[_CLOCK]) * sustained / share - 1.0
-        values[_CLOCK] = min(clock, SCALARS[_CLOCK].high_value)
-
-
-def _sustained(values: Any) -> float:
-    """Return the share of the documented rate that long products reach."""
-    return float(values[_TENSOR] / (1.0 + values[_CLOCK]))
-
-
-def _energy(device: Target, dtypes: Mapping[str, str], values: Any) -> float:
-    """Return the board's energy per product at the highest clock, if it is power that limits the device; J per FLOP."""
-    share = _sustained(values)
-    return _headroom(device, dtypes) / (share * max(share, _KNEE) ** 2)
-
-
-def _share(headroom: float, energy: float) -> float:
-    """Return the share of the documented rate that a board's power sustains."""
-    high = float((headroom / energy) ** (1 / 3))
-    return high if high >= _KNEE else headroom / (energy * _KNEE**2)
-
-
-def _headroom(device: Target, dtypes: Mapping[str, str]) -> float:
-    """Return the power of the board over the documented rate, J per FLOP."""
-    assert device.power_w is not None
-    return float(device.power_w / device.peaks[unit_of(device, dtypes)].flop_per_s)
+    units = unit_of(target, dtypes), unit_of(device, dtypes)
+    found = repowered(tuple(values[_RATE]), target, device, units)
+    values[_RATE] = [min(v, SCALARS[place].high_value) for v, place in zip(found, _RATE, strict=True)]
 
 
 def _scale(device: Target, dtypes: Mapping[str, str]) -> float:

@@ -4,6 +4,8 @@ from nearpeak.core.target import Target
 
 _PAIRED_FLOP = 8192
 """FLOP per clock from which multiprocessors multiply tiles of 256 rows in pairs: data-centre Blackwell."""
+_LARGE_FLOP = 2048
+"""FLOP per clock in bf16 from which a multiprocessor is one of a data-centre chip."""
 
 
 def multiplies_in_pairs(target: Target) -> bool:
@@ -26,6 +28,34 @@ def runs_kernels_of(target: Target, other: Target) -> bool:
     (False, True)
     """
     return (target.vendor, _generation(target)) == (other.vendor, _generation(other))
+
+
+def products_generation(target: Target) -> float:
+    """Return how kernels feed the matrix units: 0 step by step, 1.5 in the background, 2 so and in pairs.
+
+    Matrix units before Hopper, and those of workstation Blackwell, hold up the threads that feed them (PTX ISA:
+    mma.sync, wgmma.mma_async, tcgen05.mma). Kernels for the others give loads, products and the rest to threads of
+    their own, so that Hopper's are nearer to those of paired multiprocessors than to those before.
+
+    >>> from nearpeak.targets import target_of
+    >>> [products_generation(target_of(name)) for name in ("l40s", "rtx_pro_6000", "h20", "b200_sxm")]
+    [0.0, 0.0, 1.5, 2.0]
+    """
+    return 2.0 if multiplies_in_pairs(target) else 1.5 if target.architecture == "hopper" else 0.0
+
+
+def cache_part_count(target: Target) -> int:
+    """Return the parts of the last cache that each keep a copy of what their multiprocessors share.
+
+    The cache of the large chips of NVIDIA from the A100 on is in two, and each part keeps what the multiprocessors next
+    to it read (NVIDIA A100 Tensor Core GPU architecture whitepaper, 2020); their matrix units tell them from others.
+
+    >>> from nearpeak.targets import target_of
+    >>> [cache_part_count(target_of(name)) for name in ("a100_sxm_80gb", "a10", "l40s", "b200_sxm")]
+    [2, 1, 1, 2]
+    """
+    unit = target.peaks.get("tensor.bf16")
+    return 2 if target.vendor == "NVIDIA" and unit is not None and unit.flop_per_clock >= _LARGE_FLOP else 1
 
 
 def _generation(target: Target) -> str:

@@ -9,8 +9,9 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._attention_scalars import SCALARS
 from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figures
+from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._kernel_kin import runs_kernels_of
+from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
@@ -19,6 +20,8 @@ TERMS = (
 """Parts of a predicted time, in the order of the columns that the kernel writes."""
 _ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
 _MEASURED = ("bf16", "fp8_e4m3")
+_WIDTH = 128.0
+"""Width of most heads."""
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -55,13 +58,17 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
 
 
 def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
-    return dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+    """Return shapes and which kernels run; what is known of wide heads says nothing about decoding latent ones."""
+    known = dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+    latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
+    usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
+    return known | {name: np.where(latent, value, known[name]) for name, value in usual.items()}
 
 
 FORM = Form(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
-    version="attention-2",
+    version="attention-3",
     scalars=SCALARS,
     terms=TERMS,
     regimes={
@@ -77,4 +84,6 @@ FORM = Form(
     lacks=_lacks,
     corrected_by=_corrected_by,
     kin=runs_kernels_of,
+    size=lambda target, _dtypes: products_generation(target),
+    transfer=transferred,
 )
