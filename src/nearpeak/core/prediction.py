@@ -58,6 +58,10 @@ class Calibration:
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
     correction: Correction | None = None
     """Fitted on top of the scalars; none without."""
+    scale: Correction | None = None
+    """Trees that tell which cases are less sure: they multiply the logarithms of both ends; none: all alike."""
+    apart_ratio: tuple[float, float] = (1.0, 1.0)
+    """By what measurements of another source are faster and slower; added to both ends in squares of logarithms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

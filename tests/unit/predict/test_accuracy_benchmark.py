@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds, site_numbers
-from benchmarks.accuracy.fit import interval
+from benchmarks.accuracy.refine import interval
 from benchmarks.accuracy.scores import rows_of, score, summary
 
 from nearpeak.targets import target_of
