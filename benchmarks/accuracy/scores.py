@@ -147,7 +147,7 @@ def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Ro
         low_s=found.low_s, high_s=found.high_s, bound_s=found.bound_s, classical_s=classical.bound_s,
         any_s=fast.bound_s, charged_s=charged.bound_s, roofline_s=classical.roofline_s,
         plain_s=_uncorrected(block, rows), decided=found.bound_decides,
-        cold=_is_cold(target, found.bound_s), hot_count=block.hot_count,
+        cold=_is_cold(target, classical.bound_s), hot_count=block.hot_count,
     )  # fmt: skip
 
 

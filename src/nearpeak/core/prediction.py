@@ -89,11 +89,13 @@ class Prediction:
     limiter: str
     """Name of the largest part."""
     bound_s: float
-    """Time that nothing can beat."""
+    """Time that no algorithm of the kind `algorithm` can beat."""
     regime: str
     """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
     calibration: Calibration
     """Scalars used, with their provenance."""
+    algorithm: str = "classical"
+    """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
     energy: ExpectedEnergy | None = None
     """Expected energy; none where no document states the power limit of the device."""
 

@@ -28,6 +28,8 @@ from nearpeak.theory.table import PIECE_ROWS, bound_table
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
+ANY = Policy(algorithm="any")
+"""What bounds the times of cases that libraries run by other than classical algorithms."""
 LIBRARY = "library"
 """Part that the bounded correction adds or takes."""
 
@@ -43,7 +45,7 @@ class PredictionTable:
     high_s: Any
     """High ends of the 90 % intervals."""
     bound_s: Any
-    """Times that nothing can beat."""
+    """Times that nothing can beat; convolutions with several taps: not by any algorithm, classical or not."""
     limiter: Any
     """Name of the largest part of each row."""
     distance_count: Any
@@ -80,7 +82,8 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     cases = case_columns(case)
     calibration = _grounds(target, form, cases, setting, file)
     rows = form.rows(target, cases, scalars_of(calibration), setting)
-    bound_s = case_bound(case, target).time_s
+    policy = ANY if np.any(form.admits_any(cases)) else Policy()
+    bound_s = case_bound(case, target, policy).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
     ratio, scale = _refined(calibration, form, target, cases, setting, rows)
     kernel_s = float((rows.time_s * ratio)[0])
@@ -103,7 +106,7 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
         time_s=time_s, low_s=low_s, high_s=high_s,
         energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
         terms=tuple(WaterfallTerm(name=name, time_s=part) for name, part in parts),
-        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration,
+        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration, algorithm=policy.algorithm,
     )  # fmt: skip
 
 
@@ -112,7 +115,7 @@ def predict_table(
 ) -> PredictionTable:
     """Return the predictions of all cases of `table`."""
     count = table.row_count
-    bound_s = bound_table(table, target, Policy()).bound_s
+    bound_s = _bounds_s(table, target)
     time_s, low_s, high_s = np.empty(count), np.empty(count), np.empty(count)
     limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
     for group in table.groups:
@@ -136,6 +139,16 @@ def predict_table(
         predicted_s=time_s, low_s=np.maximum(time_s * low_s, bound_s), high_s=time_s * high_s, bound_s=bound_s,
         limiter=limiter, distance_count=distance, bound_decides=decides,
     )  # fmt: skip
+
+
+def _bounds_s(table: CaseTable, target: Target) -> Any:
+    """Return what bounds the time of each row: by classical algorithms, by any where libraries use others."""
+    bound_s, count = bound_table(table, target, Policy()).bound_s, table.row_count
+    admitted = np.zeros(count, dtype=bool)
+    for group in table.groups:
+        form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
+        admitted[slice(None) if group.rows is None else group.rows] = form.admits_any(group_columns(group, count))
+    return np.where(admitted, bound_table(table, target, ANY).bound_s, bound_s) if admitted.any() else bound_s
 
 
 def _group_rows(
