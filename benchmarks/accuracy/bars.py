@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.accuracy.bars_table import BARS, FIGURES, Bar
 from benchmarks.accuracy.evidence import Evidence
 from benchmarks.accuracy.noise import noises
-from benchmarks.accuracy.records import FOLDER, Record, figure, scored, written
+from benchmarks.accuracy.records import FOLDER, GROUP, Record, figure, scored, written
 
 PAGE = FOLDER / "accuracy_bars.md"
 HEAD = """# Which bars predictions reach
@@ -22,16 +22,18 @@ left out, 30 designed cases, whole models and power take long: their figures are
 
 A *block* is one source, device and format (and operator, where a family has several). *Met*: every block is within the
 bar. *Mean met*: some blocks are not, their mean weighted by rows is. Where a bar allows for noise, a block's bar is 1.2
-times the mean difference between versions of one software on its device and format, if that is more.
+times the mean difference between versions of one software on its device and format, if that is more. *Worst*: the block
+that lies farthest beyond its bar, or nearest to it. The command prints every block of every bar; below stand those that
+miss.
 
 """
 SUMMARY = "| what | bar | blocks met | mean over rows | worst block | |\n|---|---|---|---|---|---|\n"
 MISSED = """
 ## What the missed bars miss, and what bounds them
 
-*Noise x 1.2*: see above. *Frameworks apart*: by how much the slower frameworks exceed the best of them; where one alone
-ran, that much of its time is the choice of framework. *Neighbours*: the error of the prediction times what it missed on
-the eight nearest fitted shapes: if that is not nearer, the rest does not follow from shape. *Same solver*: neighbours
+All are mean errors unless they say otherwise. *Noise x 1.2*: see above. *Frameworks apart*: by how much the slower
+frameworks exceed the best of them; where one alone ran, that much of its time is the choice of framework.
+*Neighbours*: the error of the prediction times what it missed on the eight nearest fitted shapes: if that is not nearer, the rest does not follow from shape. *Same solver*: neighbours
 with the solver that ran, which no prediction can know. *Own fit*: error on held-out sites where the device itself was
 fitted: how near the form comes with all scalars known. *Shortest constant*: half width over error of the shortest
 interval that holds 90 % of the very rows, known afterwards and as wide for all. *Neighbours' readings*, *between
@@ -40,6 +42,15 @@ every other bilinear one; [boards and choices](accuracy_choices.md) tells which 
 *All outputs charged*: bounds let outputs stay in the last cache (assumption A5), the plain roofline writes them all to
 memory, so that it is no bound; what is left below it with all outputs charged is the highest permitted clock against
 the documented rate (A7)."""
+INTERVALS = """
+## Intervals of every family on every device
+
+All held-out sites of a device together. *Half width*: median half width of the 90 % interval over the mean error, bar
+2.00; *covered*: bar 85 to 95 %. *Shortest constant*: as above.
+
+| family | device | rows | mean error | covered | half width | shortest constant |
+|---|---|---|---|---|---|---|
+"""
 ELSEWHERE = """
 ## Bars that other benchmarks measure
 
@@ -107,7 +118,8 @@ def main() -> None:
     for one in verdicts:
         print(summary_line(one), *(f"    {block_line(one.bar, held)}" for held in one.held), sep="\n", flush=True)
     if options.page:
-        PAGE.write_text(page(verdicts, evidence), encoding="utf-8")
+        groups = [one for one in records if one.origin == GROUP]
+        PAGE.write_text(page(verdicts, evidence, groups), encoding="utf-8")
 
 
 def _found(corpus: Path) -> tuple[list[Record], Evidence]:
@@ -137,19 +149,31 @@ def verdict(bar: Bar, records: Sequence[Record], allowed_ratio: Callable[[str], 
     return Verdict(bar=bar, held=held)
 
 
-def page(verdicts: Sequence[Verdict], evidence: Evidence) -> str:
-    """Return the page."""
+def page(verdicts: Sequence[Verdict], evidence: Evidence, groups: Sequence[Record] = ()) -> str:
+    """Return the page.
+
+    Args:
+        groups: records by family and device, whose intervals are listed, met or not.
+    """
     lines = [HEAD + SUMMARY.rstrip("\n"), *map(summary_line, verdicts), ELSEWHERE.rstrip("\n"), *_elsewhere(), MISSED]
     for one in verdicts:
         missed = [held for held in one.held if not held.is_met]
         if missed and one.word != "met":
             lines += [
-                "",
-                f"### {one.bar.text}: {len(missed)} of {len(one.held)} blocks",
+                f"### {one.bar.text}: missed by {len(missed)} of {len(one.held)}",
                 "",
                 *_block_table(one, evidence),
             ]
-    return "\n".join(lines) + "\n"
+            lines += [""]
+    return "\n".join([*lines, INTERVALS.rstrip("\n"), *map(_interval_line, groups)]) + "\n"
+
+
+def _interval_line(one: Record) -> str:
+    """Return the interval of one family on one device."""
+    mean, covered = (f"{100 * one.values[name]:.1f} %" for name in ("mean", "covered"))
+    width, least = (f"{one.values[name]:.2f}" for name in ("width", "least_width"))
+    cells = (one.family, one.name, str(one.row_count), mean, covered, width, least)
+    return f"| {' | '.join(cells)} |"
 
 
 def summary_line(one: Verdict) -> str:
@@ -157,10 +181,11 @@ def summary_line(one: Verdict) -> str:
     ends = _ends(one.bar, one.bar.most) + (" or noise" if one.bar.allows_noise else "")
     if not one.held:
         return f"| {one.bar.text} | {ends} | – | – | – | {one.word} |"
-    met = sum(held.is_met for held in one.held)
+    met, worst = sum(held.is_met for held in one.held), one.worst
+    noisy = f", bar {_shown(one.bar, worst.most)}" if worst.most > one.bar.most else ""
     cells = (
         one.bar.text, ends, f"{met} of {len(one.held)}", _shown(one.bar, one.mean),
-        f"{_shown(one.bar, one.worst.figure)} ({one.worst.record.name})", one.word,
+        f"{_shown(one.bar, worst.figure)} ({worst.record.name}{noisy})", one.word,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -91,6 +91,13 @@ def test_the_page_lists_missed_blocks_with_what_bounds_them():
     assert "x decode |" not in text
 
 
+def test_the_page_lists_every_interval_met_or_not():
+    values = {"mean": 0.05, "covered": 0.9, "width": 1.5, "least_width": 2.2}
+    group = Record(origin=records.GROUP, family="gemm", name="h100_sxm", row_count=70, values=values)
+    text = bars.page([bars.verdict(BAR, (GOOD,), none)], evidence(), [group])
+    assert "| gemm | h100_sxm | 70 | 5.0 % | 90.0 % | 1.50 | 2.20 |" in text
+
+
 def test_what_other_commands_wrote_is_read_as_ratios(tmp_path):
     (tmp_path / "accuracy_unseen.md").write_text(
         "| family | left out | fitted on | rows | all | above 50 us | roofline |\n|---|---|---|---|---|---|---|\n"
