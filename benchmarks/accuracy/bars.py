@@ -33,15 +33,15 @@ MISSED = """
 
 All are mean errors unless they say otherwise. *Noise x 1.2*: see above. *Frameworks apart*: by how much the slower
 frameworks exceed the best of them; where one alone ran, that much of its time is the choice of framework.
-*Neighbours*: the error of the prediction times what it missed on the eight nearest fitted shapes: if that is not nearer, the rest does not follow from shape. *Same solver*: neighbours
-with the solver that ran, which no prediction can know. *Own fit*: error on held-out sites where the device itself was
-fitted: how near the form comes with all scalars known. *Shortest constant*: half width over error of the shortest
-interval that holds 90 % of the very rows, known afterwards and as wide for all. *Neighbours' readings*, *between
-software*: see the page of power. *Beaten, any*: rows faster than the bound that admits Winograd's algorithm, FFT and
-every other bilinear one; [boards and choices](accuracy_choices.md) tells which rows beat the classical bound by what.
-*All outputs charged*: bounds let outputs stay in the last cache (assumption A5), the plain roofline writes them all to
-memory, so that it is no bound; what is left below it with all outputs charged is the highest permitted clock against
-the documented rate (A7)."""
+*Neighbours*: the error of the prediction times what it missed on the eight nearest fitted shapes: if that is not
+nearer, the rest does not follow from shape. *Same solver*: neighbours with the solver that ran, which no prediction
+can know. *Own fit*: error on held-out sites where the device itself was fitted: how near the form comes with all
+scalars known. *Shortest constant*: half width over error of the shortest interval that holds 90 % of the very rows,
+known afterwards and as wide for all. *Neighbours' readings*, *between software*: see the page of power. *Beaten, any*:
+rows faster than the bound that admits Winograd's algorithm, FFT and every other bilinear one; [boards and
+choices](accuracy_choices.md) tells which rows beat the classical bound by what. *All outputs charged*: bounds let
+outputs stay in the last cache (assumption A5), the plain roofline writes them all to memory, so that it is no bound;
+what is left below it with all outputs charged is the highest permitted clock against the documented rate (A7)."""
 INTERVALS = """
 ## Intervals of every family on every device
 
