@@ -30,12 +30,16 @@ def refined(family: Family, group: Sequence[Block], values: Any) -> Refined:
 
 def with_interval(family: Family, group: Sequence[Block], values: Any, correction: Correction | None) -> Refined:
     """Return a correction with the interval on the folds that set it, and the scale if enough rows show one."""
-    seen = [_seen(family, block, values, correction) for block in group]
+    seen = [_seen(family, block, values, correction, INTERVAL) for block in group]
     rest, regimes, sites = (np.concatenate([one[place] for one in seen]) for place in (1, 2, 3))
     if len(rest) < LEAST_COUNT or len(np.unique(sites)) < LEAST_SITES:
         ends = interval(family, [(block, values) for block in group], correction)
         return Refined(correction=correction, scale=None, ends=ends)
-    scale, each = fit_scale(_joined([columns for columns, *_ in seen]), rest, sites)
+    fitted = [_seen(family, block, values, correction, FITTED) for block in group]
+    every = _joined([columns for columns, *_ in (*seen, *fitted)])
+    here, there = slice(None, len(rest)), slice(len(rest), None)
+    columns, more = ({name: column[rows] for name, column in every.items()} for rows in (here, there))
+    scale, each = fit_scale(columns, rest, sites, (more, np.concatenate([one[1] for one in fitted])))
     ends = interval_ends(np.exp(rest / each), regimes, sites, family.form.regimes.values())
     return Refined(correction=correction, scale=scale, ends=ends)
 
@@ -46,7 +50,7 @@ def interval(
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
     form, ratios, regimes, sites, times, kinds = family.form, [], [], [], [], []
     for block, values in pairs:
-        rows, found = _late(family, block, values, correction)
+        rows, found = _late(family, block, values, correction, INTERVAL)
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(_regimes(family, found))
         sites.append(block.sites[rows])
@@ -56,9 +60,11 @@ def interval(
     return interval_ends(*joined[:3], form.regimes.values(), *joined[3:])
 
 
-def _late(family: Family, block: Block, values: Any, correction: Correction | None) -> tuple[Any, Rows]:
-    """Return the rows of a block that set intervals and their times; not those that its source rounds away."""
-    rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
+def _late(
+    family: Family, block: Block, values: Any, correction: Correction | None, chosen: Sequence[int]
+) -> tuple[Any, Rows]:
+    """Return the rows of some folds of a block and their times; not those that its source rounds away."""
+    rows = np.flatnonzero(np.isin(folds(block), chosen))
     found = corrected_rows(family, block, rows, values, correction)
     whole = found.time_s >= block.least_s
     return rows[whole], Rows(time_s=found.time_s[whole], parts_s=found.parts_s[whole])
@@ -70,10 +76,10 @@ def _regimes(family: Family, found: Rows) -> Any:
 
 
 def _seen(
-    family: Family, block: Block, values: Any, correction: Correction | None
+    family: Family, block: Block, values: Any, correction: Correction | None, chosen: Sequence[int]
 ) -> tuple[dict[str, Any], Any, Any, Any]:
     """Return what a scale may look at, the logarithm of measured over predicted time, regimes and sites."""
-    rows, corrected = _late(family, block, values, correction)
+    rows, corrected = _late(family, block, values, correction, chosen)
     cases, setting, found = _predicted(family, block, rows, values)
     columns = columns_of(family.form, target_of(block.device), cases, setting, found)
     known = {name: np.broadcast_to(column, rows.shape) for name, column in columns.items()}

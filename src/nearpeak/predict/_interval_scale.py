@@ -23,6 +23,8 @@ PARTS = 4
 """Parts of the sites, each of which gets its scales from trees that the others were fitted to."""
 LEAST_LOG = 0.003
 """Logarithm that deviations are raised by, so that rows that were hit by chance do not count as sure for that."""
+Columns = Mapping[str, Any]
+"""What trees look at by name, one value a row each."""
 _SEED = 20261123
 
 
@@ -33,7 +35,9 @@ def scale_of(
     return correction_ratio(trees, form, target, cases, setting, rows, POWER)
 
 
-def fit_scale(columns: Mapping[str, Any], rest: Any, sites: Any) -> tuple[Correction, Any]:
+def fit_scale(
+    columns: Columns, rest: Any, sites: Any, more: tuple[Columns, Any] | None = None
+) -> tuple[Correction, Any]:
     """Return the trees that tell how far rows deviate, and the scale of each row by trees that did not see its site.
 
     Ends of intervals are set on these second scales, so that they hold for sites that no tree has seen.
@@ -44,20 +48,32 @@ def fit_scale(columns: Mapping[str, Any], rest: Any, sites: Any) -> tuple[Correc
         columns: what the trees may look at, one value a row each.
         rest: logarithm of measured over predicted time of each row.
         sites: number of the site of each row.
+        more: the first two of rows of other sites that trees are fitted to as well, though the prediction has seen
+            them: which of them deviate more is known, not by how much all of them would unseen.
     """
-    size = np.log(np.abs(rest) + LEAST_LOG)
-    wanted = (size - np.median(size)) / POWER
+    wanted = _wanted(rest)
+    known, others = ({}, np.empty(0)) if more is None else (more[0], _wanted(more[1]))
     each, place = np.unique(sites, return_inverse=True)
     part = (np.random.default_rng(_SEED).permutation(len(each)) % PARTS)[place]
     scales = np.ones(len(rest))
+
+    def fitted(rows: Any) -> Correction:
+        joined = {name: np.append(column[rows], known.get(name, [])) for name, column in columns.items()}
+        return fit_correction(joined, np.append(wanted[rows], others), TREE_COUNT)
+
     for one in range(PARTS):
         own = part == one
-        trees = fit_correction({name: column[~own] for name, column in columns.items()}, wanted[~own], TREE_COUNT)
-        scales[own] = walked(trees, {name: column[own] for name, column in columns.items()})
-    return fit_correction(columns, wanted, TREE_COUNT), scales
+        scales[own] = walked(fitted(~own), {name: column[own] for name, column in columns.items()})
+    return fitted(np.ones(len(rest), dtype=bool)), scales
 
 
-def walked(trees: Correction, columns: Mapping[str, Any]) -> Any:
+def _wanted(rest: Any) -> Any:
+    """Return what trees are fitted to: how far each row deviates against the median one."""
+    size = np.log(np.abs(rest) + LEAST_LOG)
+    return (size - np.median(size)) / POWER
+
+
+def walked(trees: Correction, columns: Columns) -> Any:
     """Return the scale of each row by its columns."""
     from nearpeak.predict import _correction_kernel as kernel
 
