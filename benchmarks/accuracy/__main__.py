@@ -4,24 +4,21 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import Block, Family, folds
+from benchmarks.accuracy.family import Family
 from benchmarks.accuracy.published import PUBLISHED
-from benchmarks.accuracy.scores import Score, score, shown, summary
-from benchmarks.accuracy.spread import is_elsewhere
+from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError
 from nearpeak.predict.prediction import form_of
 
-HELD_OUT = 3
-"""Fold of sites that neither scalars nor intervals have seen."""
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy.md"
 HEAD = """# How far predictions are from measurements
 
 Written by `python -m benchmarks.accuracy CORPUS --page`; nothing is fitted by it. Errors are of predicted over
 measured time, in percent: mean absolute / median / 90th percentile / signed bias. *Roofline* is the mean absolute error
 of the plain roofline at documented rates on the same rows. *Covered*: rows inside the 90 % interval.
+
+Which bars these figures reach, in one table: [bars](accuracy_bars.md).
 
 Rows: newest software, best implementation per shape, no host launch (except NeuSight, whose every row has it), no
 row faster than 0.95 of the roofline (*hot*, inputs in cache; their count is in the last column).
@@ -73,21 +70,13 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
         if only not in block.name or form_of(block.op, block.phase) is not family.form:
             continue  # products are fitted for what has no form of its own, but predicted by theirs
         try:
-            found = _score(family, block, every_row=every_row)
+            rows = held_out(family, block, every_row=every_row)
         except NearpeakError as error:
             yield f"| {family.name} | {block.name} | not scored: {error} |" + " |" * 9, None
             continue
-        if found is not None:
+        if rows is not None:
+            found = score(rows)
             yield line_of(family.name, found), found
-
-
-def _score(family: Family, block: Block, *, every_row: bool) -> Score | None:
-    """Return the score of the rows that no fit has seen."""
-    if every_row or not family.is_allowed(block):
-        elsewhere = is_elsewhere(family, block)
-        rows = np.arange(len(block.measured_s))
-        return score(block, rows, "source" if elsewhere else "device", block.source if elsewhere else "")
-    return score(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
 
 
 def line_of(family: str, found: Score) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.accuracy.families.conv import FAMILY, miopen_kernels
 from benchmarks.accuracy.families.gemm import FAMILY as PRODUCTS
 from benchmarks.accuracy.family import Block, folds
-from benchmarks.accuracy.scores import error_of
+from benchmarks.accuracy.scores import error_of, rows_of
 from nearpeak.core.bound import Policy
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
@@ -48,6 +48,18 @@ neighbours with the solver that won the scored row, which no prediction can know
 | device | pass and format | rows | roofline | form | neighbours | same solver | one alone |
 |---|---|---|---|---|---|---|---|
 """
+ALGORITHMS = """
+## Convolutions: which beat the bound of classical algorithms
+
+Rows of all folds whose bound is more than the last cache could feed. *Classical*: faster than the bound that counts
+every product of the definition (assumption A2). *Any*: faster than the bound of any bilinear algorithm (A19). A kernel
+of one tap is a plain product, for which libraries have no fast algorithm: none of these may beat either bound, and
+none of those whose solver's name is not Winograd's or FFT's. Predictions of convolutions with more than one tap are
+held to *any*, as the libraries that they are of run Winograd's algorithm and FFT.
+
+| source | taps | solver | rows | classical | any |
+|---|---|---|---|---|---|
+"""
 TILES = """
 ## Products in fp32 on the MI100: tiles of rocBLAS
 
@@ -75,7 +87,12 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_choices.md")
     options = parser.parse_args()
     text = HEAD
-    for head, lines in ((BOARDS, _board_lines), (NEIGHBOURS, _neighbour_lines), (TILES, _tile_lines)):
+    for head, lines in (
+        (BOARDS, _board_lines),
+        (NEIGHBOURS, _neighbour_lines),
+        (ALGORITHMS, _algorithm_lines),
+        (TILES, _tile_lines),
+    ):
         text += head
         for line in lines(options.corpus):
             print(line, flush=True)
@@ -128,13 +145,13 @@ def _neighbour_lines(corpus: Path) -> Iterator[str]:
         every = np.arange(len(block.measured_s))
         found = predict_table(block.table(every), target_of(block.device), block.setting_of(every)).predicted_s
         roofline = bound_table(block.table(rows), target_of(block.device), Policy()).roofline_s
-        times = [roofline, found[rows], _by_neighbours(block, found), _by_neighbours(block, found, kernels)]
+        times = [roofline, found[rows], by_neighbours(block, found), by_neighbours(block, found, kernels)]
         errors = [error_of(time, block.measured_s[rows]) for time in times]
         shown = " | ".join("–" if one is None else f"{100 * one.mean_ratio:.1f}" for one in errors)
         yield f"| {block.device} | {block.kind} | {len(rows)} | {shown} | {100 * alone[rows].mean():.0f} % |"
 
 
-def _by_neighbours(block: Block, found: Any, kernels: Any = None) -> Any:
+def by_neighbours(block: Block, found: Any, kernels: Any = None) -> Any:
     """Return the predictions of held-out rows times what was missed on the nearest fitted ones."""
     places = np.stack([np.log2(column + 1.0) for column in block.axes.values()], 1)
     known, rows = np.flatnonzero(folds(block) <= 1), np.flatnonzero(folds(block) == 3)
@@ -148,6 +165,34 @@ def _by_neighbours(block: Block, found: Any, kernels: Any = None) -> Any:
         near = np.argsort(apart, kind="stable")[:NEAREST]
         times[place] *= np.exp(np.median(missed[alike][near]))
     return times
+
+
+def _algorithm_lines(corpus: Path) -> Iterator[str]:
+    """Yield one row per source, number of taps and kind of solver."""
+    found: dict[tuple[str, str, str], Any] = {}
+    for block in FAMILY.blocks(corpus):
+        rows = rows_of(block, np.arange(len(block.measured_s)), "all")
+        if rows is None:
+            continue
+        several = block.axes["kh"] * block.axes["kw"] > 1
+        solvers = _solvers(corpus, block)
+        for taps, where in (("1", ~several), ("more", several)):
+            for solver in np.unique(solvers[where]):
+                own = where & (solvers == solver) & rows.cold
+                counts = [own.sum(), *((own & (rows.measured_s < one)).sum() for one in (rows.classical_s, rows.any_s))]
+                key = (block.source, taps, solver)
+                found[key] = found.get(key, 0) + np.array(counts)
+    for key in sorted(found):
+        yield f"| {' | '.join(key)} | {' | '.join(map(str, found[key]))} |"
+
+
+def _solvers(corpus: Path, block: Block) -> Any:
+    """Return the kind of the solver of each row: Winograd's algorithm, FFT, another, or not recorded."""
+    if block.source != "miopen":
+        return np.full(len(block.measured_s), "not recorded", dtype=object)
+    names = [name.lower() for name in miopen_kernels(corpus, block)[0]]
+    kinds = [next((kind for kind in ("winograd", "fft") if kind in name), "another") for name in names]
+    return np.array(kinds, dtype=object)
 
 
 def _tile_lines(corpus: Path) -> Iterator[str]:

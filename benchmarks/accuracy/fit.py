@@ -1,6 +1,7 @@
 """Fits the coefficients that ship with nearpeak: `python -m benchmarks.accuracy.fit CORPUS`.
 
-Only blocks that a family allows and only the folds of FITTED are read for scalars, only INTERVAL for intervals.
+Only blocks that a family allows are read; only the folds of FITTED for scalars and corrections, only INTERVAL for
+intervals and their scales.
 """
 
 import argparse
@@ -14,23 +15,15 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
-from nearpeak.core.prediction import Correction
-from nearpeak.predict._correction import columns_of, correction_of, correction_ratio, fit_correction
-from nearpeak.predict._form import CaseColumns, Rows, Setting
+from benchmarks.accuracy.refine import FITTED, interval, refined, with_interval
+from nearpeak.predict._correction import correction_of
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.coefficient_file import TABLES, Ends, group_entry, group_text, groups_of, intervals
+from nearpeak.predict.coefficient_file import TABLES, Ends, Refined, group_entry, group_text, groups_of, intervals
 from nearpeak.predict.fit import Fit, Times, fit
-from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import group_columns
 from nearpeak.targets import target_of
 
 ALLOWED_BUCKETS = range(3, 20)
 """Shape buckets that may be read; 0 to 2 are not in the corpus."""
-FITTED, INTERVAL = (0, 1), (2,)
-CORRECTED_ROWS = 100
-"""Rows that a correction needs: fewer would not show that it holds on sites they do not have."""
-WORTHWHILE = 0.97
-"""Share of the error that a correction may leave on sites that it was not fitted on; else there is none."""
 PRIOR_ROWS = 3.0
 """Rows that usual scalars count for where there are fewer than three rows for each scalar."""
 ASTRAY = 1.05
@@ -96,13 +89,13 @@ def _set_anew(family: Family, corpus: Path, folder: Path, corrections: bool) -> 
         values = np.array([entry["scalars"][one.name] for one in family.form.scalars])
         pairs = [(block, values) for block in blocks]
         if corrections:
-            corrected = _corrected(family, blocks, values)
+            found = refined(family, blocks, values)
         else:
             kept = correction_of(groups[name]["correction"]) if "correction" in groups[name] else None
-            corrected = None if kept is None else (kept, interval(family, pairs, kept))
-        groups[name] = entry | intervals(interval(family, pairs), corrected)
+            found = with_interval(family, blocks, values, kept)
+        groups[name] = entry | intervals(interval(family, pairs), found)
         path.write_text("\n".join(group_text(*one) for one in groups.items()), encoding="utf-8")
-        print(f"{'no correction' if corrected is None else 'corrected'}: {name} of {stem}", flush=True)
+        print(f"{'no correction' if found.correction is None else 'corrected'}: {name} of {stem}", flush=True)
 
 
 def _grouped(blocks: Sequence[Block], key: Any) -> list[tuple[tuple[str, str], list[Block]]]:
@@ -232,90 +225,10 @@ def unseen_values(family: Family, block: Block, others: Sequence[Block], share: 
     return kin_values(family.form, target_of(block.device), block.dtypes, measured)
 
 
-def interval(
-    family: Family, pairs: Sequence[tuple[Block, Any]], correction: Correction | None = None
-) -> dict[str, tuple[float, float]]:
-    """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
-    form, ratios, regimes, sites, times, kinds = family.form, [], [], [], [], []
-    names = np.array([form.regimes[name] for name in form.terms], dtype=object)
-    for block, values in pairs:
-        rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
-        found = corrected_rows(family, block, rows, values, correction)
-        whole = found.time_s >= block.least_s
-        rows, found = rows[whole], Rows(time_s=found.time_s[whole], parts_s=found.parts_s[whole])
-        ratios.append(block.measured_s[rows] / found.time_s)
-        regimes.append(names[np.argmax(found.parts_s, axis=1)])
-        sites.append(block.sites[rows])
-        times.append(found.time_s)
-        kinds.append(np.full(len(rows), form.kind(block.attributes), dtype=object))
-    joined = [np.concatenate(each) for each in (ratios, regimes, sites, times, kinds)]
-    return interval_ends(*joined[:3], form.regimes.values(), *joined[3:])
-
-
 def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
     """Return the group of one device and kind of case as TOML."""
     ends = interval(family, [(block, found.values) for block in group])
-    return _toml(family, kind, found, ends, group, _corrected(family, group, found.values))
-
-
-def _corrected(family: Family, group: Sequence[Block], values: Any) -> tuple[Correction, Ends] | None:
-    """Return the correction of a group and its interval; none where it does not help."""
-    found = _correction(family, group, values)
-    return None if found is None else (found, interval(family, [(block, values) for block in group], found))
-
-
-def _correction(family: Family, group: Sequence[Block], values: Any) -> Correction | None:
-    """Return the trees that fit what the scalars leave on the fitted folds; none where they do not help on others.
-
-    The folds that set the interval tell: there they must take a part of the error.
-    """
-    seen = [_errors(family, block, FITTED, values) for block in group]
-    rest = np.concatenate([one for _, one in seen])
-    if len(rest) < CORRECTED_ROWS:
-        return None
-    found = fit_correction(_joined([columns for columns, _ in seen]), rest, family.tree_count)
-    plain, left = np.empty(0), np.empty(0)
-    for block in group:
-        rows = np.flatnonzero(np.isin(folds(block), INTERVAL))
-        for corrected in (False, True):
-            times = corrected_rows(family, block, rows, values, found if corrected else None).time_s
-            errors = np.abs(times / block.measured_s[rows] - 1)
-            plain, left = (plain, np.append(left, errors)) if corrected else (np.append(plain, errors), left)
-    return found if left.mean() < WORTHWHILE * plain.mean() else None
-
-
-def _errors(family: Family, block: Block, chosen: Sequence[int], values: Any) -> tuple[dict[str, Any], Any]:
-    """Return what a correction may look at, and the logarithm of measured over predicted time, of some folds."""
-    rows = np.flatnonzero(np.isin(folds(block), chosen))
-    cases, setting, found = _predicted(family, block, rows, values)
-    columns = columns_of(family.form, target_of(block.device), cases, setting, found)
-    known = {name: np.broadcast_to(column, rows.shape) for name, column in columns.items()}
-    return known, np.log(block.measured_s[rows] / found.time_s)
-
-
-def _joined(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the columns of several blocks as one; what a block lacks is 0 there."""
-    names, sizes = dict.fromkeys(name for part in parts for name in part), [len(part["time_s"]) for part in parts]
-    return {
-        name: np.concatenate([part.get(name, np.zeros(size)) for part, size in zip(parts, sizes, strict=True)])
-        for name in names
-    }
-
-
-def _predicted(family: Family, block: Block, rows: Any, values: Any) -> tuple[CaseColumns, Setting, Rows]:
-    """Return rows of a block as predictions see them, and their times without a correction."""
-    (group,) = block.table(rows).groups
-    cases, setting = group_columns(group, len(rows)), block.setting_of(rows)
-    return cases, setting, family.form.rows(target_of(block.device), cases, np.asarray(values), setting)
-
-
-def corrected_rows(family: Family, block: Block, rows: Any, values: Any, correction: Correction | None) -> Rows:
-    """Return the predicted times of rows of a block with a correction."""
-    cases, setting, found = _predicted(family, block, rows, values)
-    if correction is None:
-        return found
-    ratio = correction_ratio(correction, family.form, target_of(block.device), cases, setting, found)
-    return Rows(time_s=found.time_s * ratio, parts_s=found.parts_s)
+    return _toml(family, kind, found, ends, group, refined(family, group, found.values))
 
 
 def _prior(family: Family, kind: str, group: Sequence[Block]) -> str:
@@ -342,16 +255,16 @@ def _toml(
     family: Family,
     kind: str,
     found: Fit,
-    ends: dict[str, tuple[float, float]],
+    ends: Ends,
     group: Sequence[Block],
-    corrected: tuple[Correction, Ends] | None = None,
+    on_top: Refined | None = None,
 ) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
     source = f"{origin}; newest software, best implementation per shape; {devices}"
-    entry = group_entry(family.form, found, ends, count, source, corrected)
+    entry = group_entry(family.form, found, ends, count, source, on_top)
     alone = [one.name for one in family.form.scalars if _is_alone(family, group, one.name)]
     if alone:
         entry = {"alone": alone, **entry}

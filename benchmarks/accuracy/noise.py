@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.accuracy.family import EAGER, OLD, target_name
@@ -31,6 +32,47 @@ SHAPES = {
 """Columns that make a shape, by file."""
 
 
+ALLOWANCE = 1.2
+"""What bars that allow for noise take its mean times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How far measurements of one file, device and format are from each other."""
+
+    file: str
+    """Stem of the file."""
+    device: str
+    """Target's name."""
+    dtype: str
+    """The corpus' name of the format."""
+    pair_count: int
+    """Shapes that one framework measured with two versions."""
+    size_ratios: tuple[float, float, float]
+    """Mean, median and 90th percentile of how far two versions are apart."""
+    by_framework: str
+    """Pairs and mean of each framework, in words."""
+    alone_ratio: float
+    """Share of the shapes that one framework alone measured with its newest version."""
+    apart_ratio: float | None
+    """By how much frameworks are slower than the best of them, mean over shapes that several measured."""
+    apart_p90_ratio: float | None
+    """The same at the 90th percentile."""
+
+    @property
+    def line(self) -> str:
+        """One row of the table."""
+        sizes = " / ".join(f"{100 * size:.1f}" for size in self.size_ratios)
+        apart = "–"
+        if self.apart_ratio is not None and self.apart_p90_ratio is not None:
+            apart = f"{100 * self.apart_ratio:.1f} / {100 * self.apart_p90_ratio:.1f}"
+        cells = (
+            self.file, self.device, self.dtype, str(self.pair_count), sizes, self.by_framework,
+            f"{100 * self.alone_ratio:.0f} %", apart,
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     """Print one line per file, device and format; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.noise", description=__doc__)
@@ -38,20 +80,23 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_noise.md")
     options = parser.parse_args()
     lines = []
-    for file, shape in SHAPES.items():
-        for line in _lines(options.corpus / f"{file}.parquet", shape):
-            print(line, flush=True)
-            lines.append(line)
+    for found in noises(options.corpus):
+        print(found.line, flush=True)
+        lines.append(found.line)
     if options.page:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _lines(path: Path, shape: tuple[str, ...]) -> Iterator[str]:
-    """Yield one row of the table per device and format; none where the file is absent."""
+def noises(corpus: Path) -> Iterator[Noise]:
+    """Yield how far measurements are from each other, by file, device and format; nothing for files that are absent."""
+    for file, shape in SHAPES.items():
+        if (path := corpus / f"{file}.parquet").exists():
+            yield from _of_file(path, shape)
+
+
+def _of_file(path: Path, shape: tuple[str, ...]) -> Iterator[Noise]:
     import duckdb
 
-    if not path.exists():
-        return
     keys = ", ".join(("device", "dtype", "framework", *shape))
     pairs = f"""
         with best as (
@@ -62,7 +107,7 @@ def _lines(path: Path, shape: tuple[str, ...]) -> Iterator[str]:
             select device, dtype, framework, abs(a.time / b.time - 1) as size
             from best a join best b using ({keys}) where a.old = 0 and b.old > 0
         )"""
-    apart = _apart(path, shape)
+    apart_of = _apart(path, shape)
     whole = f"""{pairs} select device, dtype, count(*), avg(size), median(size), quantile_cont(size, 0.9)
         from pairs group by all order by all"""
     each = f"{pairs} select device, dtype, framework, count(*), avg(size) from pairs group by all order by all"
@@ -70,13 +115,15 @@ def _lines(path: Path, shape: tuple[str, ...]) -> Iterator[str]:
     for device, dtype, framework, count, mean in duckdb.sql(each, params=[str(path)]).fetchall():
         parts.setdefault((device, dtype), []).append(f"{framework} {count}: {100 * mean:.1f}")
     for device, dtype, count, *sizes in duckdb.sql(whole, params=[str(path)]).fetchall():
-        shown = " / ".join(f"{100 * size:.1f}" for size in sizes)
-        by_framework = ", ".join(parts[device, dtype])
-        alone = " | ".join(apart[device, dtype])
-        yield f"| {path.stem} | {target_name(device)} | {dtype} | {count} | {shown} | {by_framework} | {alone} |"
+        alone, apart, tail = apart_of[device, dtype]
+        yield Noise(
+            file=path.stem, device=target_name(device), dtype=dtype, pair_count=count,
+            size_ratios=(sizes[0], sizes[1], sizes[2]), by_framework=", ".join(parts[device, dtype]),
+            alone_ratio=alone, apart_ratio=apart, apart_p90_ratio=tail,
+        )  # fmt: skip
 
 
-def _apart(path: Path, shape: tuple[str, ...]) -> dict[tuple[str, str], tuple[str, str]]:
+def _apart(path: Path, shape: tuple[str, ...]) -> dict[tuple[str, str], tuple[float, float | None, float | None]]:
     """Return by device and format how many shapes one framework alone measured, and how far the others are apart."""
     import duckdb
 
@@ -93,10 +140,8 @@ def _apart(path: Path, shape: tuple[str, ...]) -> dict[tuple[str, str], tuple[st
             avg(if(frameworks > 1, time / least - 1, null)),
             quantile_cont(time / least - 1, 0.9) filter (where frameworks > 1)
         from several group by all"""
-    return {
-        (device, dtype): (f"{100 * alone:.0f} %", "–" if mean is None else f"{100 * mean:.1f} / {100 * tail:.1f}")
-        for device, dtype, alone, mean, tail in duckdb.sql(query, params=[str(path)]).fetchall()
-    }
+    found = duckdb.sql(query, params=[str(path)]).fetchall()
+    return {(device, dtype): (alone, mean, tail) for device, dtype, alone, mean, tail in found}
 
 
 if __name__ == "__main__":

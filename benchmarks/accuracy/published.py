@@ -28,8 +28,8 @@ lists. None of them gives an interval. *Re-run*: their public code or committed 
 normal errors it is 2.06, of errors with longer tails more: an interval is narrower only where it tells sure rows from
 unsure ones.
 *Beats bound*: rows measured faster than their bound although that is more than the last cache could have fed: layers
-of experts with skewed load, where fewer experts were drawn than the rule of their collector says, and convolutions by
-algorithms with less arithmetic than the direct one. Rows that fit the cache and beat their bound lay in it: on the L40S,
-whose 96 MiB hold the experts of small layers, up to 5 % of a block.
+of experts with skewed load, where fewer experts were drawn than the rule of their collector says. Convolutions of
+several taps are held to the bound of any algorithm, as libraries run them by Winograd's and FFT, too. Rows that fit the
+cache and beat their bound lay in it: on the L40S, whose 96 MiB hold the experts of small layers, up to 5 % of a block.
 
 """

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.family import Block
+from benchmarks.accuracy.family import Block, Family, folds
+from benchmarks.accuracy.spread import is_elsewhere
 from nearpeak.core.bound import Policy
 from nearpeak.core.target import Target
 from nearpeak.predict.intervals import shortest
@@ -15,6 +16,8 @@ from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
 
+HELD_OUT = 3
+"""Fold of sites that neither scalars nor intervals have seen."""
 LONG_S = 50e-6
 """Kernels longer than this are scored once more on their own."""
 
@@ -82,32 +85,99 @@ def error_of(predicted: Any, measured: Any) -> Error | None:
     )  # fmt: skip
 
 
-def score(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Score | None:
-    """Return the score of the chosen rows of a block with the coefficients that ship; none without rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Measured and predicted times of the rows of one block that a score is of."""
+
+    name: str
+    """Source, device and format."""
+    protocol: str
+    """How the rows were kept from the fit."""
+    measured_s: Any
+    """Measured times."""
+    predicted_s: Any
+    """Predicted times."""
+    low_s: Any
+    """Low ends of the 90 % intervals."""
+    high_s: Any
+    """High ends of the 90 % intervals."""
+    bound_s: Any
+    """Times that nothing can beat, as predictions state them."""
+    classical_s: Any
+    """Times that no classical algorithm can beat."""
+    any_s: Any
+    """Times that no bilinear algorithm can beat, Winograd's, FFT and Strassen's among them."""
+    charged_s: Any
+    """Times that no classical algorithm can beat which writes all outputs to memory."""
+    roofline_s: Any
+    """Times of the plain roofline at documented rates."""
+    plain_s: Any
+    """Predicted times without the bounded correction."""
+    decided: Any
+    """Whether the bound, not the form, gave the time."""
+    cold: Any
+    """Whether the bound stands for more bytes than the last cache holds: inputs cannot have lain in it."""
+    hot_count: int
+    """Shapes left out as their inputs lay in cache."""
+
+
+def held_out(family: Family, block: Block, *, every_row: bool = False) -> Rows | None:
+    """Return the predictions of the rows of a block that no fit has seen; none without rows."""
+    if every_row or not family.is_allowed(block):
+        elsewhere = is_elsewhere(family, block)
+        rows = np.arange(len(block.measured_s))
+        return rows_of(block, rows, "source" if elsewhere else "device", block.source if elsewhere else "")
+    return rows_of(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
+
+
+def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Rows | None:
+    """Return the predictions of the chosen rows of a block with the coefficients that ship; none without rows.
 
     Args:
         measured_by: the block's source, where it is not the one behind the scalars.
     """
-    measured = block.measured_s[rows]
+    if len(rows) == 0:
+        return None
     target, table = target_of(block.device), block.table(rows)
     found = predict_table(table, target, replace(block.setting_of(rows), measured_by=measured_by))
-    whole = error_of(found.predicted_s, measured)
-    if whole is None:
-        return None
+    policies = (Policy(), Policy(algorithm="any"), Policy(output_credit=False))
+    classical, fast, charged = (bound_table(table, target, one) for one in policies)
+    return Rows(
+        name=block.name, protocol=protocol, measured_s=block.measured_s[rows], predicted_s=found.predicted_s,
+        low_s=found.low_s, high_s=found.high_s, bound_s=found.bound_s, classical_s=classical.bound_s,
+        any_s=fast.bound_s, charged_s=charged.bound_s, roofline_s=classical.roofline_s,
+        plain_s=_uncorrected(block, rows), decided=found.bound_decides,
+        cold=_is_cold(target, classical.bound_s), hot_count=block.hot_count,
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Rows], name: str) -> Rows:
+    """Return the rows of several blocks as one."""
+    columns = {
+        one.name: np.concatenate([getattr(part, one.name) for part in parts])
+        for one in fields(Rows)
+        if one.name not in ("name", "protocol", "hot_count")
+    }
+    return Rows(name=name, protocol=parts[0].protocol, hot_count=sum(one.hot_count for one in parts), **columns)
+
+
+def score(rows: Rows) -> Score:
+    """Return the score of predictions."""
+    measured, predicted = rows.measured_s, rows.predicted_s
     long = measured > LONG_S
-    roofline = error_of(bound_table(table, target, Policy()).roofline_s, measured)
-    plain = error_of(_uncorrected(block, rows), measured)
+    whole, roofline, plain = (error_of(one, measured) for one in (predicted, rows.roofline_s, rows.plain_s))
+    assert whole is not None
     assert roofline is not None
     assert plain is not None
     return Score(
-        name=block.name, protocol=protocol, all=whole, long=error_of(found.predicted_s[long], measured[long]),
+        name=rows.name, protocol=rows.protocol, all=whole, long=error_of(predicted[long], measured[long]),
         plain_ratio=plain.mean_ratio, roofline_ratio=roofline.mean_ratio,
-        covered_ratio=float(((found.low_s <= measured) & (measured <= found.high_s)).mean()),
-        half_width_ratio=float(np.median((found.high_s - found.low_s) / 2 / found.predicted_s)),
-        least_width_ratio=_least_width(measured / found.predicted_s),
-        decided_ratio=float(found.bound_decides.mean()),
-        beaten_ratio=float(((measured < found.bound_s) & _is_cold(target, found.bound_s)).mean()),
-        hot_count=block.hot_count,
+        covered_ratio=float(((rows.low_s <= measured) & (measured <= rows.high_s)).mean()),
+        half_width_ratio=float(np.median((rows.high_s - rows.low_s) / 2 / predicted)),
+        least_width_ratio=_least_width(measured / predicted),
+        decided_ratio=float(rows.decided.mean()),
+        beaten_ratio=float(((measured < rows.bound_s) & rows.cold).mean()),
+        hot_count=rows.hot_count,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 KINDS = {
     "faster_than_bound": "faster than anything can be; where the data fit in the last cache, even from there",
+    "other_algorithm": "faster than classical algorithms can be, not than Winograd's or FFT, by which libraries run it",
     "hot": "faster than the bound, but its data fit in the last cache: repeated runs found them there",
     "set_aside": "no positive time, or no case: a missing axis, an unknown format, a cell that is no number",
     "no_bound": "not held against a bound: there is no rule for it, or no figure of the device",

@@ -58,6 +58,10 @@ class Calibration:
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
     correction: Correction | None = None
     """Fitted on top of the scalars; none without."""
+    scale: Correction | None = None
+    """Trees that tell which cases are less sure: they multiply the logarithms of both ends; none: all alike."""
+    apart_ratio: tuple[float, float] = (1.0, 1.0)
+    """By what measurements of another source are faster and slower; added to both ends in squares of logarithms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +89,13 @@ class Prediction:
     limiter: str
     """Name of the largest part."""
     bound_s: float
-    """Time that nothing can beat."""
+    """Time that no algorithm of the kind `algorithm` can beat."""
     regime: str
     """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
     calibration: Calibration
     """Scalars used, with their provenance."""
+    algorithm: str = "classical"
+    """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
     energy: ExpectedEnergy | None = None
     """Expected energy; none where no document states the power limit of the device."""
 

@@ -31,6 +31,8 @@ _ALIKE_COUNT = 2
 """Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
 CORRECTED_DISTANCE = 1
 """Steps from the data up to which the correction of a form holds: libraries choose kernels by architecture."""
+TREES = ("correction", "scale")
+"""What stands on top of the scalars of a group."""
 
 
 def calibration_for(
@@ -231,8 +233,9 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int,
         if not low <= given <= high:
             raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
     wide = FAR_RATIO[distance]
-    correction = _correction(entry, name) if corrected and distance <= CORRECTED_DISTANCE else None
-    interval = entry["interval"] if correction is not None else entry.get("plain_interval", entry["interval"])
+    trees = TREES if corrected and distance <= CORRECTED_DISTANCE else ()
+    refined = {kind: _trees(entry, name, kind) for kind in trees}
+    interval = entry["interval"] if any(refined.values()) else entry.get("plain_interval", entry["interval"])
     return Calibration(
         name=name,
         coefficients=tuple(
@@ -245,15 +248,15 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int,
         low_ratio={regime: low**wide for regime, (low, _) in interval.items()},
         high_ratio={regime: high**wide for regime, (_, high) in interval.items()},
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
-        correction=correction,
+        correction=refined.get("correction"), scale=refined.get("scale"),
     )  # fmt: skip
 
 
-def _correction(entry: Mapping[str, Any], name: str) -> Correction | None:
-    """Return the correction of a group, checked."""
-    if "correction" not in entry:
+def _trees(entry: Mapping[str, Any], name: str, kind: str) -> Correction | None:
+    """Return the trees of one kind of a group, checked."""
+    if kind not in entry:
         return None
     try:
-        return correction_of(entry["correction"])
+        return correction_of(entry[kind])
     except (KeyError, TypeError, ValueError) as error:
-        raise SpecError(f"calibration {name}: correction: {error}; fit again") from None
+        raise SpecError(f"calibration {name}: {kind}: {error}; fit again") from None

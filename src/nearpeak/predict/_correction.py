@@ -40,9 +40,10 @@ def _share(term: str) -> str:
 
 
 def correction_ratio(
-    correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
-) -> Any:
-    """Return corrected over uncorrected time of each row."""
+    correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows,
+    power: float = 1.0,
+) -> Any:  # fmt: skip
+    """Return corrected over uncorrected time of each row, raised to a power."""
     from nearpeak.predict import _correction_kernel as kernel
 
     known = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
@@ -53,7 +54,7 @@ def correction_ratio(
             values[place] = known[name]
         elif name in parts:
             values[place] = rows.parts_s[:, parts[name]] / whole_s
-    return kernel.ratio(correction, values)
+    return kernel.ratio(correction, values, power)
 
 
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:

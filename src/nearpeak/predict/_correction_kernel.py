@@ -11,17 +11,18 @@ from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
 from nearpeak.predict.same import Same
 
 
-def ratio(correction: Correction, values: Any) -> Any:
+def ratio(correction: Correction, values: Any, power: float = 1.0) -> Any:
     """Return the factor of each row.
 
     Args:
+        power: what the factor is raised to.
         values: columns of the correction by rows, in 32 bits: half of what the borders take otherwise.
     """
     borders, starts, splits, leaves = _arrays(Same(correction))
     count = values.shape[1]
     ranges, leaf, total = np.empty(values.shape, np.uint8), np.empty(count, np.uint8), np.zeros(count, np.int32)
     _walk(values, borders, starts, splits, leaves, ranges, leaf, total)
-    return np.exp(np.clip(UNIT * total, *LIMITS))
+    return np.exp(power * np.clip(UNIT * total, *LIMITS))
 
 
 @lru_cache(maxsize=256)

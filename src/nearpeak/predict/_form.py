@@ -156,6 +156,10 @@ class Form:
     """How much wider, in logarithms, a cell of the interval is for an operator that the measurements were not of."""
     alien: Callable[[Target, Target], bool] = lambda _target, _other: False
     """Whether scalars of a kin device belong to hardware that is put together otherwise: as if another measured it."""
+    admits_any: Callable[[CaseColumns], Any] = lambda _: False
+    """Which cases libraries run by algorithms with fewer products than the definition, such as Winograd's: what no
+    classical algorithm can beat does not bound their time.
+    """
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
     lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""

@@ -1,5 +1,6 @@
 """Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,8 +11,12 @@ from nearpeak.core.audit import Audit, AuditFinding, NoiseFloor
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
+from nearpeak.predict._form import case_columns
+from nearpeak.predict.prediction import ANY, form_for
 from nearpeak.predict.samples import Samples
+from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import answered_table
 
 SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
@@ -79,10 +84,21 @@ def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
     warm_s = answered_table(samples.table, target, Policy(cold_inputs=False)).bound_s
     for i in np.flatnonzero(measured < BELOW_RATIO * found.bound_s):
         is_hot = _fits(samples.cases[i], target) and measured[i] >= BELOW_RATIO * warm_s[i]
-        yield _finding(samples, i, "hot" if is_hot else "faster_than_bound", found.bound_s[i])
+        by_another = not is_hot and measured[i] >= BELOW_RATIO * _any_s(samples.cases[i], target)
+        kind = "hot" if is_hot else "other_algorithm" if by_another else "faster_than_bound"
+        yield _finding(samples, i, kind, found.bound_s[i])
     near = np.abs(measured / np.maximum(found.roofline_s, 1e-30) - 1) < CLAMPED_RATIO
     for i in np.flatnonzero(near):
         yield _finding(samples, i, "clamped", found.roofline_s[i])
+
+
+def _any_s(case: Case, target: Target) -> float:
+    """Return what no algorithm of any kind can beat; infinite for cases that libraries run by classical ones only."""
+    try:
+        admits = np.any(form_for(case, target).admits_any(case_columns(case)))
+    except NotModelledError:
+        return math.inf
+    return case_bound(case, target, ANY).time_s if admits else math.inf
 
 
 def _fits(case: Case, target: Target) -> bool:

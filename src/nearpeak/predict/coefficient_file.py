@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +11,48 @@ from nearpeak.predict._correction import correction_entry
 from nearpeak.predict._form import Form
 from nearpeak.predict.fit import Fit
 
-TABLES = ("scalars", "interval", "plain_interval", "correction")
+TABLES = ("scalars", "interval", "plain_interval", "correction", "scale")
 """Tables of an entry, in their order."""
 Ends = Mapping[str, tuple[float, float]]
 """5th and 95th percentile of measured over predicted by regime."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """What stands on top of the scalars of a group."""
+
+    correction: Correction | None
+    """What libraries' choices add; none where trees do not help."""
+    scale: Correction | None
+    """Which cases are less sure; none where too few rows show it."""
+    ends: Ends
+    """Ends of the interval with both."""
+
+
 def group_entry(
-    form: Form, found: Fit, ends: Ends, row_count: int, source: str, corrected: tuple[Correction, Ends] | None = None
+    form: Form, found: Fit, ends: Ends, row_count: int, source: str, refined: Refined | None = None
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
     Args:
         ends: of the scalars alone.
-        corrected: what stands on top of the scalars, and the ends with it.
+        refined: what stands on top of the scalars, and the ends with it.
     """
     return {
         "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
         "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
-        **intervals(ends, corrected),
+        **intervals(ends, refined),
     }  # fmt: skip
 
 
-def intervals(ends: Ends, corrected: tuple[Correction, Ends] | None) -> dict[str, Any]:
-    """Return the part of an entry that says how sure it is, with the correction if there is one."""
-    if corrected is None:
+def intervals(ends: Ends, refined: Refined | None) -> dict[str, Any]:
+    """Return the part of an entry that says how sure it is, with what stands on top of the scalars if there is any."""
+    if refined is None or refined.correction is refined.scale is None:
         return {"interval": rounded(ends)}
-    correction, its_ends = corrected
-    return {
-        "interval": rounded(its_ends), "plain_interval": rounded(ends), "correction": correction_entry(correction)
-    }  # fmt: skip
+    trees = {"correction": refined.correction, "scale": refined.scale}
+    return {"interval": rounded(refined.ends), "plain_interval": rounded(ends)} | {
+        name: correction_entry(one) for name, one in trees.items() if one is not None
+    }
 
 
 def rounded(ends: Ends) -> dict[str, list[float]]:

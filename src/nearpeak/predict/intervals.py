@@ -99,6 +99,31 @@ def ends_by_band(ratios: Mapping[str, float], regimes: Sequence[str], kind: str 
     return np.array([[end_of(ratios, name, band, kind) for band in bands] for name in regimes])
 
 
+def cells_of(ends: Any, regimes: Any, times_s: Any) -> Any:
+    """Return the end of each row from the ends by regime and band; bands are looked for only where they differ.
+
+    >>> cells_of(np.array([[0.9] * 7, [0.8] * 6 + [0.7]]), np.array([0, 1]), np.array([1.0, 1.0])).tolist()
+    [0.9, 0.7]
+    """
+    alike = (ends == ends[:, :1]).all()
+    return ends[regimes, 0] if alike else ends[regimes, band_of(times_s)]
+
+
+def stretched(logs: Any, scale: Any, apart_ratio: float) -> Any:
+    """Return ends of intervals, all low or all high ones, for cases as sure as their scales tell.
+
+    Args:
+        logs: logarithm of the end of a case of scale 1.
+        scale: how far each case deviates against others.
+        apart_ratio: by what measurements of another source are faster or slower, whatever the scale.
+
+    >>> stretched(np.log([0.5, 2.0]), np.array([2.0, 2.0]), 1.0).tolist()
+    [0.25, 4.0]
+    """
+    own = logs * scale
+    return np.exp(own if apart_ratio == 1.0 else np.copysign(np.hypot(own, np.log(apart_ratio)), own))
+
+
 def shortest(ratios: Any, inside: int) -> tuple[float, float]:
     """Return the ends of the interval, shortest in logarithms, that holds `inside` of the ratios.
 

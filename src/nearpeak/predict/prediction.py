@@ -18,8 +18,9 @@ from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._correction import correction_ratio
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
+from nearpeak.predict._interval_scale import scale_of
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
-from nearpeak.predict.intervals import band_of, end_of, ends_by_band
+from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
 from nearpeak.predict.same import Same
 from nearpeak.predict.spread import seen_elsewhere
 from nearpeak.theory.case_bound import case_bound
@@ -27,6 +28,8 @@ from nearpeak.theory.table import PIECE_ROWS, bound_table
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
+ANY = Policy(algorithm="any")
+"""What bounds the times of cases that libraries run by other than classical algorithms."""
 LIBRARY = "library"
 """Part that the bounded correction adds or takes."""
 
@@ -42,7 +45,7 @@ class PredictionTable:
     high_s: Any
     """High ends of the 90 % intervals."""
     bound_s: Any
-    """Times that nothing can beat."""
+    """Times that nothing can beat; convolutions with several taps: not by any algorithm, classical or not."""
     limiter: Any
     """Name of the largest part of each row."""
     distance_count: Any
@@ -79,9 +82,11 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     cases = case_columns(case)
     calibration = _grounds(target, form, cases, setting, file)
     rows = form.rows(target, cases, scalars_of(calibration), setting)
-    bound_s = case_bound(case, target).time_s
+    policy = ANY if np.any(form.admits_any(cases)) else Policy()
+    bound_s = case_bound(case, target, policy).time_s
     found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
-    kernel_s = float((rows.time_s * _ratio(calibration, form, target, cases, setting, rows))[0])
+    ratio, scale = _refined(calibration, form, target, cases, setting, rows)
+    kernel_s = float((rows.time_s * ratio)[0])
     if kernel_s != rows.time_s[0]:
         found[LIBRARY] = kernel_s - float(rows.time_s[0])
     named, added_s = with_power(target, cases, form, found)
@@ -93,15 +98,15 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
     band = int(band_of(form_s))
     low, high = (
-        end_of(one, regime, band, form.kind(cases.attributes))
-        for one in (calibration.low_ratio, calibration.high_ratio)
+        float(stretched(np.log(end_of(one, regime, band, form.kind(cases.attributes))), scale[0], apart))
+        for one, apart in zip((calibration.low_ratio, calibration.high_ratio), calibration.apart_ratio, strict=True)
     )
     low_s, high_s = max(bound_s, time_s * low), time_s * high
     return Prediction(
         time_s=time_s, low_s=low_s, high_s=high_s,
         energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
         terms=tuple(WaterfallTerm(name=name, time_s=part) for name, part in parts),
-        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration,
+        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration, algorithm=policy.algorithm,
     )  # fmt: skip
 
 
@@ -110,7 +115,7 @@ def predict_table(
 ) -> PredictionTable:
     """Return the predictions of all cases of `table`."""
     count = table.row_count
-    bound_s = bound_table(table, target, Policy()).bound_s
+    bound_s = _bounds_s(table, target)
     time_s, low_s, high_s = np.empty(count), np.empty(count), np.empty(count)
     limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
     for group in table.groups:
@@ -118,15 +123,15 @@ def predict_table(
         names = np.array([*form.terms, LIBRARY], dtype=object)
         regimes = [form.regimes[one] for one in form.terms]
         kind = form.kind(group.attributes)
-        low, high = (ends_by_band(one, regimes, kind) for one in (calibration.low_ratio, calibration.high_ratio))
+        ends = [np.log(ends_by_band(one, regimes, kind)) for one in (calibration.low_ratio, calibration.high_ratio)]
         for where, part, rows in pieces:
             largest = np.argmax(rows.parts_s, axis=1)
-            ratio = _ratio(calibration, form, target, part, _setting_of(setting, where), rows)
+            ratio, scale = _refined(calibration, form, target, part, _setting_of(setting, where), rows)
             slower_s = slowed_s(target, part, form, rows.time_s * ratio, rows.parts_s)
             library = rows.time_s * (ratio - 1.0) > rows.parts_s.max(1)
             time_s[where], limiter[where] = slower_s, names[np.where(library, len(form.terms), largest)]
-            band = band_of(slower_s)
-            low_s[where], high_s[where] = low[largest, band], high[largest, band]
+            for its, logs, apart in zip((low_s, high_s), ends, calibration.apart_ratio, strict=True):
+                its[where] = stretched(cells_of(logs, largest, slower_s), scale, apart)
             distance[where] = calibration.distance_count
     decides = bound_s > time_s
     time_s = np.maximum(time_s, bound_s)
@@ -134,6 +139,16 @@ def predict_table(
         predicted_s=time_s, low_s=np.maximum(time_s * low_s, bound_s), high_s=time_s * high_s, bound_s=bound_s,
         limiter=limiter, distance_count=distance, bound_decides=decides,
     )  # fmt: skip
+
+
+def _bounds_s(table: CaseTable, target: Target) -> Any:
+    """Return what bounds the time of each row: by classical algorithms, by any where libraries use others."""
+    bound_s, count = bound_table(table, target, Policy()).bound_s, table.row_count
+    admitted = np.zeros(count, dtype=bool)
+    for group in table.groups:
+        form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
+        admitted[slice(None) if group.rows is None else group.rows] = form.admits_any(group_columns(group, count))
+    return np.where(admitted, bound_table(table, target, ANY).bound_s, bound_s) if admitted.any() else bound_s
 
 
 def _group_rows(
@@ -156,22 +171,35 @@ def _group_rows(
     return form, calibration, pieces()
 
 
-def _ratio(
+def _refined(
     calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
-) -> Any:
-    """Return what the bounded correction multiplies each time by."""
-    correction = calibration.correction
-    if correction is None:
-        return np.ones(len(rows.time_s))
+) -> tuple[Any, Any]:
+    """Return what the bounded correction multiplies each time by, and the scale of each interval.
+
+    Kernels that follow one another are looked at one by one, and count as much as their time.
+    """
     kernels = form.kernels(cases)
-    if len(kernels) == 1:
-        return correction_ratio(correction, form, target, cases, setting, rows)
+    if len(kernels) == 1 or calibration.correction is calibration.scale is None:
+        return _trees(calibration, form, target, cases, setting, rows)
     alone = [form.rows(target, one, scalars_of(calibration), setting) for one in kernels]
-    ratios = [
-        correction_ratio(correction, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)
-    ]
+    pairs = [_trees(calibration, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)]
     whole = sum(its.time_s for its in alone)
-    return sum(ratio * its.time_s for ratio, its in zip(ratios, alone, strict=True)) / whole
+    ratio, scale = (
+        sum(pair[place] * its.time_s for pair, its in zip(pairs, alone, strict=True)) / whole for place in (0, 1)
+    )
+    return ratio, scale
+
+
+def _trees(
+    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> tuple[Any, Any]:
+    """Return the correction and the scale of kernels; ones where the scalars have none."""
+    ratio = scale = np.ones(len(rows.time_s))
+    if calibration.correction is not None:
+        ratio = correction_ratio(calibration.correction, form, target, cases, setting, rows)
+    if calibration.scale is not None:
+        scale = scale_of(calibration.scale, form, target, cases, setting, rows)
+    return ratio, scale
 
 
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:

@@ -23,12 +23,9 @@ def seen_elsewhere(found: Calibration, measured_by: str) -> Calibration:
     Args:
         measured_by: a source of `spread.toml`, or anything else for one that is not there.
     """
-    low, high = spread_of(measured_by)
-    return replace(
-        found,
-        low_ratio={name: math.exp(-math.hypot(math.log(ratio), low)) for name, ratio in found.low_ratio.items()},
-        high_ratio={name: math.exp(math.hypot(math.log(ratio), high)) for name, ratio in found.high_ratio.items()},
-    )
+    pairs = zip(found.apart_ratio, spread_of(measured_by), strict=True)
+    faster, slower = (math.exp(math.hypot(math.log(known), more)) for known, more in pairs)
+    return replace(found, apart_ratio=(faster, slower))
 
 
 def spread_of(measured_by: str = ELSEWHERE) -> tuple[float, float]:

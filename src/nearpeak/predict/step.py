@@ -102,20 +102,22 @@ def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Targe
     if isinstance(found, str):
         return time, found
     form = form_for(row.case, target)
+    low_s, time_s, high_s = (max(one, time.bound_s) for one in (found.low_s, found.time_s, found.high_s))
     call = CallPrediction(
-        time_s=found.time_s, low_s=found.low_s, high_s=found.high_s, gap_s=gap_of(found, form, time.bound_s),
+        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(found, form, time.bound_s),
         energy=found.energy, distance_count=found.distance_count,
     )  # fmt: skip
     return dataclasses.replace(time, prediction=call), ""
 
 
 def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]:
-    """Return the time beyond the bound by cause; it adds up to the predicted time less `bound_s`.
+    """Return the time beyond the bound by cause; it adds up to the predicted time less `bound_s`, or to nothing.
 
-    The bound is taken off the largest part, whose rest stands for its resource below the documented rate.
+    The bound is taken off the largest part, whose rest stands for its resource below the documented rate. A step is
+    held to the bounds of classical algorithms: what a library's other algorithm is expected to save below them is left.
     """
     parts = dict(found.waterfall_s)
-    parts[found.limiter] -= bound_s
+    parts[found.limiter] -= min(bound_s, found.time_s)
     gap: dict[str, float] = {}
     for name, time_s in parts.items():
         cause = _OF_TERM.get(name) or _OF_REGIME.get(form.regimes.get(name, ""), "library")

@@ -10,6 +10,9 @@ from nearpeak.report._expected import DISTANCE, energy_line
 from nearpeak.report._words import hung
 from nearpeak.units import show
 
+_NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
+"""What the bound is of, by the algorithms that it admits."""
+
 
 def to_json(case: Case, target: Target, found: Prediction) -> str:
     """Return the prediction as one JSON line, its scalars and their provenance included."""
@@ -19,7 +22,8 @@ def to_json(case: Case, target: Target, found: Prediction) -> str:
         {
             "case": case.record(), "digest": case.digest, "target": target.name,
             "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "limiter": found.limiter,
-            "bound_s": found.bound_s, "waterfall_s": dict(found.waterfall_s), "regime": found.regime,
+            "bound_s": found.bound_s, "algorithm": found.algorithm,
+            "waterfall_s": dict(found.waterfall_s), "regime": found.regime,
             "distance_count": found.distance_count,
             "energy": None if found.energy is None else dataclasses.asdict(found.energy),
             "calibration": {
@@ -37,7 +41,7 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
         label,
         f"  on {target.title} ({target.name}): about {show(found.time_s, 's')}, "
         f"90 % between {show(found.low_s, 's')} and {show(found.high_s, 's')}",
-        f"  nothing can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
+        f"  {_NOTHING[found.algorithm]} can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
     ]
     for term in sorted(found.terms, key=lambda one: -abs(one.time_s)):
         lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds, site_numbers
-from benchmarks.accuracy.fit import interval
-from benchmarks.accuracy.scores import score, summary
+from benchmarks.accuracy.refine import interval
+from benchmarks.accuracy.scores import rows_of, score, summary
 
 from nearpeak.targets import target_of
 
@@ -60,7 +60,7 @@ def test_a_row_without_a_positive_time_is_refused_and_counted(tmp_path):
 
 def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):
     block = next(block for block in blocks(corpus(tmp_path, ROWS)) if block.device == "h100_sxm")
-    found = score(block, np.arange(2), "sites")
+    found = score(rows_of(block, np.arange(2), "sites"))
     assert found.all.row_count == 2
     assert found.long.row_count == 1
     assert found.all.mean_ratio < found.roofline_ratio
@@ -70,7 +70,8 @@ def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):
 
 def test_the_summary_weighs_blocks_by_their_rows_and_keeps_protocols_apart(tmp_path):
     first, second = blocks(corpus(tmp_path, ROWS))
-    scored = [score(first, np.arange(len(first.measured_s)), "sites"), score(second, np.arange(1), "device")]
+    rows = np.arange(len(first.measured_s))
+    scored = [score(rows_of(first, rows, "sites")), score(rows_of(second, np.arange(1), "device"))]
     lines = summary({"gemm": scored}).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     assert [row[:3] for row in cells] == [

@@ -83,7 +83,7 @@ def test_tiles_of_products_are_read_from_the_names_of_kernels(corpus):
 def test_neighbours_mend_what_a_form_misses_alike_everywhere(corpus):
     block = blocks(corpus)["miopen mi60 conv_fwd float32"]
     held_out = np.flatnonzero(choices.folds(block) == 3)
-    mended = choices._by_neighbours(block, 3 * block.measured_s)
+    mended = choices.by_neighbours(block, 3 * block.measured_s)
     assert mended == pytest.approx(block.measured_s[held_out])
 
 

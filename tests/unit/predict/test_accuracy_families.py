@@ -4,7 +4,7 @@ from benchmarks.accuracy import noise
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.families._routing import even_load, skewed_load
 from benchmarks.accuracy.family import folds
-from benchmarks.accuracy.scores import score
+from benchmarks.accuracy.scores import rows_of, score
 
 duckdb = pytest.importorskip("duckdb")
 DECODE = (
@@ -60,7 +60,7 @@ def test_attention_rows_read_as_cases_of_the_best_new_software(corpus):
     assert block.dtypes == {"dtype": "bf16", "kv_dtype": "bf16"}
     assert block.attributes == {"causal": True, "align": "lower_right"}
     assert {name: column.tolist() for name, column in block.axes.items()}["left"] == [128, 0]
-    assert score(block, np.arange(2), "sites").all.mean_ratio < 0.5
+    assert score(rows_of(block, np.arange(2), "sites")).all.mean_ratio < 0.5
 
 
 def test_a_layer_reads_as_its_matrices_side_by_side_with_its_own_load(corpus):
@@ -95,5 +95,6 @@ def test_a_skewed_load_keeps_all_rows_and_touches_fewer_experts_of_the_fullest_r
 
 
 def test_noise_compares_the_newest_version_with_older_ones_of_the_same_software(corpus):
-    (line,) = noise._lines(corpus / "aic_decode_attention.parquet", noise.SHAPES["aic_decode_attention"])
-    assert "| 1 | 33.3 / 33.3 / 33.3 | one 1: 33.3 |" in line
+    (corpus / "aic_moe.parquet").unlink()
+    (found,) = noise.noises(corpus)
+    assert "| 1 | 33.3 / 33.3 / 33.3 | one 1: 33.3 |" in found.line

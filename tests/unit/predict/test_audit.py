@@ -35,6 +35,20 @@ def test_rows_below_their_bound_are_hot_where_the_cache_could_hold_their_data():
     assert kinds(small | {"time_ns": [0.2]})[0] == {(1, "faster_than_bound")}, "no cache makes products that fast"
 
 
+@pytest.mark.parametrize(("taps", "kind"), [(1, "faster_than_bound"), (3, "other_algorithm")])
+def test_a_convolution_may_beat_classical_algorithms_where_libraries_have_others(taps, kind):
+    columns = {
+        "op": "conv", "dtype": "fp32", "batch": 64, "in_channels": 256, "out_channels": 256, "h": 56, "w": 56,
+        "kh": taps, "kw": taps, "ph": taps // 2, "pw": taps // 2, "time_us": [1.0],
+    }  # fmt: skip
+    least_s, any_s = (
+        float(bound_table(samples_of(columns).table, H100, Policy(algorithm=one)).bound_s[0])
+        for one in ("classical", "any")
+    )
+    assert kinds(columns | {"time_us": [0.7e6 * least_s]})[0] == {(1, kind)}
+    assert kinds(columns | {"time_us": [0.7e6 * any_s]})[0] == {(1, "faster_than_bound")}
+
+
 def test_copies_and_clamped_cells_are_found():
     columns = {"op": "gemm", "dtype": "bf16", "m": [512, 512], "n": 8192, "k": 8192, "time_us": [200, 200]}
     assert (2, "repeated") in kinds(columns)[0]

@@ -4,8 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nearpeak
+from nearpeak.core.bound import Policy
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._conv_shapes import product_of, shape_of
+from nearpeak.predict.prediction import form_for
+from nearpeak.predict.step import gap_of
 
 SIZE = st.integers(1, 300)
 
@@ -191,3 +194,35 @@ def test_a_fit_of_relative_deviations_finds_the_least_mean_error_where_equal_cas
     best = min(np.abs(time / measured - 1).mean() for time in np.linspace(3e-6, 30e-6, 500))
     assert error({"deviation": relative}) < best + 0.02
     assert error({}) > error({"deviation": relative}) + 0.05
+
+
+THREE_BY_THREE = {
+    "batch": 32, "in_channels": 256, "out_channels": 256, "h": 28, "w": 28, "kh": 3, "kw": 3, "ph": 1, "pw": 1,
+    "dtype": "fp32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("taps", "algorithm"), [(1, "classical"), (3, "any")])
+def test_only_kernels_of_several_taps_are_held_to_the_bound_of_any_algorithm(taps, algorithm):
+    case = nearpeak.case("conv", **THREE_BY_THREE | {"kh": taps, "kw": taps, "ph": taps // 2, "pw": taps // 2})
+    found = nearpeak.predict(case, "mi60")
+    assert found.algorithm == algorithm
+    assert found.bound_s == nearpeak.bound(case, "mi60", Policy(algorithm=algorithm)).time_s
+    assert (found.bound_s < nearpeak.bound(case, "mi60").time_s) == (taps > 1)
+
+
+def test_a_table_of_kernels_with_one_tap_and_more_has_the_bounds_of_its_cases():
+    table = nearpeak.case_table(
+        {"op": "conv", **THREE_BY_THREE, "kh": [1, 3], "kw": [1, 3], "ph": [0, 1], "pw": [0, 1]}
+    )
+    found = nearpeak.predict(table, "mi60")
+    assert found.bound_s == pytest.approx([nearpeak.predict(case, "mi60").bound_s for case in table.cases()])
+    assert not found.bound_decides.any()
+
+
+def test_a_step_is_held_to_classical_bounds_and_its_gap_still_adds_up():
+    case = nearpeak.case("conv", **THREE_BY_THREE)
+    found = nearpeak.predict(case, "mi60")
+    for bound_s in (found.time_s / 2, found.time_s, 2 * found.time_s):
+        gap = gap_of(found, form_for(case), bound_s)
+        assert sum(gap.values()) == pytest.approx(max(found.time_s, bound_s) - bound_s, abs=1e-12)

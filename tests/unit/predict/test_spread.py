@@ -47,7 +47,9 @@ def test_links_of_another_kind_make_a_kin_device_less_sure():
     case = nearpeak.case("collective", kind="all_reduce", ranks=4, elements=2**20, dtype="fp16")
     near, far = (nearpeak.predict(case, name) for name in ("h200_sxm", "h100_pcie"))
     assert near.calibration.distance_count == far.calibration.distance_count == 1
-    assert far.high_s / far.time_s > 1.3 * near.high_s / near.time_s
+    assert near.calibration.apart_ratio == (1.0, 1.0)
+    assert far.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of())))
+    assert far.high_s / far.time_s > far.calibration.apart_ratio[1]
 
 
 def test_the_command_takes_the_option():

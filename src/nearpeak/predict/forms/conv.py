@@ -77,6 +77,11 @@ def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapp
     return {**cases.axes, **passes, "is_alone": float(setting.is_alone)}
 
 
+def _admits_any(cases: CaseColumns) -> Any:
+    """Return which convolutions have several taps: libraries run these by Winograd's algorithm and FFT, too."""
+    return shape_of(cases.axes).taps > 1
+
+
 def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
     """Return the passes as cases of their own: libraries choose kernels for each."""
     if len(passes_of(cases)) == 1:
@@ -104,6 +109,7 @@ FORM = Form(
     },
     corrected_by=_corrected_by,
     kernels=_kernels,
+    admits_any=_admits_any,
     groups=_groups,
     rows=_rows,
     phases=("forward", "backward"),
