@@ -73,7 +73,7 @@ def _move_to_other(
     known = [(device, own) for device, own in measured if device.power_w]
     if target.power_w and known and _is_bound_by_power(target, dtypes):
         least = min(
-            product_energy(device, unit_of(device, dtypes), tuple(own[_RATE])) / _scale(device, dtypes)
+            product_energy(device, unit_of(device, dtypes), tuple(np.asarray(own)[_RATE])) / _scale(device, dtypes)
             for device, own in known
         )
         share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
