@@ -54,6 +54,13 @@ def _inputs(parameters: int, dtype: str, history: int) -> dict[str, Tensor]:
     return {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
 
 
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return gradients that change along each step as those of a convex function do, by its curvature there."""
+    curvature, newest = (np.abs(drawn[name]) + 0.5 for name in ("changes", "last_grad"))
+    last = drawn["grad"] - RATE * drawn["direction"] * newest
+    return {"changes": drawn["steps"] * curvature, "last_grad": last}
+
+
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     return _stored(arrays, lambda x, _: x, **arguments)
 
@@ -65,6 +72,8 @@ def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str
         return store(np.asarray(x), dtype)
 
     g = arrays["grad"]
+    if not g.any():
+        raise ValueError("lbfgs: the gradient is 0: the search has ended, and no step is taken")
     change, step = g - arrays["last_grad"], RATE * arrays["direction"]
     _check_curvature(float(change @ step))
     pairs = [*zip(arrays["changes"], arrays["steps"], strict=True), (change, step)]
@@ -116,9 +125,9 @@ OPERATOR = Operator(
         reduction="parameters",
         special="unspecified",
         steps_count=2,
-        positive=("grad", "direction", "changes", "steps"),
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     stored=_stored,
     torch_call=_torch_call,

@@ -135,8 +135,9 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
 
 def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) -> Any:
     """Return whole numbers below `limit`, or below what every integer format holds; truth values all true in one."""
-    if tensor.dtype == "bool" and limit is None and distribution == "positive":
-        return np.ones(tensor.shape, bool)
+    if tensor.dtype == "bool" and limit is None and distribution in _TRUE:
+        row = max(tensor.shape[-1] if tensor.shape else 1, 2)
+        return random.random(tensor.shape) < _TRUE[distribution](row)
     if limit is None and distribution == "whole" and tensor.dtype != "bool":
         return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
     least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
@@ -150,6 +151,12 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
     if found.size:  # of few numbers none may be the very last by itself
         found.flat[-1], found.flat[0] = 0, least - 1
     return found
+
+
+_TRUE: dict[str, Callable[[int], float]] = {
+    "positive": lambda _: 1.0, "integer": lambda row: 1 / row, "wide": lambda row: 1 - 1 / row,
+}  # fmt: skip
+"""Share of truth values that are true: all; and one in a row, or all but one, so that some rows are none or all."""
 
 
 def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, contract_of, declared_formats, question, ranked
+from nearpeak.measure.validation._oracle import Question, arguments_of, contract_of, declared_formats, question, ranked
 from nearpeak.ops import OPS
 
 MOST_TRIED, MOST_KEPT = 14, 8
@@ -87,6 +87,8 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     if not positions or "ties" in numerics.rounds or numerics.picks:
         yield from ((seed, "ends"), (seed + SEED_STEP, "ends"), (seed, "single"), (seed + SEED_STEP, "single"))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
+    if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
+        others += ["integer", "wide"]  # few true, few false: rows that are none or all
     others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
     for number in range(2, MOST_TRIED):
         yield seed + SEED_STEP * number, others[number % len(others)]

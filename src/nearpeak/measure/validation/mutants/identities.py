@@ -148,6 +148,11 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
         for where in ("queries[0]", "vectors[0]", "centroids[0]")
     },
     **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
+    **{
+        ("reduce", name, "ties to the last", where): "whether one or all are true does not turn on which one"
+        for name in ("any", "all")
+        for where in ("", "x")
+    },
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("elementwise", "mantissa", _TWICE, "a[0]"): "doubling is exact and moves the exponent, not the mantissa",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",

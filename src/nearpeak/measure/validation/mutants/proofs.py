@@ -20,7 +20,7 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
-    own = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single)
+    own = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
     arguments = (*own, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
@@ -117,6 +117,16 @@ def _of_single(case: Case, mutant: Mutant) -> str:
     if ranked(case, asked.tensors, source).shape[-1] != 1:
         return ""
     return f"{mutant.where} are positions in a dimension of one element, all 0"
+
+
+def _of_nothing_below(case: Case, mutant: Mutant) -> str:
+    """Whole numbers below 1 are all 0, in any order."""
+    name = mutant.where.partition("[")[0]
+    numerics, arguments = OPS[case.op].numerics, arguments_of(case)
+    if mutant.inputs is None or mutant.of_gradient or name not in numerics.below or OPS[case.op].valid is not None:
+        return ""
+    whole = not torch_format(_inputs(case)[name].dtype).is_floating_point
+    return f"{name} holds positions below 1, which are all 0" if whole and numerics.limit(name, arguments) == 1 else ""
 
 
 _AT_ZERO = ("tile zeroed", "columns swapped")
