@@ -67,13 +67,13 @@ def described(value):
 
 def drawn(op, record, line):
     random = np.random.default_rng(zlib.crc32(op.encode()))
-    tensors = {}
-    for name, tensor in OPS[op].inputs(**record).items():
+    declared, values = OPS[op].inputs(**record), {}
+    for name, tensor in declared.items():
         floating = DTYPES[tensor.dtype].kind == "float"
         below = line.get("_below", {}).get(name, 2)
-        values = random.random(tensor.shape) if floating else random.integers(0, below, tensor.shape)
-        tensors[name] = torch.as_tensor(values).to(TORCH[tensor.dtype])
-    return tensors
+        values[name] = random.random(tensor.shape) if floating else random.integers(0, below, tensor.shape)
+    values |= OPS[op].valid(values, **record) if OPS[op].valid else {}
+    return {name: torch.as_tensor(values[name]).to(TORCH[tensor.dtype]) for name, tensor in declared.items()}
 
 
 def lines(*names):

@@ -240,11 +240,7 @@ def answers(
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
         return reference({**{name: array.copy() for name, array in fixed.items()}, **changed})
 
-    finest = min(
-        (arithmetic_roundoff(name) for dtype in formats.values() if (name := format_name(dtype)) in UNIT_ROUNDOFF),
-        default=2.0**-24,
-    )
-    step = 4 * max(finest, coarsest_ratio)
+    step = 4 * max(_finest(formats), coarsest_ratio)
     spread_over = numerics.kind == "decomposition"
     exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
@@ -266,9 +262,8 @@ def answers(
     if stored is not None:
         coarse = _sums(_stored_errors(stored, arrays, found), coarse)
     if chained and coarse_step and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
-        lost = underflow(HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
-        flushed = erring(reference, arrays, found, where, lost)
-        coarse = _sums({name: 2 * values for name, values in flushed.items()}, coarse)
+        flushed = erring(reference, arrays, found, where, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
+        coarse = _sums(flushed, coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
@@ -282,6 +277,12 @@ def answers(
         for name, values in found.items()
         if name in formats
     }  # fmt: skip
+
+
+def _finest(formats: Mapping[str, Any]) -> float:
+    """Return the roundoff of the arithmetic for the most exact of the formats, that of fp32 where there is none."""
+    names = map(format_name, formats.values())
+    return min((arithmetic_roundoff(name) for name in names if name in UNIT_ROUNDOFF), default=2.0**-24)
 
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:

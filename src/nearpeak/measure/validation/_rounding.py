@@ -1,9 +1,8 @@
-"""Rounding on the way: a reference evaluated so that each arithmetic step of it errs, as those of a real format do.
+"""Rounding on the way: a reference evaluated so that each arithmetic step of it errs, as those of a real format do."""
 
-Errors of inputs do not show what cancels inside: the gradient of v / |v| in one dimension is 0 whatever v is, and an
-implementation subtracts two equal numbers, each rounded. Stochastic arithmetic shows it without a formula for each
-operator (Vignes 2004, "Discrete stochastic arithmetic for validating results of numerical software").
-"""
+# Errors of inputs do not show what cancels inside: the gradient of v / |v| is 0 in one dimension, and an implementation
+# subtracts two equal numbers, each rounded. Stochastic arithmetic shows it without a formula for each operator
+# (Vignes 2004, "Discrete stochastic arithmetic for validating results of numerical software").
 
 from collections.abc import Callable
 from typing import Any, Self
