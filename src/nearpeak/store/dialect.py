@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -248,17 +249,46 @@ def _line(error: BaseException | None) -> str:
     return " ".join(str(error).split())[:300]
 
 
+_FileKey = tuple[int, int] | None
+_IN_USE: Counter[_FileKey] = Counter()
+"""Connections of this process by file."""
+
+
+def _file_key(path: Path) -> _FileKey:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def is_in_use(path: Path) -> bool:
+    """Say whether this process has connections to a file: closing any descriptor of it would drop their locks.
+
+    Another process then takes itself for the last one and removes the log; what is written to it later is lost.
+
+    Source: POSIX, fcntl; SQLite, "How To Corrupt An SQLite Database File", section 2.2.
+    """
+    return (key := _file_key(path)) is not None and _IN_USE[key] > 0
+
+
 def _sqlite_engine(url: URL, synchronous: str) -> Engine:
     engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
 
     @event.listens_for(engine, "connect")
-    def _connected(connection: sqlite3.Connection, _: object) -> None:
+    def _connected(connection: sqlite3.Connection, record: Any) -> None:
         connection.isolation_level = None  # the driver would begin transactions of its own, too late and too weak
         for pragma in (
             f"page_size={PAGE_BYTES}", f"busy_timeout={BUSY_MS}", "foreign_keys=ON", f"synchronous={synchronous}",
             "cache_size=-65536", "journal_size_limit=67108864",
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
+        record.info["file"] = key = _file_key(Path(str(url.database)))
+        _IN_USE[key] += 1
+
+    @event.listens_for(engine, "close")
+    def _closed(_: sqlite3.Connection, record: Any) -> None:
+        _IN_USE[record.info.pop("file", None)] -= 1
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:

@@ -15,6 +15,7 @@ from nearpeak.store.dialect import (
     APPLICATION_ID,
     engine_of,
     explained,
+    is_in_use,
     name_of,
     network_file_system,
     pragma,
@@ -138,6 +139,8 @@ def _check_file(path: Path) -> None:
         raise StoreError(f"{path}: is a folder; name a file")
     if not path.exists():
         raise NotFoundError(f"{path}: there is no store; 'nearpeak store import … --store {path}' makes one")
+    if is_in_use(path):
+        return  # it was looked at when it was first opened
     try:
         with path.open("rb") as file:
             head = file.read(100)
