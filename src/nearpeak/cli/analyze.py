@@ -87,13 +87,14 @@ def analyze(
         memory=memory)  # fmt: skip
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
     if _is_trace(model, measure):
-        devices, captured = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(report_on(model, devices, captured, against, files, rank, exports, unprofiled, json=as_json))
+        given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
+        raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
-    return _deliver(_analysis(take, model, _devices(target, edits, timed), rules, timed), files, against, json=as_json)
+    devices = _devices(target or ([] if timed else _named(model, take)), edits, timed)
+    return _deliver(_analysis(take, model, devices, rules, timed), files, against, json=as_json)
 
 
 def _is_trace(model: str, measure: bool) -> bool:
@@ -102,6 +103,15 @@ def _is_trace(model: str, measure: bool) -> bool:
     if found and measure:
         raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
     return found
+
+
+def _named(model: str, take: "Callable[[str], Workload]") -> list[str]:
+    """Return no target; a name that is wrong is said before a target that is missing, by the capture that fails."""
+    from nearpeak.capture._published import MODELS
+
+    if not Path(model).exists() and model.lower() not in MODELS:
+        take(model)
+    return []
 
 
 def _devices(target: list[str], edits: list[str], runner: str) -> "list[Target]":

@@ -48,7 +48,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.measure.validation._baseline import as_good, baseline_of
     from nearpeak.measure.validation._compare import comparable, compared
     from nearpeak.measure.validation._oracle import asked, contract_of
-    from nearpeak.measure.validation._picks import settled
+    from nearpeak.measure.validation._picks import canonical, settled
     from nearpeak.measure.validation.checks.v09_gradients import gradients_expected
 
     operator, forward = OPS[case.op], forward_case(case)
@@ -72,6 +72,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
         return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
     if case.phase == "forward":
         wanted = {name: one.values for name, one in expected.items()}
+        got = canonical(forward, got, wanted)
         positions = {name: torch.as_tensor(got[name]) for name in contract_of(forward).picks if name in got}
         got |= {name: one.numpy() for name, one in settled(forward, tensors, positions, wanted, question).items()}
     result = compared("V11", got, expected, "a timed call")

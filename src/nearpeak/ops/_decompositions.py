@@ -6,46 +6,61 @@ import numpy as np
 
 
 def symmetric(a: Any) -> Any:
-    """Return the drawn matrices made symmetric; for arrays and tensors alike."""
+    """Return the drawn matrices made symmetric."""
     return 0.5 * (a + a.swapaxes(-1, -2))
 
 
 def dominant(a: Any) -> Any:
     """Return the drawn matrices with a dominant diagonal, which need no exchange of rows."""
-    rows, columns = a.shape[-2:]
-    eye: Any = np.eye(rows, columns)
-    if not isinstance(a, np.ndarray):
-        import torch
-
-        eye = torch.eye(rows, columns, dtype=a.dtype, device=a.device)
-    return a + 4 * max(rows, columns) * eye
+    return a + 4 * max(a.shape[-2:]) * np.eye(*a.shape[-2:])
 
 
 def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
-    """Return the factors of Q R with a positive diagonal of R, which makes them unique."""
+    """Return the factors of Q R (or R alone, then with no Q) with a positive diagonal of R, which makes them unique.
+
+    Columns of Q beyond those of the matrix are 0: any that complete the basis are right.
+    """
     count = min(r.shape[-2:])
-    diagonal = r[..., range(count), range(count)]
-    signs = diagonal / abs(diagonal)
-    return q[..., :count] * signs[..., None, :], r[..., :count, :] * signs[..., :, None]
+    signs = _sign(r[..., range(count), range(count)])
+    return None if q is None else _turned(q, signs), _turned(r.swapaxes(-1, -2), signs, 1).swapaxes(-1, -2)
 
 
-def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, ...]:
-    """Return singular or eigenvectors (then without u) whose first components are positive."""
+def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, Any, Any]:
+    """Return singular vectors, or eigenvectors (then with no u), with positive first components.
+
+    Those beyond the values are 0: any that complete the basis are right.
+    """
     if u is None:
-        first = v[..., 0, :]
-        return s, v * (first / abs(first))[..., None, :]
-    first = u[..., 0, : s.shape[-1]]
-    signs = first / abs(first)
-    return u[..., : s.shape[-1]] * signs[..., None, :], s, v[..., : s.shape[-1], :] * signs[..., :, None]
+        return None, s, _turned(v, _sign(v[..., 0, :]))
+    signs = _sign(u[..., 0, : s.shape[-1]])
+    return _turned(u, signs), s, _turned(v.swapaxes(-1, -2), signs).swapaxes(-1, -2)
 
 
-def in_order(values: Any, vectors: Any) -> tuple[Any, Any]:
-    """Return eigenvalues in one order, with vectors of length 1 whose first components are positive."""
+def _sign(x: Any) -> Any:
+    return (x + (x == 0)) / (abs(x) + (x == 0))
+
+
+def _turned(x: Any, signs: Any, others: int = 0) -> Any:
+    """Return the columns times their signs, those without one times `others`; what is not a number stays so."""
+    turned = others * x
+    turned[..., : signs.shape[-1]] = x[..., : signs.shape[-1]] * signs[..., None, :]
+    return turned
+
+
+def in_order(values: Any, vectors: Any = None) -> tuple[Any, Any]:
+    """Return eigenvalues in one order, with vectors, if there are, of length 1 whose first components are positive."""
+    if not isinstance(values, np.ndarray):
+        import torch
+
+        arrays = (None if one is None else one.detach().cpu().numpy() for one in (values, vectors))
+        found = in_order(*arrays)
+        return tuple(None if one is None else torch.as_tensor(one) for one in found)  # type: ignore[return-value]
     order = np.argsort(values.real + 0.37 * values.imag, axis=-1)
     values = np.take_along_axis(values, order, -1) + 0j
+    if vectors is None:
+        return values, None
     vectors = np.take_along_axis(vectors, order[..., None, :], -1)
-    first = vectors[..., :1, :]
-    return values, vectors * (abs(first) / first) + 0j
+    return values, vectors / _sign(vectors[..., :1, :]) + 0j
 
 
 def packed(a: Any) -> tuple[Any, Any]:

@@ -199,6 +199,9 @@ class Operator:
     at_positions: Callable[..., dict[str, Any]] | None = None
     """(tensors with the positions among the outputs, **arguments) → float outputs with PyTorch, at these positions:
     what is differentiated where an implementation may have chosen others that are as right."""
+    canonical: Callable[..., dict[str, Any]] | None = None
+    """(outputs by name, arrays or tensors, **arguments) → the same with signs and order chosen where several are as
+    right, as the reference gives them: factors are known but for signs, eigenvalues but for their order."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1

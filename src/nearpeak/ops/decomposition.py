@@ -41,6 +41,10 @@ class Decomposition:
     """Results from (matrix, further operands), in NumPy."""
     torch: Callable[..., tuple[Any, ...]]
     """Results from (torch, matrix, further operands)."""
+    form: Callable[[Any], Any] | None = None
+    """(drawn matrices) → matrices that the routine is for."""
+    canonical: Callable[..., tuple[Any, ...]] | None = None
+    """(results) → the same with signs and order chosen, where several are right; for arrays and tensors alike."""
     triangle: bool = False
     """Only one triangle of the matrix is read."""
     further: tuple[tuple[str, Callable[[int, int, int, int], tuple[int, ...]]], ...] = ()
@@ -67,14 +71,25 @@ def _rows(m: int, _n: int, _k: int, _r: int) -> int:
     return m * m
 
 
-def _lower(factors: Any, pivots: Any) -> tuple[Any, Any]:
-    """Return the packed factors without what stands above their diagonal, and the pivots."""
-    return factors.tril(), pivots
+def _without_above(factors: Any, pivots: Any) -> tuple[Any, Any]:
+    """Return the packed factors of a triangle, 0 above their diagonal, where anything may be, and the pivots."""
+    return (np.tril(factors) if isinstance(factors, np.ndarray) else factors.tril()), pivots
 
 
-def _eig_in_order(torch: Any, a: Any) -> tuple[Any, ...]:
-    """Return PyTorch's eigenvalues and eigenvectors in the order and with the phases of the reference."""
-    return tuple(torch.as_tensor(t).to(a.device) for t in in_order(*(t.cpu().numpy() for t in torch.linalg.eig(a))))
+def _symmetric_and_dominant(a: Any) -> Any:
+    return dominant(symmetric(a))
+
+
+def _of_values(values: Any) -> tuple[Any]:
+    return in_order(values)[:1]
+
+
+def _of_eigenvectors(values: Any, vectors: Any) -> tuple[Any, ...]:
+    return by_first_row(None, values, vectors)[1:]
+
+
+def _of_right(r: Any) -> tuple[Any]:
+    return positive_diagonal(None, r)[1:]
 
 
 _QR = (("", _left), ("", _right))
@@ -85,16 +100,16 @@ _PIVOTS = ("int32", lambda _m, _n, k, _r: (k,))
 _SIDES = ("", lambda m, _n, _k, r: (m, r))
 DECOMPOSITIONS: Mapping[str, Decomposition] = {
     "qr": Decomposition(
-        written=_QR, reference=lambda a: positive_diagonal(*np.linalg.qr(a)),
-        torch=lambda torch, a: positive_diagonal(*torch.linalg.qr(a)),
+        written=_QR, reference=np.linalg.qr, torch=lambda torch, a: tuple(torch.linalg.qr(a)),
+        canonical=positive_diagonal,
     ),
     "qr_complete": Decomposition(
-        written=(("", _rows), ("", _whole)), reference=lambda a: positive_diagonal(*np.linalg.qr(a, "complete")),
-        torch=lambda torch, a: positive_diagonal(*torch.linalg.qr(a, "complete")),
+        written=(("", _rows), ("", _whole)), reference=lambda a: np.linalg.qr(a, "complete"),
+        torch=lambda torch, a: tuple(torch.linalg.qr(a, "complete")), canonical=positive_diagonal,
     ),
     "qr_right": Decomposition(
-        written=(("", _right),), reference=lambda a: (np.abs(np.linalg.qr(a, "r")),),
-        torch=lambda torch, a: (torch.linalg.qr(a, "r").R.abs(),),
+        written=(("", _right),), reference=lambda a: (np.linalg.qr(a, "r"),),
+        torch=lambda torch, a: (torch.linalg.qr(a, "r").R,), canonical=_of_right,
     ),
     "reflectors": Decomposition(
         written=(("", _whole), ("", _least)), reference=packed, torch=lambda torch, a: tuple(torch.geqrf(a))
@@ -109,33 +124,32 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a, tau, b: (torch.ormqr(a, tau, b),),
     ),
     "svd": Decomposition(
-        written=_SVD, reference=lambda a: by_first_row(*np.linalg.svd(a, full_matrices=False)),
-        torch=lambda torch, a: by_first_row(*torch.linalg.svd(a, full_matrices=False)),
+        written=_SVD, reference=lambda a: np.linalg.svd(a, full_matrices=False),
+        torch=lambda torch, a: tuple(torch.linalg.svd(a, full_matrices=False)), canonical=by_first_row,
     ),
     "svd_full": Decomposition(
-        written=(("", _rows), ("real", _least), ("", lambda _m, n, _k, _r: n * n)),
-        reference=lambda a: by_first_row(*np.linalg.svd(a)), torch=lambda torch, a: by_first_row(*torch.linalg.svd(a)),
+        written=(("", _rows), ("real", _least), ("", lambda _m, n, _k, _r: n * n)), reference=np.linalg.svd,
+        torch=lambda torch, a: tuple(torch.linalg.svd(a)), canonical=by_first_row,
     ),
     "singular_values": Decomposition(
         written=(("real", _least),), reference=lambda a: (np.linalg.svd(a, compute_uv=False),),
         torch=lambda torch, a: (torch.linalg.svdvals(a),),
     ),
     "eigh": Decomposition(
-        written=(("real", _least), ("", _whole)), triangle=True,
-        reference=lambda a: by_first_row(None, *np.linalg.eigh(symmetric(a))),
-        torch=lambda torch, a: by_first_row(None, *torch.linalg.eigh(symmetric(a))),
+        written=(("real", _least), ("", _whole)), triangle=True, form=symmetric, canonical=_of_eigenvectors,
+        reference=np.linalg.eigh, torch=lambda torch, a: tuple(torch.linalg.eigh(a)),
     ),
     "eigh_values": Decomposition(
-        written=(("real", _least),), triangle=True, reference=lambda a: (np.linalg.eigvalsh(symmetric(a)),),
-        torch=lambda torch, a: (torch.linalg.eigvalsh(symmetric(a)),),
+        written=(("real", _least),), triangle=True, form=symmetric, reference=lambda a: (np.linalg.eigvalsh(a),),
+        torch=lambda torch, a: (torch.linalg.eigvalsh(a),),
     ),
     "eig": Decomposition(
-        written=(("complex", _least), ("complex", _whole)), reference=lambda a: in_order(*np.linalg.eig(a)),
-        torch=_eig_in_order,
+        written=(("complex", _least), ("complex", _whole)), reference=np.linalg.eig, canonical=in_order,
+        torch=lambda torch, a: tuple(torch.linalg.eig(a)),
     ),
     "eig_values": Decomposition(
-        written=(("complex", _least),), reference=lambda a: in_order(*np.linalg.eig(a))[:1],
-        torch=lambda torch, a: _eig_in_order(torch, a)[:1],
+        written=(("complex", _least),), reference=lambda a: (np.linalg.eigvals(a),), canonical=_of_values,
+        torch=lambda torch, a: (torch.linalg.eigvals(a),),
     ),
     "pseudo_inverse": Decomposition(
         written=(("", _whole),), reference=lambda a: (np.linalg.pinv(a),),
@@ -150,22 +164,20 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a: (torch.linalg.matrix_exp(a),),
     ),
     "lu_packed": Decomposition(
-        written=(("", _whole), ("int32", _least)), reference=lambda a: unpacked(dominant(a))[3:],
-        torch=lambda torch, a: tuple(torch.linalg.lu_factor(dominant(a))),
+        written=(("", _whole), ("int32", _least)), form=dominant, reference=lambda a: unpacked(a)[3:],
+        torch=lambda torch, a: tuple(torch.linalg.lu_factor(a)),
     ),
     "lu_parts": Decomposition(
-        written=_PARTS, reference=lambda a: unpacked(dominant(a))[:3],
-        torch=lambda torch, a: tuple(torch.linalg.lu(dominant(a))),
+        written=_PARTS, form=dominant, reference=lambda a: unpacked(a)[:3],
+        torch=lambda torch, a: tuple(torch.linalg.lu(a)),
     ),
     "lu_unpacked": Decomposition(
         written=_PARTS, further=(_PIVOTS,), reference=lambda a, _: unpacked(None, a),
-        torch=lambda torch, a, pivots: tuple(
-            torch.lu_unpack(a, torch.arange(1, pivots.shape[-1] + 1).to(pivots).expand_as(pivots).contiguous())
-        ),
+        torch=lambda torch, a, pivots: tuple(torch.lu_unpack(a, pivots)),
     ),
     "ldl": Decomposition(
-        written=(("", _whole), ("int32", _least)), triangle=True, reference=lambda a: ldl(dominant(symmetric(a))),
-        torch=lambda torch, a: _lower(*torch.linalg.ldl_factor(dominant(symmetric(a)))),
+        written=(("", _whole), ("int32", _least)), triangle=True, form=_symmetric_and_dominant, reference=ldl,
+        torch=lambda torch, a: tuple(torch.linalg.ldl_factor(a)), canonical=_without_above,
     ),
 }  # fmt: skip
 """All decompositions by name."""
@@ -212,9 +224,23 @@ def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, *
     return tensors
 
 
+def _valid(drawn: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    """Return matrices of the form that the routine is for, and pivots that leave each row in its place."""
+    row = decomposition_of(function)
+    found = {"a": drawn["a"] if row.form is None else row.form(drawn["a"])}
+    if (_PIVOTS in row.further) and (pivots := drawn["operand_1"]).size:
+        found["operand_1"] = np.tile(np.arange(1, pivots.shape[-1] + 1), (len(pivots), 1))
+    return found
+
+
+def _canonical(outputs: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+    chosen = decomposition_of(function).canonical
+    return outputs if chosen is None else dict(zip(outputs, chosen(*outputs.values()), strict=True))
+
+
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     found = decomposition_of(function).reference(*arrays.values())
-    return {f"y{place}": result for place, result in enumerate(found)}
+    return _canonical({f"y{place}": result for place, result in enumerate(found)}, function)
 
 
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
@@ -257,7 +283,9 @@ OPERATOR = Operator(
     source="definition; Golub and Van Loan 2013, Matrix Computations, fourth edition, chapters 5, 7 and 8",
     numerics=Numerics(kind="decomposition", reduction="m n", ulp_count=256.0, special="unspecified"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
+    canonical=_canonical,
     torch_call=_torch_call,
     aten={
         "aten.linalg_qr.default": _qr,

@@ -59,6 +59,11 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
     }
 
 
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return numbers from 0 to 1, as generators of random numbers give them."""
+    return {"samples": abs(drawn["samples"]) % 1}
+
+
 def _spans(extent: int, kernel: int, count: int, sample: float) -> list[tuple[int, int]]:
     """Return the windows of one dimension; the last one ends where the input ends."""
     step = (extent - kernel) / (count - 1) if count > 1 else 0.0
@@ -68,7 +73,7 @@ def _spans(extent: int, kernel: int, count: int, sample: float) -> list[tuple[in
 
 def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
     sizes = list(zip(*(sliding.extents(arguments, prefix) for prefix in ("", "k", "o")), strict=True))
-    samples = abs(arrays["samples"]).reshape(-1, len(sizes)) % 1
+    samples = arrays["samples"].reshape(-1, len(sizes))
     # In a plane, the first number is the width's.
     ordered = samples[:, ::-1] if len(sizes) == 2 else samples
     return all_maxima(
@@ -85,7 +90,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
     kernel, parts = sliding.extents(arguments, "k"), sliding.extents(arguments, "o")
     run: Any = F.fractional_max_pool2d if len(parts) == 2 else F.fractional_max_pool3d
-    samples = tensors["samples"].detach().abs() % 1
+    samples = tensors["samples"].detach()
     output, where = run(tensors["input"], kernel, output_size=parts, return_indices=True, _random_samples=samples)
     return {"output": output, "indices": where} if arguments["indices"] else {"output": output}
 
@@ -111,6 +116,7 @@ OPERATOR = Operator(
     source="Graham 2014, arXiv:1412.6071",
     numerics=Numerics(kind="exact", rounds=("close",), least_format="fp32"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

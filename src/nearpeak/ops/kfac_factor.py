@@ -9,6 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
+from nearpeak.ops._decompositions import symmetric
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import Numerics, Operator
 
@@ -50,20 +51,19 @@ def _inputs(tokens: int, dim: int, dtype: str, factor_dtype: str, bias: bool) ->
     }
 
 
-def _lower(factor: Any, library: Any) -> Any:
-    """Return the symmetric matrix that the lower triangle stands for."""
-    return library.tril(factor) + library.tril(factor, -1).T
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"factor": symmetric(drawn["factor"])}
 
 
 def _reference(arrays: dict[str, Any], tokens: int, bias: bool, **_: Any) -> dict[str, Any]:
     a = np.hstack([arrays["a"], np.ones((tokens, 1))]) if bias else arrays["a"]
-    return {"factor": KEPT * _lower(arrays["factor"], np) + (1 - KEPT) / tokens * (a.T @ a)}
+    return {"factor": KEPT * arrays["factor"] + (1 - KEPT) / tokens * (a.T @ a)}
 
 
 def _torch_call(tensors: dict[str, Any], tokens: int, bias: bool, **_: Any) -> dict[str, Any]:
     import torch
 
-    a, factor = tensors["a"], _lower(tensors["factor"], torch)
+    a, factor = tensors["a"], tensors["factor"]
     a = torch.nn.functional.pad(a, (0, 1), value=1.0) if bias else a
     return {"factor": torch.addmm(factor, a.T.to(factor), a.to(factor), beta=KEPT, alpha=(1 - KEPT) / tokens)}
 
@@ -72,8 +72,10 @@ OPERATOR = Operator(
     forward=kfac_factor,
     family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, sections 3 and 5",
-    numerics=Numerics(kind="contraction", reduction="tokens"),
+    # Of the factor, implementations may read either triangle.
+    numerics=Numerics(kind="contraction", reduction="tokens", special="a"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     degree_count=3,

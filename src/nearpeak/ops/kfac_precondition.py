@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import contraction
+from nearpeak.ops._decompositions import symmetric
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import Numerics, Operator
 
@@ -46,12 +45,12 @@ def _inputs(rows: int, columns: int, dtype: str, grad_dtype: str, **_: Any) -> d
     }
 
 
-def _symmetric(matrix: Any, library: Any) -> Any:
-    return library.tril(matrix) + library.tril(matrix, -1).T
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {name: symmetric(drawn[name]) for name in ("left", "right")}
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": _symmetric(arrays["left"], np) @ arrays["grad"] @ _symmetric(arrays["right"], np)}
+    return {"y": arrays["left"] @ arrays["grad"] @ arrays["right"]}
 
 
 def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, 
 
     from nearpeak.ops._torch_names import torch_dtype
 
-    left, right = _symmetric(tensors["left"], torch), _symmetric(tensors["right"], torch)
+    left, right = tensors["left"], tensors["right"]
     return {"y": torch.linalg.multi_dot([left, tensors["grad"].to(left), right]).to(torch_dtype(torch, out_dtype))}
 
 
@@ -67,8 +66,10 @@ OPERATOR = Operator(
     forward=kfac_precondition,
     family="optimizer",
     source="Martens and Grosse 2015, arXiv:1503.05671, section 4",
-    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1),
+    # Of the inverses, implementations may read either triangle.
+    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     degree_count=3,

@@ -12,6 +12,7 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._arrays import maximum
+from nearpeak.ops._decompositions import dominant, symmetric
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops.decomposition import matched
@@ -193,8 +194,8 @@ def _valid(drawn: dict[str, Any], n: int, function: str, **_: Any) -> dict[str, 
     """
     kind, a = routine_of(function).kind, drawn["a"]
     if kind == "definite":
-        a = 0.5 * (a + a.swapaxes(-1, -2))
-    a = (np.tril(a) if kind == "triangular" else a) + 4 * n * np.eye(n)
+        a = symmetric(a)
+    a = dominant(np.tril(a) if kind == "triangular" else a)
     return {"a": a} | ({"pivots": _in_place(a)} if "pivots" in drawn else {})
 
 

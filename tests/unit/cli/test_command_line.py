@@ -75,6 +75,8 @@ def test_what_if_edits_change_the_bound(run):
         (("bound", "--cases", "nowhere.csv", "--target", "t4"), 2, "nowhere.csv: not found"),
         (("analyze", "nowhere.py", "--target", "t4"), 2, "nowhere.py: not found"),
         (("analyze", "nowhere.onnx", "--target", "t4"), 2, "nowhere.onnx: not found"),
+        (("analyze", "nowhere.json"), 2, "nowhere.json: not found"),
+        (("analyze", "resnet-50"), 2, "--target: is missing"),
         (("analyze", "x.onnx", "--target", "t4", "--html", "no/such/folder/x.html"), 2, "folder does not exist"),
         (("analyze", "x.py", "--target", "t4", "--phase", "sideways"), 2, "step 'sideways'"),
         (("show", "targets", "h1000"), 2, "target 'h1000'"),

@@ -36,6 +36,8 @@ def differentiable(case: Case) -> bool:
     kind = contract(case.op, arguments_of(case)).kind
     if asked is None or wide is None or OPS[case.op].draws or kind == "decomposition":
         return False
+    if OPS[case.op].family == "optimizer":  # steps of training are taken without gradients
+        return False
     if asked.tensors.keys() & asked.expected.keys():  # an update in place is no function of its inputs
         return False
     if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):

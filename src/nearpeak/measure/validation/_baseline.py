@@ -11,6 +11,7 @@ from nearpeak.core.validation import PASS, CheckResult
 from nearpeak.measure.validation._compare import comparable, compared, values_of, worst_of
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 from nearpeak.measure.validation._oracle import Expected, Question, contract_of
+from nearpeak.measure.validation._picks import canonical
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.ops import OPS
 
@@ -42,7 +43,8 @@ def baseline_of(asked: Question) -> Mapping[str, Any]:
     right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
     ran = run(right, asked.tensors, asked.arguments)
     usable = not ran.error and comparable(ran.outputs, asked.expected)
-    return values_of(ran.outputs) if usable else {}
+    wanted = {name: one.values for name, one in asked.expected.items()}
+    return values_of(canonical(asked.case, ran.outputs, wanted)) if usable else {}
 
 
 def judged(check: str, outputs: Mapping[str, Any], asked: Question, where: str) -> CheckResult:

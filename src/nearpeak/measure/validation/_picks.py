@@ -1,4 +1,4 @@
-"""Positions of what is largest or nearest: any is right whose value is the wanted one, as far as values are known."""
+"""Results of which several are right, called as the oracle has them: positions of equal values, signs, order."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -25,7 +25,7 @@ from nearpeak.ops import OPS
 def settled(
     case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
 ) -> dict[str, Any]:
-    """Return `outputs` with positions called as in `wanted` where they are as right.
+    """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
 
     Args:
         case: of the forward pass.
@@ -34,12 +34,22 @@ def settled(
         wanted: arrays by name.
         asked: the question that the inputs are, if they are one: what is known of it is kept.
     """
-    found, picks = dict(outputs), contract_of(case).picks
+    found, picks = canonical(case, outputs, wanted), contract_of(case).picks
     for name in picks.keys() & found.keys() & wanted.keys():
         values = ranked(case, tensors, picks[name])
         apart = _apart(case, tensors, picks[name]) if asked is None else _apart_in(asked, picks[name])
         found[name] = picked(found[name], values, wanted[name], apart)
     return found
+
+
+def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `outputs` with the signs and the order that the oracle chooses; as they are where their shapes differ."""
+    chosen = OPS[case.op].canonical
+    fits = outputs.keys() == wanted.keys() and all(outputs[k].shape == np.shape(wanted[k]) for k in wanted)
+    if chosen is None or not fits:
+        return dict(outputs)
+    # A kernel may return its outputs in any order of names.
+    return chosen({name: outputs[name] for name in wanted}, **arguments_of(case))
 
 
 @lru_cache(maxsize=64)

@@ -64,7 +64,60 @@ def cholesky(tensors, **_):
     return {"y": torch.linalg.cholesky(tensors["a"])}
 
 
+def decomposed(routine, *changes):
+    """A kernel that returns what a library's routine does, with the signs and the order that it happens to have."""
+
+    def kernel(tensors, **_):
+        found = getattr(torch.linalg, routine)(tensors["a"])
+        parts = [found] if isinstance(found, torch.Tensor) else list(found)
+        for place, change in changes:
+            parts[place] = change(parts[place])
+        return {f"y{place}": part for place, part in enumerate(parts)}
+
+    return kernel
+
+
+def preconditioned_from_lower(tensors, **_):
+    left, right = (tensors[name].tril() + tensors[name].tril(-1).T for name in ("left", "right"))
+    return {"y": left @ tensors["grad"] @ right}
+
+
+def preconditioned(tensors, **_):
+    return {"y": tensors["left"] @ tensors["grad"] @ tensors["right"]}
+
+
+def turned(x):
+    return torch.cat([-x[..., :1], x[..., 1:]], -1)
+
+
+def backwards(x):
+    return x.flip(-1)
+
+
+def eigenvectors_with_one_off(tensors, **_):
+    values, vectors = torch.linalg.eigh(tensors["a"])
+    return {"y0": values, "y1": torch.cat([vectors[..., :1] * 1.01, vectors[..., 1:]], -1)}
+
+
+def values_unsorted(tensors, **_):
+    return {"y0": torch.linalg.eigvalsh(tensors["a"]).flip(-1)}
+
+
+def factors_that_do_not_multiply(tensors, **_):
+    q, r = torch.linalg.qr(tensors["a"])
+    return {"y0": turned(q), "y1": r}
+
+
 KERNELS = {
+    "kfac_precondition rows=6 columns=5": preconditioned,
+    "kfac_precondition rows=5 columns=6": preconditioned_from_lower,
+    "decomposition batch=2 m=6 n=4 function=qr": decomposed("qr", (0, turned), (1, lambda r: turned(r.mT).mT)),
+    "decomposition batch=2 m=5 n=5 function=eigh": decomposed("eigh", (1, turned)),
+    "decomposition batch=2 m=5 n=5 function=eig": decomposed("eig", (0, backwards), (1, backwards)),
+    "decomposition batch=2 m=5 n=5 function=eig_values": decomposed("eigvals", (0, backwards)),
+    "decomposition batch=2 m=6 n=4 function=svd_full": decomposed("svd", (0, turned), (2, lambda v: turned(v.mT).mT)),
+    "decomposition batch=2 m=4 n=4 function=ldl": decomposed("ldl_factor"),
+    "decomposition batch=2 m=4 n=4 function=lu_packed": decomposed("lu_factor"),
     "linalg batch=2 n=6 function=cholesky": cholesky,
     "grouped_gemm m=13 n=8 k=16 groups=4": grouped,
     "grouped_gemm m=12 n=8 k=16 groups=3 load=uniform top_k=1": grouped,
@@ -89,6 +142,14 @@ def case_of(text):
 def test_a_kernel_that_reads_its_inputs_as_they_are_is_right(text):
     found = validate(case_of(text), KERNELS[text], seed=1)
     assert not found.failed, [result for result in found.results if result.failed]
+
+
+@pytest.mark.parametrize(
+    ("function", "kernel"),
+    [("eigh", eigenvectors_with_one_off), ("eigh_values", values_unsorted), ("qr", factors_that_do_not_multiply)],
+)
+def test_an_open_sign_hides_no_mistake(function, kernel):
+    assert validate(case_of(f"decomposition batch=2 m=5 n=5 function={function}"), kernel, seed=1).failed
 
 
 @pytest.mark.parametrize(

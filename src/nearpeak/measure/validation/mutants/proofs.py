@@ -8,6 +8,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question, ranked
+from nearpeak.measure.validation._picks import canonical
 from nearpeak.measure.validation._run import imported_torch
 from nearpeak.measure.validation.checks.v09_gradients import upstream_of
 from nearpeak.measure.validation.mutants import identities, programs
@@ -20,8 +21,8 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
-    own = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
-    arguments = (*own, *identities.ARGUMENTS, *programs.ARGUMENTS)
+    simple = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
+    arguments = (*simple, _of_choice, _of_form, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
 
@@ -190,3 +191,34 @@ _ANALYTIC = frozenset({
     "sgd", "softmax", "ssd_scan", "transfer", "trilinear", "varlen_attention", "weight_norm", "wkv",
 })  # fmt: skip
 """Operators made of sums, products, quotients, roots and exponentials alone, unless a choice compares."""
+
+
+def _of_choice(case: Case, mutant: Mutant) -> str:
+    """A sign or an order that any implementation may choose is what the canonical form takes away, to the last bit."""
+    asked = question(case, 0, "normal")
+    if OPS[case.op].canonical is None or mutant.of_gradient or mutant.row not in _CHOICES or asked is None:
+        return ""
+    wanted = {name: one.values for name, one in asked.expected.items()}
+    calls = (OPS[case.op].torch_call, mutant.make())
+    copies = ({name: tensor.clone() for name, tensor in asked.tensors.items()} for _ in calls)
+    right, other = (
+        canonical(case, call(tensors, **asked.arguments), wanted) for call, tensors in zip(calls, copies, strict=True)
+    )
+    same = all(imported_torch().equal(right[name], other[name]) for name in wanted)
+    return f"it changes the {_CHOICES[mutant.row]} of {mutant.where} alone, which is open" if same else ""
+
+
+_CHOICES = {"sign of one row": "sign", "columns swapped": "order"}
+
+
+def _of_form(case: Case, mutant: Mutant) -> str:
+    """Inputs that must have a form may have one value only: what leaves that as it is changes nothing."""
+    draws = [question(case, seed, "normal") for seed in (0, 1)]
+    if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or None in draws:
+        return ""
+    name = mutant.where.partition("[")[0]
+    first, second = (asked.tensors.get(name) for asked in draws if asked is not None)
+    if first is None or second is None or first.is_floating_point() or not imported_torch().equal(first, second):
+        return ""
+    changed = mutant.inputs({key: tensor.clone() for key, tensor in draws[0].tensors.items()})[name]  # type: ignore[union-attr]
+    return f"{name} has one valid value, which it leaves" if imported_torch().equal(changed, first) else ""
