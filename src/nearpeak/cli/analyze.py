@@ -93,8 +93,7 @@ def analyze(
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
-    devices = _devices(target or ([] if timed else _named(model, take)), edits, timed)
-    return _deliver(_analysis(take, model, devices, rules, timed), files, against, json=as_json)
+    return _deliver(_analysis(take, model, target, edits, rules, timed), files, against, json=as_json)
 
 
 def _is_trace(model: str, measure: bool) -> bool:
@@ -105,19 +104,18 @@ def _is_trace(model: str, measure: bool) -> bool:
     return found
 
 
-def _named(model: str, take: "Callable[[str], Workload]") -> list[str]:
-    """Return no target; a name that is wrong is said before a target that is missing, by the capture that fails."""
+def _devices(
+    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], runner: str
+) -> "list[Target]":
+    """Return the targets; where none is named and a runner measures, the one that it times.
+
+    A name that is wrong is said before a target that is missing, by the capture that fails.
+    """
     from nearpeak.capture._published import MODELS
-
-    if not Path(model).exists() and model.lower() not in MODELS:
-        take(model)
-    return []
-
-
-def _devices(target: list[str], edits: list[str], runner: str) -> "list[Target]":
-    """Return the targets; where none is named and a runner measures, the one that it times."""
     from nearpeak.measuring import timed_target
 
+    if not (target or runner or Path(model).exists() or model.lower() in MODELS):
+        take(model)
     return shared.targets_of(target or ([timed_target(runner)] if runner else []), edits)
 
 
@@ -130,11 +128,12 @@ def _refuse_for_models(model: str, options: dict[str, object]) -> None:
 
 
 def _analysis(
-    take: "Callable[[str], Workload]", model: str, targets: "list[Target]", bounds: "Policy", runner: str
+    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], bounds: "Policy", runner: str
 ) -> "Analysis":
     """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak import api
 
+    targets = _devices(take, model, target, edits, runner)
     found = api.analyze(take(model), targets, bounds)
     return _measured(found, runner) if runner else found
 
