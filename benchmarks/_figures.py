@@ -52,12 +52,12 @@ class Figure:
 
 
 def show_value(value: float, unit: str) -> str:
-    """Return a value with four significant digits, thousands apart, and its unit.
+    """Return a value with four significant digits, thousands apart, and its unit; counts `of` others are exact.
 
-    >>> show_value(0.23456, "s"), show_value(60.0, "")
-    ('0.2346 s', '60')
+    >>> show_value(0.23456, "s"), show_value(60.0, ""), show_value(13628, "of 13,628 mutants")
+    ('0.2346 s', '60', '13,628 of 13,628 mutants')
     """
-    rounded = float(f"{value:.4g}")
+    rounded = value if unit.startswith("of ") else float(f"{value:.4g}")
     text = f"{rounded:,.0f}" if rounded == int(rounded) else f"{rounded:,.10g}"
     return f"{text} {unit}".strip()
 
