@@ -81,7 +81,8 @@ def torch_attention(tensors: Mapping[str, Any], live: Any, *, softcap: bool = Fa
 
     query, share = tensors["query"], tensors["query"].shape[1] // tensors["key"].shape[1]
     key, value = (tensors[name].to(query.dtype).repeat_interleave(share, 1) for name in ("key", "value"))
-    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    # Scaled first: a product of large fp16 numbers is beyond the format, the score that it becomes is not.
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     if softcap:
         scores = SOFT_CAP * torch.tanh(scores / SOFT_CAP)
     if bias is not None:

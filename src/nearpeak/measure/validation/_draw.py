@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
-from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, torch_format, widened
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, rounded, torch_format, widened
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
@@ -190,9 +190,14 @@ def _next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
     places = random.choice(inner, tensor.shape)
     if places.size:  # few numbers seldom meet the first and the last of many edges by themselves
         places.flat[0], places.flat[-1] = inner[0], inner[-1]
+        # The first lies where fewer bits move it to the other side.
+        fewer = rounded(places.flat[0], torch_format(_FEWER.get(kind.name, kind.name)))
+        apart.flat[0] = abs(apart.flat[0]) * np.sign(places.flat[0]) * (-1.0 if fewer >= places.flat[0] else 1.0)
     return places * (1 + apart)
 
 
+_FEWER = {"fp64": "fp32", "fp32": "bf16"}
+"""The format that a kernel might compute in without permission."""
 _BESIDE = 32.0
 """Roundoffs of a number's own format by which it is next to an edge: finding its bin takes a few operations."""
 

@@ -43,7 +43,8 @@ def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, An
     """Give inputs whose relative errors are `step` with random signs.
 
     A probe sees the root of the sum of squares of the products of derivative and input: how rounding errors of a
-    stable algorithm reach the result.
+    stable algorithm reach the result. Where two large terms cancel, errors of all inputs may cancel in every probe, by
+    luck; those of one input at a time do not, so that each is also moved alone, by half as much: it bounds from below.
 
     Args:
         whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
@@ -51,6 +52,9 @@ def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, An
     random = np.random.default_rng(20)
     for _ in range(PROBES):
         yield {name: _nudged(random, array, step, whole=whole) for name, array in arrays.items()}
+    floats = [name for name, array in arrays.items() if array.dtype.kind in "fc"]
+    for name in floats if len(floats) > 1 and not whole else ():
+        yield {**arrays, name: _nudged(random, arrays[name], step / 2, whole=whole)}
 
 
 def shifts(arrays: Arrays, step: float) -> Iterator[dict[str, Any]]:

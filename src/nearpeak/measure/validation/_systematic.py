@@ -15,10 +15,13 @@ from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.ops import OPS
 
 STAGES = ((12, 10.0), (48, 7.0), (144, 6.0))
-"""Draws, each of which gives one slope, and standard errors that their mean may have: a correct result passes each of
-them less than once in 10⁶ (Student's t with 11 degrees of freedom, then nearly the normal distribution)."""
+"""Draws (groups of them for few results), each of which gives one slope, and standard errors that their mean may have:
+a correct result passes each of them less than once in 10⁶ (Student's t with 11 degrees of freedom, then nearly the
+normal distribution)."""
 DOUBTFUL = 3.0
 """Standard errors from which more are drawn."""
+ENOUGH, MOST_GROUPED, MOST_ELEMENTS = 64, 8, 2**15
+"""Results from which one draw gives a slope by itself; draws that give one together, and input elements of these."""
 LEAST_SHARE = 1 / 16
 """Of the output's roundoff: what roundings of inputs of few bits may add up to, as they are not all different."""
 
@@ -58,8 +61,9 @@ def _usual(case: Case, seed: int, count: int) -> Mapping[str, float]:
 
 def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -> dict[str, Any]:
     """Return by output the slope of each draw: by what share results are too large."""
-    taken: dict[str, list[float]] = {}
-    for asked in _draws(case, seed, count):
+    group = _group(case, seed)
+    taken: dict[str, list[tuple[float, float]]] = {}
+    for asked in _draws(case, seed, count * group):
         ran = run(implementation, asked.tensors, asked.arguments)
         if ran.error or not comparable(ran.outputs, asked.expected):
             return {}
@@ -69,15 +73,30 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
                 continue
             finite = np.isfinite(got) & np.isfinite(one.values)
             value, error = one.values[finite], (got - one.values)[finite]
-            size = float((value**2).sum())
-            if size > 0:
-                taken.setdefault(name, []).append(float((error * value).sum()) / size)
+            taken.setdefault(name, []).append((float((error * value).sum()), float((value**2).sum())))
+    found = {name: _ratios(sums, group) for name, sums in taken.items()}
     least = {name: LEAST_SHARE * UNIT_ROUNDOFF[asked.expected[name].dtype] for name in taken}
-    return {
-        name: np.asarray(found)
-        for name, found in taken.items()
-        if len(found) == count and abs(np.mean(found)) > least[name]
-    }
+    return {name: one for name, one in found.items() if len(one) == count and abs(np.mean(one)) > least[name]}
+
+
+def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
+    """Return the quotients of sums over groups, where there is anything to divide by.
+
+    >>> _ratios([(1.0, 2.0), (2.0, 2.0), (0.0, 0.0), (0.0, 0.0)], 2)
+    array([0.75])
+    """
+    above, below = np.asarray(sums)[: len(sums) // group * group].reshape(-1, group, 2).sum(axis=1).T
+    return above[below > 0] / below[below > 0]
+
+
+def _group(case: Case, seed: int) -> int:
+    """Return how many draws give one slope: of few results, a wrong factor is lost in the roundings of one draw."""
+    asked = next(iter(_draws(case, seed, 1)), None)
+    sizes = [one.values.size for one in asked.expected.values() if narrow(one.dtype)] if asked is not None else []
+    if asked is None or not sizes or not min(sizes):
+        return 1
+    elements = sum(tensor.numel() for tensor in asked.tensors.values())
+    return max(1, min(-(-ENOUGH // min(sizes)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1)))
 
 
 def narrow(dtype: str) -> bool:

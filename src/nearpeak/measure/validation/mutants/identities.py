@@ -137,6 +137,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     ("decomposition", "singular_values", _ROTATED, "a[1]"): _SINGULAR,
     ("decomposition", "singular_values", _ROTATED, "a[2]"): _SINGULAR,
     ("decomposition", "qr_right", _ROTATED, "a[1]"): "R'R = A'A, to which the order of A's rows is nothing",
+    ("decomposition", "lu_unpacked", _ROTATED, "operand_1[1]"): "the same two rows exchanged twice stay where they are",
     ("kfac_inverse", "", _TRANSPOSED, "factor"): "factors are given symmetric, products with their transposes",
     ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
     ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
@@ -155,6 +156,15 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     },
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("elementwise", "mantissa", _TWICE, "a[0]"): "doubling is exact and moves the exponent, not the mantissa",
+    **{
+        ("elementwise", name, row, where): "products with 0, 1 and 2 keep the sign, of zeros too, and no more is read"
+        for name, read in (("signbit", "a"), ("copysign", "b"))
+        for row, where in (
+            ("operand ignored", read), ("last slice dropped", f"{read}[0]"), ("last tile dropped", f"{read}[0]"),
+            (_TWICE, f"{read}[0]"),
+        )
+    },
+    ("elementwise", "signbit", "computed in fewer bits", ""): "rounding keeps the sign, and no more is read",
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
