@@ -53,7 +53,7 @@ def main() -> None:
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
     start = unseen_values(family, block, others)
     each = [fitted_together(family, [one], 0.5) for one in others]
-    spread = spread_from(family.form, [(one.values, one.unidentified) for one in each])
+    spread = spread_from(family.form, [(one.values, one.unidentified) for one in each], start)
     rows = np.arange(len(block.measured_s))
     before = _errors(times_of(family, block, rows)(start), block.measured_s)
     after = np.array([_after(family, block, start, spread, seed) for seed in SEEDS])

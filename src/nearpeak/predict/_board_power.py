@@ -66,6 +66,11 @@ def share_of_rate(board: float, energy: float) -> float:
     return high if high >= _KNEE else board / (energy * _KNEE**2)
 
 
+def is_held(device: Target, unit: str, energy: float) -> bool:
+    """Return whether the power of a board limits products that take `energy`, J per FLOP at the highest clock."""
+    return share_of_rate(headroom(device, unit), energy) < _MOST
+
+
 def headroom(device: Target, unit: str) -> float:
     """Return the power of the board over the documented rate, J per FLOP."""
     assert device.power_w is not None

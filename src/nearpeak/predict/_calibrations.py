@@ -1,5 +1,6 @@
 """The coefficients that ship with nearpeak, a user's own, and which of them answers for a device and a format."""
 
+import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -58,7 +59,7 @@ def calibration_for(
         return _of_file(read_coefficients(file), file.stem, form, groups, corrected)
     for farthest in (2, 3):
         for place, group in enumerate(groups):
-            for stem, steps in _sources(form, device, target):
+            for stem, steps in _sources(form, device, target, cases.dtypes):
                 distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
                 alike = corrected and place < _ALIKE_COUNT
                 found = _stored(form.name, stem, group, distance, alike) if steps <= farthest else None
@@ -81,10 +82,11 @@ def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
     return replace(found, low_ratio=low, high_ratio=high)
 
 
-def _sources(form: Form, device: str, target: Target) -> Iterator[tuple[str, int]]:
-    """Yield the files to look into with their steps from the data."""
+def _sources(form: Form, device: str, target: Target, dtypes: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Yield the files to look into with their steps from the data, kin devices nearest first."""
     yield device, 0
-    yield from ((stem, 1) for stem in _stems(form.name) if stem != device and _akin(stem, target, form))
+    kin = [stem for stem in _stems(form.name) if stem != device and _akin(stem, target, form)]
+    yield from ((stem, 1) for stem in sorted(kin, key=lambda stem: _apart(form, target, _device(stem), dtypes)))
     yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
 
@@ -185,6 +187,17 @@ def _akin(stem: str, target: Target, form: Form) -> bool:
         return False
     rates = [one.peaks[unit].flop_per_clock for one in (other, target) for unit in _RATES if unit in one.peaks]
     return max(rates) <= 2 * min(rates) if len(rates) == 2 else len(rates) == 0
+
+
+def _apart(form: Form, target: Target, other: Target, dtypes: Mapping[str, str]) -> tuple[float, float]:
+    """Return in octaves how far devices are in what the form goes by, then in their number of multiprocessors."""
+    count = abs(math.log2(other.sm_count / target.sm_count)) if other.sm_count and target.sm_count else math.inf
+    if form.size is None:
+        return 0.0, count
+    try:
+        return abs(form.size(other, dtypes) - form.size(target, dtypes)), count
+    except (NotModelledError, ValueError, KeyError):
+        return math.inf, count
 
 
 @lru_cache

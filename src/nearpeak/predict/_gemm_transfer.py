@@ -7,15 +7,19 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._board_power import headroom, product_energy, repowered, share_of_rate, slowed
+from nearpeak.predict._board_power import headroom, is_held, product_energy, repowered, share_of_rate, slowed
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._units import unit_of
 
-_LAUNCH, _TENSOR, _CLOCK, _BALANCED = (
+_LAUNCH, _TENSOR, _CLOCK, _BALANCED, _DRAM = (
     [one.name for one in SCALARS].index(name)
-    for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements")
+    for name in ("launch_s", "tensor_ratio", "clock_ratio", "balanced_elements", "dram_ratio")
 )
 _RATE = [_TENSOR, _CLOCK]
+_OF_TABLE = [[one.name for one in SCALARS].index(name) for name in ("far_ratio", "unaligned_ratio")]
+"""Scalars that tell sessions of one table apart, not devices: docs/explain/products_unseen.md."""
+_LEAST_READ = 0.7
+"""Share of the memory rate that products of NVIDIA's other devices, and norms on all, exceed: less is of kernels."""
 _PACED = [
     [one.name for one in SCALARS].index(name)
     for name in (
@@ -24,6 +28,8 @@ _PACED = [
 ]  # fmt: skip
 """Waits that are a number of clocks: of barriers, pipelines and short kernels."""
 _KEPT = [one.name for one in SCALARS].index("quantise_residency_ratio")
+_LITTLE = 1e-6
+"""Least value in a geometric mean."""
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
 _ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
@@ -48,6 +54,9 @@ def transferred(
             one[_LAUNCH] *= slower
         elif target.launch_floor_s and device.launch_floor_s:
             one[_LAUNCH] *= target.launch_floor_s / device.launch_floor_s
+        one[_OF_TABLE] = [SCALARS[place].usual_value for place in _OF_TABLE]
+        if device.vendor == "NVIDIA":
+            one[_DRAM] = max(one[_DRAM], _LEAST_READ)
     (_move_to_kin if is_kin else _move_to_other)(values, target, dtypes, measured)
     return values
 
@@ -71,15 +80,38 @@ def _move_to_other(
         reached = one[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
         one[_TENSOR] = min(reached, SCALARS[_TENSOR].high_value)
     known = [(device, own) for device, own in measured if device.power_w]
-    if target.power_w and known and _is_bound_by_power(target, dtypes):
+    if known and _is_bound_by_power(target, dtypes):
         least = min(
             product_energy(device, unit_of(device, dtypes), tuple(np.asarray(own)[_RATE])) / _scale(device, dtypes)
             for device, own in known
         )
-        share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
-        for one in values:
-            one[_RATE] = slowed(tuple(one[_RATE]), share)
-            one[_CLOCK] = min(one[_CLOCK], SCALARS[_CLOCK].high_value)
+        _let_go(values, [device for device, _ in measured], dtypes, least)
+        if target.power_w:
+            _hold(values, target, dtypes, least)
+
+
+def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[str, str], least: float) -> None:
+    """Give devices that their power holds back the rate of those that it does not: kernels would reach as much.
+
+    Args:
+        least: energy of a product over `_scale`, the least among the devices.
+    """
+    held = [bool(one.power_w) and is_held(one, unit_of(one, dtypes), least * _scale(one, dtypes)) for one in devices]
+    free = [np.maximum(one[_RATE], _LITTLE) for one, is_so in zip(values, held, strict=True) if not is_so]
+    if not free:
+        return
+    tensor, clock = np.exp(np.log(free).mean(axis=0))
+    for one, is_so in zip(values, held, strict=True):
+        if is_so:
+            one[_RATE] = max(one[_TENSOR], tensor), min(one[_CLOCK], clock)
+
+
+def _hold(values: Sequence[Any], target: Target, dtypes: Mapping[str, str], least: float) -> None:
+    """Lower the rates to what the power of `target` sustains."""
+    share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
+    for one in values:
+        one[_RATE] = slowed(tuple(one[_RATE]), share)
+        one[_CLOCK] = min(one[_CLOCK], SCALARS[_CLOCK].high_value)
 
 
 def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
@@ -90,12 +122,13 @@ def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
 def _is_bound_by_power(target: Target, dtypes: Mapping[str, str]) -> bool:
     """Return whether power of other kinds of devices tells what `target` sustains: where little but products takes it.
 
-    Kernels that scale parts of the sum do so on vector units: what they take is far from the least.
+    Kernels that scale parts of the sum do so on vector units: what they take is far from the least. Vector units tell
+    nothing of matrix units, as on devices whose 16-bit products run on the former.
     """
+    is_vector, scheme = unit_of(target, dtypes).startswith("vector."), DTYPES[dtypes["dtype"]].scheme
     if dtypes["dtype"] in ("fp32", "fp64"):
-        return unit_of(target, dtypes).startswith("vector.")
-    scheme = DTYPES[dtypes["dtype"]].scheme
-    return scheme is None or scheme.a.column_count == 0
+        return is_vector
+    return not is_vector and (scheme is None or scheme.a.column_count == 0)
 
 
 def _clock_hz(device: Target, dtypes: Mapping[str, str]) -> float:

@@ -6,6 +6,11 @@ from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 
+_UNUSED = {("fp32", "tensor.fp64")}
+"""Formats with units that would be exact enough, but that no library takes for them: NeuSight's tables name `sgemm`
+kernels of vector units on the A100, whose matrix units for doubles are as fast.
+"""
+
 
 def unit_of(target: Target, dtypes: Mapping[str, str]) -> str:
     """Return the fastest unit that forms such products directly.
@@ -35,7 +40,7 @@ def fastest(target: Target, dtype: DType, what: str = "products") -> str:
     Raises:
         NotModelledError: the target is no GPU, or states no rate for them.
     """
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks]
+    units = [unit for unit in dtype.matrix_units if unit in target.peaks and (dtype.name, unit) not in _UNUSED]
     if target.kind != "gpu" or not units:
         raise NotModelledError(
             f"{target.name}: no prediction of {what} of {dtype.name}; GPUs that state a rate for it only"

@@ -14,7 +14,7 @@ from nearpeak.ops._table import table_of_cases
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
 from nearpeak.predict.coefficient_file import group_entry
-from nearpeak.predict.fit import Fit, coordinates, fit, scalars_at
+from nearpeak.predict.fit import END_PLACE, Fit, coordinates, fit, scalars_at
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.predict.prediction import form_of, group_columns, scalars_of
 from nearpeak.predict.samples import Samples, best_of
@@ -79,17 +79,20 @@ def slopes(times: Any, form: Form, values: Any) -> Any:
     return np.stack([np.log(times(scalars_at(form, point + d))) - base for d in np.eye(len(point)) * _STEP], 1) / _STEP
 
 
-def spread_of(form: Form, kind: str) -> Any:
-    """Return by how much each scalar may be expected to be off, in coordinates: its spread over measured devices."""
+def spread_of(form: Form, kind: str, start: Any) -> Any:
+    """Return by how much each scalar may be expected to be off `start`, in coordinates: as over measured devices."""
     known = [
         (scalars_of(one), [c.name for c in one.coefficients if not c.identified])
         for one in device_calibrations(form, kind)
     ]
-    return spread_from(form, known)
+    return spread_from(form, known, start)
 
 
-def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
-    """Return by how much scalars of another device may be off the mean of known ones: of a next draw from as many.
+def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]], start: Any) -> Any:
+    """Return by how much scalars of another device may be off `start`: as a next draw is off the mean of known ones.
+
+    Where the start is an end of the range, as of slow-downs that are none until measured, known ones are not around it:
+    their distance from it counts as well.
 
     Args:
         known: for each device its scalars, and the names of those that its data do not pin down.
@@ -99,7 +102,10 @@ def spread_from(form: Form, known: Sequence[tuple[Any, Sequence[str]]]) -> Any:
         np.array([place[i] for place, (_, loose) in zip(places, known, strict=True) if scalar.name not in loose])
         for i, scalar in enumerate(form.scalars)
     ]
-    return np.array([_next_draw(column) for column in columns])
+    return np.array([
+        math.hypot(_next_draw(column), column.mean() - place if len(column) and abs(place) >= END_PLACE else 0.0)
+        for column, place in zip(columns, coordinates(form, start), strict=True)
+    ])  # fmt: skip
 
 
 def _next_draw(column: Any) -> float:
@@ -135,7 +141,11 @@ def _group_fit(
         )
     first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
     start = calibration_for(target, form, first)
-    values, spread, times = scalars_of(start), spread_of(form, kind), times_of(cases, form, target, setting)
+    values, spread, times = (
+        scalars_of(start),
+        spread_of(form, kind, scalars_of(start)),
+        times_of(cases, form, target, setting),
+    )
     effects = slopes(times, form, values) * spread
     held, fixed = _held(form, effects, name), [form.scalars[i].name for i in unmoved(effects)]
     found = fit(form, times, measured, fixed=fixed, start=values, spread=spread)

@@ -52,7 +52,8 @@ def design(
         raise SpecError(f"calibrate plan: {count} cases; 1 to {MOST_CASES} is right")
     form = form_of(op, "forward")
     start = calibration_for(target, form, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
-    values, spread = scalars_of(start), spread_of(form, form.groups(op, dtypes)[0])
+    values = scalars_of(start)
+    spread = spread_of(form, form.groups(op, dtypes)[0], values)
     cases, times_s = _candidates(form, op, dtypes, target, values, setting)
     effects = slopes(times_of(cases, form, target, setting), form, values) * spread
     points = tuple(_points(form, cases, times_s, effects, count))

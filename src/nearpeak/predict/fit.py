@@ -17,6 +17,8 @@ LOOSE_RATIO = 0.002
 """Change of the mean absolute deviation below which a scalar's own range does not matter: it is not identified."""
 _EDGE = 0.01
 """Starts keep this share of the range away from its ends; a fitted value this near to an end counts as at the end."""
+END_PLACE = math.log((1 - _EDGE) / _EDGE) - 1e-9
+"""Distance from the middle of a range, in `coordinates`, at which a value counts as at its end."""
 _NOISE_RATIO = 0.05
 """Deviation of a measurement from a right form; weighs measurements against what is expected of scalars beforehand."""
 _REACH = 12.0

@@ -109,8 +109,8 @@ def test_long_cases_count_as_much_as_all_together():
 
 def test_two_devices_alike_do_not_make_the_third_one_sure():
     usual = np.array([scalar.usual_value for scalar in FORM.scalars])
-    two, ten = (spread_from(FORM, [(usual, ())] * count) for count in (2, 10))
-    none = spread_from(FORM, [(usual, [scalar.name for scalar in FORM.scalars])])
+    two, ten = (spread_from(FORM, [(usual, ())] * count, usual) for count in (2, 10))
+    none = spread_from(FORM, [(usual, [scalar.name for scalar in FORM.scalars])], usual)
     assert (ten < two).all()
     assert (two < none).all()
     assert two.min() > 0.9

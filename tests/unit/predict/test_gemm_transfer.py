@@ -9,6 +9,7 @@ from nearpeak.cli import application
 from nearpeak.predict._form import USUAL, CaseColumns
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict._units import unit_of
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.targets import target_of
 
@@ -89,6 +90,41 @@ def test_matrix_units_take_the_same_energy_per_product_at_the_same_clock_on_the_
     assert sustained(free) > 0.68
     large = moved("a100_sxm_80gb", "h100_sxm", is_kin=False, tensor_ratio=1.0, clock_ratio=0.2)
     assert sustained(large) == pytest.approx(1.0 / 1.2 * 1.83 / 1.98)
+
+
+def test_what_small_boards_lose_to_their_power_is_not_carried_to_boards_with_enough_of_it():
+    sources = {"l40s": (0.7, 0.0), "a100_sxm_80gb": (0.86, 0.01), "b200_sxm": (0.96, 0.3)}
+    pairs = [
+        (target_of(name), scalars(tensor_ratio=tensor, clock_ratio=clock)) for name, (tensor, clock) in sources.items()
+    ]
+    kept = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs, is_kin=False)
+    assert all(sustained(one) >= 0.86 / 1.01 - 1e-9 for one in kept)
+    low = transferred(target_of("l4"), BF16, pairs, is_kin=False)
+    assert all(sustained(one) < 0.7 for one in low)
+    alone = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs[:1], is_kin=False)
+    assert sustained(alone[0]) < 0.71, "no board tells what kernels reach where power does not hold them back"
+
+
+def test_single_precision_runs_on_vector_units_where_those_for_doubles_are_as_fast():
+    assert [unit_of(target_of(name), FP32) for name in ("a100_sxm_80gb", "h100_sxm")] == ["vector.fp32"] * 2
+    assert unit_of(target_of("a100_sxm_80gb"), {"dtype": "fp64"}) == "tensor.fp64"
+
+
+@pytest.mark.parametrize("is_kin", [True, False])
+def test_what_tells_sessions_of_one_table_apart_stays_with_its_device(is_kin):
+    found = moved("v100_sxm", "v100_pcie", FP32, is_kin, far_ratio=0.4, unaligned_ratio=2.0, dram_ratio=0.48)
+    assert [found[NAMES.index(name)] for name in ("far_ratio", "unaligned_ratio")] == [0.0, 0.0]
+    assert found[NAMES.index("dram_ratio")] == pytest.approx(0.7)
+    assert moved("v100_sxm", "v100_pcie", FP32, is_kin, dram_ratio=0.8)[NAMES.index("dram_ratio")] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("target", "nearest"),
+    [("titan_x_pascal", "p4"), ("p40", "p4"), ("p100_sxm", "p100_pcie"), ("v100_sxm", "v100_pcie")],
+)
+def test_of_several_kin_devices_the_one_with_the_most_alike_multiprocessors_serves(target, nearest):
+    found = nearpeak.predict(nearpeak.case("gemm", m=512, n=4096, k=4096, dtype="fp32"), target)
+    assert (found.distance_count, found.calibration.name) == (1, f"{nearest} gemm.fp32")
 
 
 def test_products_reach_the_highest_clock_not_that_of_the_documented_rate():

@@ -226,3 +226,11 @@ def test_a_step_is_held_to_classical_bounds_and_its_gap_still_adds_up():
     for bound_s in (found.time_s / 2, found.time_s, 2 * found.time_s):
         gap = gap_of(found, form_for(case), bound_s)
         assert sum(gap.values()) == pytest.approx(max(found.time_s, bound_s) - bound_s, abs=1e-12)
+
+
+def test_a_board_without_data_takes_the_scalars_of_the_kin_with_the_nearest_number_of_multiprocessors():
+    case = nearpeak.case(
+        "conv", batch=16, in_channels=64, out_channels=64, w=56, h=56, kw=3, kh=3, pw=1, ph=1, dtype="fp32"
+    )
+    found = nearpeak.predict(case, "mi25")
+    assert (found.distance_count, found.calibration.name.split()[0]) == (1, "vega_64")
