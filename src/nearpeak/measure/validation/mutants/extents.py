@@ -41,6 +41,14 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         "of two boxes either overlaps the other by the same share, and scores, which stay, say which is first",
     ),
     **{
+        ("non_max_suppression", row, where): (
+            lambda given: bool(given["boxes"] == 1),
+            "the one box of an image is kept",
+        )
+        for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE)
+        for where in ("boxes", "boxes[0]", "boxes[2]", "scores", "scores[0]", "scores[1]")
+    },
+    **{
         ("scatter", row, "table"): (_writes_all, "every row of the table is written, so that nothing of it is read")
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
     },

@@ -60,8 +60,10 @@ def _of_empty(case: Case, mutant: Mutant) -> str:
 
 
 def _of_formats(case: Case, mutant: Mutant) -> str:
-    """What rounds to fewer bits leaves formats alone of which it knows none."""
+    """What rounds to fewer bits leaves formats alone of which it knows none; a format without a sign keeps it."""
     dtype = declared_formats(case).get(mutant.where)
+    if mutant.row == "sign of one row" and dtype is imported_torch().float8_e8m0fnu:
+        return f"{dtype} has no sign"
     known = ("float64", "float32", "bfloat16", "float16")
     if mutant.row == "bits lost" and dtype is not None and str(dtype).removeprefix("torch.") not in known:
         return f"it leaves {dtype} as it is"
