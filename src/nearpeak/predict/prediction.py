@@ -16,9 +16,9 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._correction import correction_ratio
+from nearpeak.predict._correction import seen
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
-from nearpeak.predict._interval_scale import scale_of
+from nearpeak.predict._interval_scale import POWER
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
 from nearpeak.predict.same import Same
@@ -194,12 +194,18 @@ def _trees(
     calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
 ) -> tuple[Any, Any]:
     """Return the correction and the scale of kernels; ones where the scalars have none."""
-    ratio = scale = np.ones(len(rows.time_s))
-    if calibration.correction is not None:
-        ratio = correction_ratio(calibration.correction, form, target, cases, setting, rows)
-    if calibration.scale is not None:
-        scale = scale_of(calibration.scale, form, target, cases, setting, rows)
-    return ratio, scale
+    found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
+    names = sorted({name for trees in found if trees is not None for name in trees.columns})
+    if found == (None, None):
+        return ratio, ratio
+    from nearpeak.predict import _correction_kernel as kernel
+
+    values = seen(names, form, target, cases, setting, rows)
+    first, second = (
+        ratio if trees is None else kernel.ratio(trees, names, values, power)
+        for trees, power in zip(found, (1.0, POWER), strict=True)
+    )
+    return first, second
 
 
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
