@@ -5,6 +5,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import platformdirs
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,6 +16,24 @@ numba.config.CACHE_DIR = platformdirs.user_cache_dir("nearpeak")
 def compiled(function: F) -> F:
     """Return a formula as machine code, compiled at its first call and kept for later processes."""
     return cast(F, numba.njit(cache=True, fastmath={"nsz", "arcp", "contract", "afn"}, error_model="numpy")(function))
+
+
+def compiled_as_written(function: F) -> F:
+    """Return the same of a formula whose last digit matters: every operation is rounded as it is written.
+
+    One row alone then gives what it gives among many, though they fill the vector units.
+    """
+    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fused(_context: Any, x: Any, y: Any, z: Any) -> Any:
+    """Return x * y + z, rounded once."""
+
+    def code(_target: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.fma(*values)
+
+    return numba.float64(x, y, z), code
 
 
 def compiled_sums(function: F) -> F:

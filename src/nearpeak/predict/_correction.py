@@ -40,21 +40,26 @@ def _share(term: str) -> str:
 
 
 def correction_ratio(
-    correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows,
-    power: float = 1.0,
-) -> Any:  # fmt: skip
-    """Return corrected over uncorrected time of each row, raised to a power."""
+    correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> Any:
+    """Return corrected over uncorrected time of each row."""
     from nearpeak.predict import _correction_kernel as kernel
 
+    names = correction.columns
+    return kernel.ratio(correction, names, seen(names, form, target, cases, setting, rows))
+
+
+def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> Any:
+    """Return those of `columns_of` that have these names, one row each; zeros where the form has none of a name."""
     known = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
     parts, whole_s = {_share(name): place for place, name in enumerate(form.terms)}, np.maximum(rows.time_s, _LEAST_S)
-    values = np.zeros((len(correction.columns), len(rows.time_s)), dtype=np.float32)
-    for place, name in enumerate(correction.columns):
+    values = np.zeros((len(names), len(rows.time_s)), dtype=np.float32)
+    for place, name in enumerate(names):
         if name in known:
             values[place] = known[name]
         elif name in parts:
-            values[place] = rows.parts_s[:, parts[name]] / whole_s
-    return kernel.ratio(correction, values, power)
+            np.divide(rows.parts_s[:, parts[name]], whole_s, out=values[place], casting="same_kind")
+    return values
 
 
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:

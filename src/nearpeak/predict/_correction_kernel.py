@@ -1,6 +1,7 @@
-"""The compiled part of corrections: walking the trees, all rows at each level together."""
+"""The compiled part of corrections: walking the trees, the rows of a block together at each step."""
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -10,47 +11,93 @@ from nearpeak.core.prediction import Correction
 from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
 from nearpeak.predict.same import Same
 
+_BLOCK = 512
+"""Rows whose ranges and leaves stay in a core's first cache."""
+_TREES = 4
+"""Trees that are walked together, so that sums are loaded and stored once for all of them."""
+_LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIMITS)
+"""Sums of leaves from which on a bound holds."""
 
-def ratio(correction: Correction, values: Any, power: float = 1.0) -> Any:
+
+def ratio(correction: Correction, names: Sequence[str], values: Any, power: float = 1.0) -> Any:
     """Return the factor of each row.
 
     Args:
+        names: what the rows of `values` are; more than the correction looks at is well.
+        values: one row for each name, in 32 bits: half of what borders take otherwise.
         power: what the factor is raised to.
-        values: columns of the correction by rows, in 32 bits: half of what the borders take otherwise.
     """
-    borders, starts, splits, leaves = _arrays(Same(correction))
-    count = values.shape[1]
-    ranges, leaf, total = np.empty(values.shape, np.uint8), np.empty(count, np.uint8), np.zeros(count, np.int32)
-    _walk(values, borders, starts, splits, leaves, ranges, leaf, total)
-    return np.exp(power * np.clip(UNIT * total, *LIMITS))
+    found = np.empty(values.shape[1])
+    places = np.array([names.index(name) for name in correction.columns], dtype=np.int64)
+    ranges, leaf = np.empty((len(places), _BLOCK), np.uint8), np.empty((_TREES, _BLOCK), np.uint8)
+    _walk(values, places, *_arrays(Same(correction), power), ranges, leaf, np.empty(_BLOCK, np.int32), found)
+    return found
 
 
 @lru_cache(maxsize=256)
-def _arrays(same: "Same[Correction]") -> tuple[Any, Any, Any, Any]:
+def _arrays(same: "Same[Correction]", power: float) -> tuple[Any, Any, Any, Any, Any]:
+    """Return borders, where those of each column start, questions, leaves, and the factor of each sum of leaves.
+
+    Trees that say nothing fill up the last few that are walked together.
+    """
     correction = same.held
     starts = np.cumsum([0, *(len(one) for one in correction.edges)])
     borders = np.array([border for one in correction.edges for border in one], dtype=np.float32)
-    splits = np.frombuffer(correction.splits, np.uint8).reshape(-1, DEPTH, 2)
-    return borders, starts, splits, np.frombuffer(correction.leaves, np.int8).reshape(-1, LEAF_COUNT)
+    count = len(correction.leaves) // LEAF_COUNT
+    splits = np.zeros((-(-count // _TREES) * _TREES, DEPTH, 2), dtype=np.uint8)
+    splits[:count] = np.frombuffer(correction.splits, np.uint8).reshape(-1, DEPTH, 2)
+    leaves = np.zeros((len(splits), LEAF_COUNT), dtype=np.int8)
+    leaves[:count] = np.frombuffer(correction.leaves, np.int8).reshape(-1, LEAF_COUNT)
+    factors = np.exp(power * np.clip(UNIT * np.arange(_LOWEST, _HIGHEST + 1), *LIMITS))
+    return borders, starts, splits, leaves, factors
 
 
-@compiled_exactly
-def _walk(values: Any, borders: Any, starts: Any, splits: Any, leaves: Any, ranges: Any, leaf: Any, total: Any) -> None:
-    """Add up the leaves that the rows fall into; NaN is above no border."""
-    rows = values.shape[1]
-    for column in range(values.shape[0]):
+@partial(compiled_exactly, owned=False)
+def _walk(
+    values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any,
+    ranges: Any, leaf: Any, sums: Any, found: Any,
+) -> None:  # fmt: skip
+    """Write the factor of each row."""
+    for start in range(0, found.shape[0], _BLOCK):
+        rows = min(_BLOCK, found.shape[0] - start)
+        for column in range(places.shape[0]):
+            own = borders[starts[column] : starts[column + 1]]
+            _rank(values[places[column], start : start + rows], own, sums, ranges[column])
+        sums[:] = 0
+        for tree in range(0, splits.shape[0], _TREES):
+            for place in range(_TREES):
+                _fall(rows, ranges, splits[tree + place], leaf[place])
+            _add(rows, leaves[tree : tree + _TREES], leaf, sums)
         for row in range(rows):
-            ranges[column, row] = 0
-        for place in range(starts[column], starts[column + 1]):
-            border = borders[place]
-            for row in range(rows):
-                ranges[column, row] += np.uint8(values[column, row] > border)
-    for tree in range(splits.shape[0]):
-        for row in range(rows):
-            leaf[row] = 0
-        for level in range(splits.shape[1]):
-            column, border = splits[tree, level, 0], splits[tree, level, 1]
-            for row in range(rows):
-                leaf[row] = np.uint8(leaf[row] << 1) | np.uint8(ranges[column, row] > border)
-        for row in range(rows):
-            total[row] += leaves[tree, leaf[row]]
+            found[start + row] = factors[min(max(sums[row], _LOWEST), _HIGHEST) - _LOWEST]
+
+
+@partial(compiled_exactly, owned=False)
+def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
+    """Write how many borders each value is above; NaN is above none."""
+    sums[:] = 0
+    for border in borders:
+        for row in range(values.shape[0]):
+            sums[row] += np.int32(values[row] > border)
+    for row in range(values.shape[0]):
+        ranges[row] = sums[row]
+
+
+@partial(compiled_exactly, owned=False)
+def _fall(rows: int, ranges: Any, asked: Any, leaf: Any) -> None:
+    """Write the leaf of one tree that each row falls into."""
+    a, b, c = ranges[asked[0, 0]], ranges[asked[1, 0]], ranges[asked[2, 0]]
+    d, e, f = ranges[asked[3, 0]], ranges[asked[4, 0]], ranges[asked[5, 0]]
+    i, j, k, x, y, z = asked[0, 1], asked[1, 1], asked[2, 1], asked[3, 1], asked[4, 1], asked[5, 1]
+    for row in range(rows):
+        found = np.uint8(a[row] > i) << 5 | np.uint8(b[row] > j) << 4 | np.uint8(c[row] > k) << 3
+        leaf[row] = np.uint8(found | np.uint8(d[row] > x) << 2 | np.uint8(e[row] > y) << 1 | np.uint8(f[row] > z))
+
+
+@partial(compiled_exactly, owned=False)
+def _add(rows: int, leaves: Any, leaf: Any, sums: Any) -> None:
+    """Add up the leaves of the trees that are walked together."""
+    a, b, c, d = leaves[0], leaves[1], leaves[2], leaves[3]
+    p, q, r, s = leaf[0], leaf[1], leaf[2], leaf[3]
+    for row in range(rows):
+        sums[row] += np.int32(a[p[row]]) + np.int32(b[q[row]]) + np.int32(c[r[row]]) + np.int32(d[s[row]])

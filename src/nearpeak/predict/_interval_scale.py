@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.prediction import Correction
-from nearpeak.core.target import Target
-from nearpeak.predict._correction import correction_ratio, fit_correction
-from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._correction import fit_correction
 
 TREE_COUNT = 24
 """Trees of a scale."""
@@ -26,13 +24,6 @@ LEAST_LOG = 0.003
 Columns = Mapping[str, Any]
 """What trees look at by name, one value a row each."""
 _SEED = 20261123
-
-
-def scale_of(
-    trees: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
-) -> Any:  # fmt: skip
-    """Return by what the logarithms of both ends of the interval of each row are multiplied."""
-    return correction_ratio(trees, form, target, cases, setting, rows, POWER)
 
 
 def fit_scale(
@@ -81,4 +72,4 @@ def walked(trees: Correction, columns: Columns) -> Any:
     values = np.zeros((len(trees.columns), count), dtype=np.float32)
     for place, name in enumerate(trees.columns):
         values[place] = columns[name]
-    return kernel.ratio(trees, values, POWER)
+    return kernel.ratio(trees, trees.columns, values, POWER)

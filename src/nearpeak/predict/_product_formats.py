@@ -11,6 +11,22 @@ from nearpeak.core.target import Target
 from nearpeak.predict._form import Setting
 from nearpeak.predict._units import figures_of, formats_of, unit_of
 
+
+def _tiles(*extents: tuple[int, int]) -> tuple[Any, Any]:
+    """Return extents along m and along n as kernels read them."""
+    return np.array([float(m) for m, _ in extents]), np.array([float(n) for _, n in extents])
+
+
+_TENSOR_TILES = _tiles(
+    (256, 128), (128, 256), (128, 192), (128, 128), (64, 128), (128, 64), (64, 64), (128, 32), (64, 16), (16, 64),
+)  # fmt: skip
+"""Tiles along m and along n that libraries build kernels for matrix units with."""
+_BLOCK_TILES = _tiles(*((m, n) for m in (256, 128, 64) for n in range(256, 15, -16)))
+"""Likewise with block scales on Hopper, where kernels are compiled for the width that leaves the least tail."""
+_VECTOR_TILES = _tiles(
+    (128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64), (32, 32), (64, 16), (16, 64),
+)  # fmt: skip
+"""Likewise for vector units, whose registers hold smaller tiles."""
 _BATCHED_TILES = {
     "maxwell": ((64, 128),), "pascal": ((64, 128),), "turing": ((64, 128), (64, 64), (32, 128)),
     "volta": ((64, 64), (128, 32), (32, 128)), "ampere": ((128, 128),),
@@ -24,17 +40,14 @@ _SHORT = 32
 
 def tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
     """Return rows with the tiles that libraries have for them."""
-    from nearpeak.predict import _gemm_kernel as kernel
-
     if target.architecture == "hopper" and dtype == "fp8_block":
-        return [(slice(None), kernel.BLOCK_TILES)]
+        return [(slice(None), _BLOCK_TILES)]
     if dtype not in ("fp32", "fp64"):
-        return [(slice(None), kernel.TENSOR_TILES)]
+        return [(slice(None), _TENSOR_TILES)]
     known = _BATCHED_TILES.get(target.architecture)
     if known is None:
-        return [(slice(None), kernel.VECTOR_TILES)]
-    tiles = (np.array([float(m) for m, _ in known]), np.array([float(n) for _, n in known]))
-    sets = [(np.flatnonzero(batch > 1), tiles), (np.flatnonzero(batch <= 1), kernel.VECTOR_TILES)]
+        return [(slice(None), _VECTOR_TILES)]
+    sets = [(np.flatnonzero(batch > 1), _tiles(*known)), (np.flatnonzero(batch <= 1), _VECTOR_TILES)]
     return [(rows, each) for rows, each in sets if len(rows)]
 
 

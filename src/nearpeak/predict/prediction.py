@@ -16,15 +16,15 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._correction import correction_ratio
+from nearpeak.predict._correction import seen
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
-from nearpeak.predict._interval_scale import scale_of
+from nearpeak.predict._interval_scale import POWER
 from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
 from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
 from nearpeak.predict.same import Same
 from nearpeak.predict.spread import seen_elsewhere
 from nearpeak.theory.case_bound import case_bound
-from nearpeak.theory.table import PIECE_ROWS, bound_table
+from nearpeak.theory.table import PIECE_ROWS, bounds_s
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
@@ -114,41 +114,41 @@ def predict_table(
     table: CaseTable, target: Target, setting: Setting = USUAL, file: Path | None = None
 ) -> PredictionTable:
     """Return the predictions of all cases of `table`."""
-    count = table.row_count
-    bound_s = _bounds_s(table, target)
-    time_s, low_s, high_s = np.empty(count), np.empty(count), np.empty(count)
-    limiter, distance = np.empty(count, dtype=object), np.empty(count, dtype=np.int8)
+    from nearpeak.predict._largest_kernel import largest
+
+    count, bound_s, names = table.row_count, _bounds_s(table, target), list[str]()
+    time_s, low_s, high_s, decides = np.empty(count), np.empty(count), np.empty(count), np.empty(count, dtype=bool)
+    limiter, distance = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int8)
     for group in table.groups:
         form, calibration, pieces = _group_rows(group, target, setting, file, count)
-        names = np.array([*form.terms, LIBRARY], dtype=object)
-        regimes = [form.regimes[one] for one in form.terms]
-        kind = form.kind(group.attributes)
+        regimes, kind = [form.regimes[one] for one in form.terms], form.kind(group.attributes)
         ends = [np.log(ends_by_band(one, regimes, kind)) for one in (calibration.low_ratio, calibration.high_ratio)]
         for where, part, rows in pieces:
-            largest = np.argmax(rows.parts_s, axis=1)
+            place, most_s = largest(rows.parts_s)
             ratio, scale = _refined(calibration, form, target, part, _setting_of(setting, where), rows)
-            slower_s = slowed_s(target, part, form, rows.time_s * ratio, rows.parts_s)
-            library = rows.time_s * (ratio - 1.0) > rows.parts_s.max(1)
-            time_s[where], limiter[where] = slower_s, names[np.where(library, len(form.terms), largest)]
+            form_s, least_s = slowed_s(target, part, form, rows.time_s * ratio, rows.parts_s), bound_s[where]
+            time_s[where] = expected_s = np.maximum(form_s, least_s)
             for its, logs, apart in zip((low_s, high_s), ends, calibration.apart_ratio, strict=True):
-                its[where] = stretched(cells_of(logs, largest, slower_s), scale, apart)
-            distance[where] = calibration.distance_count
-    decides = bound_s > time_s
-    time_s = np.maximum(time_s, bound_s)
+                its[where] = expected_s * stretched(cells_of(logs, place, form_s), scale, apart)
+            low_s[where] = np.maximum(low_s[where], least_s)
+            is_library = rows.time_s * (ratio - 1.0) > most_s
+            limiter[where] = np.where(is_library, len(form.terms), place) + len(names)
+            decides[where], distance[where] = least_s > form_s, calibration.distance_count
+        names += [*form.terms, LIBRARY]
     return PredictionTable(
-        predicted_s=time_s, low_s=np.maximum(time_s * low_s, bound_s), high_s=time_s * high_s, bound_s=bound_s,
-        limiter=limiter, distance_count=distance, bound_decides=decides,
+        predicted_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s,
+        limiter=np.array(names, dtype=object)[limiter], distance_count=distance, bound_decides=decides,
     )  # fmt: skip
 
 
 def _bounds_s(table: CaseTable, target: Target) -> Any:
     """Return what bounds the time of each row: by classical algorithms, by any where libraries use others."""
-    bound_s, count = bound_table(table, target, Policy()).bound_s, table.row_count
+    found, count = bounds_s(table, target, Policy()), table.row_count
     admitted = np.zeros(count, dtype=bool)
     for group in table.groups:
         form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
         admitted[slice(None) if group.rows is None else group.rows] = form.admits_any(group_columns(group, count))
-    return np.where(admitted, bound_table(table, target, ANY).bound_s, bound_s) if admitted.any() else bound_s
+    return np.where(admitted, bounds_s(table, target, ANY), found) if admitted.any() else found
 
 
 def _group_rows(
@@ -194,12 +194,18 @@ def _trees(
     calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
 ) -> tuple[Any, Any]:
     """Return the correction and the scale of kernels; ones where the scalars have none."""
-    ratio = scale = np.ones(len(rows.time_s))
-    if calibration.correction is not None:
-        ratio = correction_ratio(calibration.correction, form, target, cases, setting, rows)
-    if calibration.scale is not None:
-        scale = scale_of(calibration.scale, form, target, cases, setting, rows)
-    return ratio, scale
+    found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
+    names = sorted({name for trees in found if trees is not None for name in trees.columns})
+    if found == (None, None):
+        return ratio, ratio
+    from nearpeak.predict import _correction_kernel as kernel
+
+    values = seen(names, form, target, cases, setting, rows)
+    first, second = (
+        ratio if trees is None else kernel.ratio(trees, names, values, power)
+        for trees, power in zip(found, (1.0, POWER), strict=True)
+    )
+    return first, second
 
 
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:

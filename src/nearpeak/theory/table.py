@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,32 @@ class _Columns:
         for name in ("bound", "roofline"):
             self.times[name][where] = np.nan
 
+    def note(self, where: Any, work: Work, target: Target, policy: Policy) -> None:
+        """Write the terms, the bound and the roofline of `work` at the positions `where`."""
+        best: Any = None
+        code: Any = 0
+        for term in terms_of(work, target, policy):
+            if term.name not in self.times:
+                self.times[term.name] = np.zeros(len(self.codes))
+            self.times[term.name][where] = term.time_s
+            if term.status != PROVED:
+                continue
+            number = TERMS.index(term.name)
+            code = number if best is None else np.where(term.time_s > best, number, code)
+            best = term.time_s if best is None else larger(best, term.time_s)
+        self.times["bound"][where] = best
+        self.times["roofline"][where] = roofline_s(work, target, policy)
+        self.codes[where] = code
+
+
+class _Bounds(_Columns):
+    """The bounds alone."""
+
+    def note(self, where: Any, work: Work, target: Target, policy: Policy) -> None:
+        """Write the bound of `work` at the positions `where`."""
+        proved = [term.time_s for term in terms_of(work, target, policy) if term.status == PROVED]
+        self.times["bound"][where] = reduce(larger, proved)
+
 
 def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
     """Return the bounds of all cases of `table` on `target`.
@@ -78,6 +105,18 @@ def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
         NotModelledError: a case has no bound there.
     """
     return _table(table, target, policy, None)
+
+
+def bounds_s(table: CaseTable, target: Target, policy: Policy) -> Any:
+    """Return the bounds that `bound_table` gives, without terms, limiters and rooflines.
+
+    Raises:
+        NotModelledError: a case has no bound there.
+    """
+    found = _Bounds(table.row_count, None)
+    for group in table.groups:
+        _fill_group(found, group, target, policy)
+    return found.times["bound"]
 
 
 def answered_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
@@ -149,7 +188,7 @@ def _write_rows(
     """
     try:
         work = _work(group, axes, rows, policy.algorithm)
-        _write(found, where, work, target, policy)
+        found.note(where, work, target, policy)
     except NotModelledError:
         if found.refused is None:
             raise
@@ -166,7 +205,7 @@ def _write_row(
 ) -> None:
     """Write the bound of one row, or why it has none."""
     try:
-        _write(found, row, _work(group, axes, [row], policy.algorithm), target, policy)
+        found.note(row, _work(group, axes, [row], policy.algorithm), target, policy)
     except NotModelledError as error:
         found.refuse(row, error)
 
@@ -184,24 +223,6 @@ def _reason_of_all(
     except NotModelledError as error:
         return error
     return None
-
-
-def _write(found: _Columns, where: Any, work: Work, target: Target, policy: Policy) -> None:
-    """Write the bounds of `work` at the positions `where`."""
-    best: Any = None
-    code: Any = 0
-    for term in terms_of(work, target, policy):
-        if term.name not in found.times:
-            found.times[term.name] = np.zeros(len(found.codes))
-        found.times[term.name][where] = term.time_s
-        if term.status != PROVED:
-            continue
-        number = TERMS.index(term.name)
-        code = number if best is None else np.where(term.time_s > best, number, code)
-        best = term.time_s if best is None else larger(best, term.time_s)
-    found.times["bound"][where] = best
-    found.times["roofline"][where] = roofline_s(work, target, policy)
-    found.codes[where] = code
 
 
 def _wide(axes: Mapping[str, Any], rows: int, degree: int) -> Any:

@@ -62,19 +62,19 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     given = [np.atleast_1d(np.ascontiguousarray(column)) for column in columns]
     is_empty = given[0] * given[1] * given[3] == 0
     m, n, k, batch = (np.where(is_empty, 1.0, column) for column in given) if is_empty.any() else given
-    parts, times = np.empty((len(m), len(TERMS))), np.empty(len(m))
+    parts, times = np.empty((len(TERMS), len(m))), np.empty(len(m))
     device = device_figures(target, cases.dtypes, setting)
     for chosen, (tile_m, tile_n) in tile_sets(target, cases.dtypes["dtype"], batch):
-        part, total = parts[chosen], times[chosen]
+        part, total = parts[:, chosen], times[chosen]
         kernel.fill(
             m[chosen], n[chosen], k[chosen], batch[chosen], device, scalars, tile_m, tile_n, kernel.SPLITS, part, total
         )
         if not isinstance(chosen, slice):
-            parts[chosen], times[chosen] = part, total
+            parts[:, chosen], times[chosen] = part, total
     if is_empty.any():  # a grid without blocks is a launch at most
         launch_s = scalars[[one.name for one in SCALARS].index("launch_s")]
-        parts[is_empty], parts[is_empty, TERMS.index("launch")], times[is_empty] = 0.0, launch_s, launch_s
-    return Rows(time_s=times, parts_s=parts)
+        parts[:, is_empty], parts[TERMS.index("launch"), is_empty], times[is_empty] = 0.0, launch_s, launch_s
+    return Rows(time_s=times, parts_s=parts.T)
 
 
 def _size(target: Target, dtypes: Mapping[str, str]) -> float:
