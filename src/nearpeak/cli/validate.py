@@ -47,6 +47,9 @@ def validate(
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    skeleton: bool = typer.Option(
+        False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
+    ),
     probes: str = typer.Option(
         "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
     ),
@@ -65,6 +68,8 @@ def validate(
         return _probed(probes, json=json)
     if not words:
         raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
+    if skeleton:
+        return _print_skeleton(words)
     suite = suite_of_words(words)
     tested = _tested(runner, implementation, emulate, formats, edits, seed)
     if suite is not None:
@@ -74,6 +79,13 @@ def validate(
     if found.failed:
         raise IncorrectError(_failure(case, found))
     return None
+
+
+def _print_skeleton(words: list[str]) -> None:
+    """Print a function that takes what the case gives."""
+    from nearpeak.measure.skeleton import skeleton
+
+    sys.stdout.write(f"{skeleton(case_of(words, 'validate'))}\n")
 
 
 def register(app: typer.Typer) -> None:

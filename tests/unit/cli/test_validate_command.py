@@ -111,6 +111,14 @@ def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it
     assert sys.path[-1] == str(tmp_path), "what lies there does not take the place of other modules"
 
 
+def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch, capsys):
+    code, text, _ = run(monkeypatch, capsys, "layer_norm", "rows=4", "hidden=8", "dtype=bf16", "--skeleton")
+    assert code == 0
+    assert "# constants: EPSILON = 1e-05" in text
+    assert 'weight = tensors["weight"]  # bfloat16 [8]' in text
+    compile(text, "skeleton", "exec")
+
+
 def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_checked(monkeypatch, capsys, tmp_path):
     lines = ({"op": "softmax", "dtype": dtype, "rows": 2, "columns": 8, "count": 1} for dtype in ("fp8_e4m3", "fp32"))
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
