@@ -18,8 +18,8 @@ def skeleton(case: Case) -> str:
     >>> from nearpeak.ops import case
     >>> print(skeleton(case("rms_norm", rows=4, hidden=8, dtype="bf16")))
     def rms_norm(tensors, **arguments):
-        # rms_norm rows=4 hidden=8 bf16: y[rows,hidden] = x / sqrt(mean(x^2) +
-        #   eps) * weight, row by row
+        # rms_norm rows=4 hidden=8 bf16: y[rows,hidden] = x / sqrt(mean(x^2) + eps)
+        #   * weight, row by row
         # arguments: rows=4, hidden=8, dtype='bf16', param_dtype='bf16', affine=True
         # constants: EPSILON = 1e-06
         input = tensors["input"]  # bfloat16 [4, 8]
