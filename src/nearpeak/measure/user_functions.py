@@ -100,7 +100,7 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
     """
 
     @functools.wraps(call, updated=())
-    def named(inputs: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+    def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
             found = call(inputs, **arguments)
         except KeyError as error:

@@ -170,7 +170,8 @@ def status_of(error: Exception) -> str:
 
 _REFUSALS = (
     "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
-    "CUBLAS_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
+    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED",
+    "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
 )  # fmt: skip
 """What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
 

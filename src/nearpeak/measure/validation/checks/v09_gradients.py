@@ -96,6 +96,8 @@ def without_gradient(case: Case, asked: Question) -> str:
     operator = OPS[case.op]
     if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):
         return "quantised inputs have no gradient"
+    if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in asked.tensors.values()):
+        return "whole numbers have no gradient"
     if operator.backward_reference is not None and any(
         value for name, value in case.attributes if name in operator.numerics.forward_only
     ):
