@@ -1,7 +1,7 @@
 """One registry for every kind of thing that is one file: operators, targets, report formats."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -21,13 +21,18 @@ _ROOM = 100
 class Registry(Generic[T]):
     """The files of one folder by stem, loaded on first use, plus out-of-tree entries by entry point."""
 
-    def __init__(self, *, kind: str, folder: Path, suffix: str, load: Callable[[str], T], group: str) -> None:
+    def __init__(
+        self, *, kind: str, folder: Path, suffix: str, load: Callable[[str], T], group: str,
+        elsewhere: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:  # fmt: skip
         """Keep where to look; nothing is read until a name is asked for.
 
         Args:
             load: turns the name of a file of `folder` into the thing.
             group: entry-point group through which other packages add things of this kind.
+            elsewhere: the things that others know by a name that is none here.
         """
+        self._elsewhere = elsewhere
         self.kind, self._load, self._group = kind, load, group
         self._stems = tuple(sorted(p.stem for p in folder.glob(f"*{suffix}") if not p.stem.startswith("_")))
         self._loaded: dict[str, T] = {}
@@ -61,11 +66,11 @@ class Registry(Generic[T]):
             if entry.name == name:
                 thing: T = entry.load()
                 return thing
-        raise unknown_name(self.kind, name, self.names())
+        raise unknown_name(self.kind, name, self.names(), self._elsewhere(name))
 
 
-def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameError:
-    """Return the error for an unregistered `name`, with the closest of the `known` ones.
+def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[str] = ()) -> UnknownNameError:
+    """Return the error for an unregistered `name`, with what is `meant` by it or the closest of the `known` ones.
 
     >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
     target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
@@ -73,7 +78,10 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...]) -> UnknownNameErr
     target 'zz': not known ('nearpeak show targets' lists all 2)
     """
     longer = [one for one in known if name and one.startswith(name.lower())]
-    close = list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
+    close = (
+        list(meant)[:4]
+        or list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
+    )
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     if kind in SHOWN_KINDS:
         listed = f" ('nearpeak show {kind}s' lists all {len(known)})"

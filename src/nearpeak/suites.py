@@ -132,4 +132,6 @@ def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload]
 def _swept(sweeps: Sequence[str], where: Sequence[str]) -> list[Suite]:
     from nearpeak.capture.sweep import swept
 
+    if where and not sweeps:
+        raise SpecError(f"where {where[0]!r}: constrains sweeps, and there is none; a file of sweeps states its own")
     return [suite_of(swept(f"sweep {number}", line, where)) for number, line in enumerate(sweeps, start=1)]

@@ -22,7 +22,8 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
         SpecError: the words are neither, or the file holds no cases.
     """
     if not words:
-        raise SpecError(f"{command}: no case; e.g. nearpeak {command} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+        given = {"compare": "compare torch_cpu numpy"}.get(command, command)
+        raise SpecError(f"{command}: no case; e.g. nearpeak {given} gemm m=256 n=256 k=256 dtype=fp32, or a file")
     suite = suite_of_words(words)
     if suite is not None:
         return [one.case for one in suite.chosen]

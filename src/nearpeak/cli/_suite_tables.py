@@ -36,7 +36,8 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
     if coverage.scored_count is None:
         console.print(f"effective coverage: {NOT_MEASURED}; --scores takes the mutation scores of the cases")
         return
-    console.print(_use_table(coverage.use, effective=True))
+    if table.row_count:
+        console.print(_use_table(coverage.use, effective=True))
     console.print(f"mutation scores: {coverage.scored_count} of {coverage.chosen_count} cases; others count 0")
 
 
@@ -45,6 +46,9 @@ def _print_lacks(console: Console, suite: "Suite") -> None:
     for source in suite.sources:
         for said in filter(None, map(source.origin.get, ("unread", "strides"))):
             console.print(f"  [yellow]{escape(f'{source.name}: {said}')}[/yellow]")
+        for key, count in source.origin.items():
+            if key.startswith("removed by ") and count != "0":
+                console.print(escape(f"  {source.name}: {count} points {key}"))
 
 
 def print_cases(cases: Iterable["SuiteCase"]) -> None:
@@ -53,7 +57,7 @@ def print_cases(cases: Iterable["SuiteCase"]) -> None:
 
     table = _table("", ("calls", "right"), ("run", "left"), ("case", "left"), ("why", "left"))
     for one in cases:
-        places = (": ".join(filter(None, (why.source, why.rule or why.module))) for why in one.why)
+        places = (": ".join(dict.fromkeys(filter(None, (why.source, why.rule or why.module)))) for why in one.why)
         reasons = "; ".join(dict.fromkeys(places))
         table.add_row(
             str(one.call_count or ""), "yes" if one.chosen else "", escape(label_of(one.case)), escape(reasons)

@@ -85,9 +85,10 @@ def _words(one: "PairedComparison") -> str:
     """Return the comparison of one case in a few lines for people."""
     from nearpeak.analyze.paired import rounds_needed
     from nearpeak.ops import label_of
+    from nearpeak.report._words import hung
 
     if one.judgement is None:
-        return f"{label_of(one.case)}: {one.outcome}: {one.note}"
+        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}"]))
     found = one.judgement
     low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
     lines = [
@@ -100,4 +101,4 @@ def _words(one: "PairedComparison") -> str:
             f"  a change of the tolerance needs about {rounds_needed(one.rounds, found.tolerance_ratio)} rounds"
         )
     lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in one.differences]
-    return "\n".join(lines)
+    return "\n".join(hung(lines))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from nearpeak.cli._shared import check_writable
 from nearpeak.cli.measure import LIMIT, MEMORY, timing_of
 
 
@@ -23,6 +24,7 @@ def qualify(
     from nearpeak import suites
     from nearpeak.measure.qualify import qualified
 
+    check_writable(out)
     timing, killed, all_count, unscored = timing_of("1 s", limit, "hot", 1, memory, check=False), 0, 0, 0
     cases = [one.case for one in suites.read_suite(suite).chosen]
     for row in qualified(cases, seed, timing, out):

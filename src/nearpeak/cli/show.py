@@ -73,10 +73,10 @@ def runners(json: bool = shared.JSON) -> None:
         sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
         return
     rows = [
-        (one["write"], " ".join(one["devices"]), " ".join(one["phases"]), " ".join(one["needs"]),
-         " ".join(one["missing"]) or "–") for one in records
+        (one["write"], " ".join(one["devices"]), "yes" if "backward" in one["phases"] else "",
+         ", ".join(f"{name} (missing)" if name in one["missing"] else name for name in one["needs"])) for one in records
     ]  # fmt: skip
-    _print_rows(("runner", "devices", "phases", "needs", "missing here"), rows, ("needs",))
+    _print_rows(("runner", "devices", "gradient", "needs"), rows, ("needs",))
 
 
 def _runner_record(name: str, made: Any) -> dict[str, Any]:
@@ -104,6 +104,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _operator_record(operator: "Operator") -> dict[str, Any]:
+    from nearpeak.ops._constants import constants_of
+
     phases = {
         phase: {
             "axes": list(signature.axes),
@@ -116,7 +118,8 @@ def _operator_record(operator: "Operator") -> dict[str, Any]:
     }
     return {
         "op": operator.name, "summary": operator.summary, "source": operator.source, "version": operator.version,
-        "phases": phases, "aten": sorted(operator.aten), "onnx": sorted(operator.onnx),
+        "constants": constants_of(operator), "phases": phases,
+        "aten": sorted(operator.aten), "onnx": sorted(operator.onnx),
     }  # fmt: skip
 
 
@@ -132,11 +135,14 @@ def _operator_row(operator: "Operator") -> tuple[str, ...]:
 
 
 def _print_operator(operator: "Operator") -> None:
+    from nearpeak.ops._constants import constants_of
     from nearpeak.report._words import hung
 
     names = (("ATen", operator.aten), ("ONNX", operator.onnx))
     about = _joined(operator.description.removeprefix("Return the "))
     out = [f"{operator.name}: {about[0]}", "", *usage_of(operator), *about[1:], ""]
+    fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
+    out += [f"Constants: {fixed}", ""] if fixed else []
     out += [f"{dialect}: {', '.join(sorted(found)) or 'none'}" for dialect, found in names]
     sys.stdout.write("\n".join(hung(out)) + "\n")
 

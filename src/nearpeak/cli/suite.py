@@ -76,7 +76,7 @@ def build(
     shared.check_writable(out)
     budget_s = None if within is None else seconds_of(within, "--within")
     share = _share(cover) if cover is not None else None if within is None else 1.0
-    devices = shared.targets_of(target, []) if share is not None or target else []
+    device = _device(target, identity, chosen=share is not None)
 
     capture = _capturing(
         step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
@@ -85,7 +85,7 @@ def build(
         [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
         operators=op, capture=capture,
     )  # fmt: skip
-    _write(found if share is None else _cheapest(found, devices[0], share, identity, budget_s), out)
+    _write(found if share is None or device is None else _cheapest(found, device, share, identity, budget_s), out)
 
 
 def show(
@@ -105,7 +105,7 @@ def show(
     from nearpeak.suite.coverage import coverage_of
     from nearpeak.suite.scores import read_scores
 
-    found = suites.read_suite(suite)
+    found, target = suites.read_suite(suite), one_target(target)
     if cases:
         _list_cases(found.cases, json=json)
         return
@@ -170,6 +170,24 @@ def _capturing(**options: Any) -> "Callable[[str], Workload]":
     return lambda source: workload_of(source, **options, **others)
 
 
+def _device(names: list[str], identity: str, *, chosen: bool) -> "Target | None":
+    """Return the one device whose bounds are the cost of a case, where cases are chosen by it."""
+    from nearpeak.suite.identity import IDENTITIES
+
+    if identity not in IDENTITIES:
+        raise SpecError(f"--identity {identity!r}: is not one of {', '.join(IDENTITIES)}")
+    if names and not chosen:
+        raise SpecError("--target: says whose bounds --cover and --within count; add one of them")
+    return shared.targets_of(one_target(names), [])[0] if chosen else None
+
+
+def one_target(names: list[str]) -> list[str]:
+    """Return the name of the only target, or none; several are refused where one is asked for."""
+    if len(names) > 1:
+        raise SpecError(f"--target: one is asked for here, got {' and '.join(names)}")
+    return names
+
+
 def _cheapest(found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None) -> "Suite":
     """Return the suite with the cheapest cases chosen, and say what they take."""
     from nearpeak import suites
@@ -177,8 +195,8 @@ def _cheapest(found: "Suite", device: "Target", share: float, identity: str, bud
     plan = suites.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
     found = plan.suite
     sys.stderr.write(
-        f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use, in "
-        f"{plan.cover_ratio:.1%} of the time of all that workloads call ({found.plan['time']})\n"
+        f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use,\n"
+        f"  in {plan.cover_ratio:.1%} of the time of all that workloads call\n  ({found.plan['time']})\n"
     )
     return found
 
@@ -199,7 +217,14 @@ def _write(suite: "Suite", out: Path | None) -> None:
     if out is None:
         sys.stdout.write(save_text(suite))
     else:
-        shared.write_whole(out, save_text(suite))
+        path = shared.write_quietly(out, save_text(suite))
+        sys.stderr.write(f"wrote {path}: {len(suite.cases)} cases{_removed(suite)}\n")
+
+
+def _removed(suite: "Suite") -> str:
+    """Say how many points of sweeps constraints removed."""
+    counts = [int(count) for one in suite.sources for key, count in one.origin.items() if key.startswith("removed by ")]
+    return f"; constraints removed {sum(counts)} points of sweeps" if any(counts) else ""
 
 
 def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:

@@ -1,13 +1,12 @@
 """`nearpeak validate`: whether an implementation computes a case right, by the numerics contract."""
 
 import dataclasses
-import importlib
 import json as jsonlib
 import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -30,7 +29,9 @@ def validate(
     ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
-        "", "--implementation", help="module:function of (tensors by input name, **arguments) → outputs by name."
+        "",
+        "--implementation",
+        help="module:function or file.py:function of (tensors by input name, **arguments) → outputs by name.",
     ),
     emulate: str | None = typer.Option(
         None,
@@ -46,6 +47,9 @@ def validate(
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    skeleton: bool = typer.Option(
+        False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
+    ),
     probes: str = typer.Option(
         "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
     ),
@@ -64,6 +68,8 @@ def validate(
         return _probed(probes, json=json)
     if not words:
         raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
+    if skeleton:
+        return _print_skeleton(words)
     suite = suite_of_words(words)
     tested = _tested(runner, implementation, emulate, formats, edits, seed)
     if suite is not None:
@@ -73,6 +79,13 @@ def validate(
     if found.failed:
         raise IncorrectError(_failure(case, found))
     return None
+
+
+def _print_skeleton(words: list[str]) -> None:
+    """Print a function that takes what the case gives."""
+    from nearpeak.measure.skeleton import skeleton
+
+    sys.stdout.write(f"{skeleton(case_of(words, 'validate'))}\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -233,17 +246,8 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
 
 
 def _imported(text: str) -> "Implementation":
-    """Return the implementation that `module:function` names; a module may lie in the current folder."""
+    """Return the implementation that `module:function` or `file.py:function` names."""
+    from nearpeak.measure.user_functions import function_of
     from nearpeak.measure.validation._run import as_implementation
 
-    module, sign, name = text.partition(":")
-    if not sign or not module or not name:
-        raise SpecError(f"--implementation {text!r}: is not module:function; e.g. my_kernels:softmax")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f"--implementation {text!r}: {error}") from None
-    return dataclasses.replace(as_implementation(found), name=text)
+    return dataclasses.replace(as_implementation(function_of(text, "--implementation")), name=text)

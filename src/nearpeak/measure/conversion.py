@@ -47,12 +47,14 @@ def onnx_conversion(
 
     Raises:
         MissingExtraError: ONNX Runtime is absent.
+        SpecError: the model has no node of a type that is to be left out.
     """
     import onnx
 
     runtime = runtime_or_refusal("coverage --runner onnxruntime")
     model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
     nodes = _nodes(model)
+    _check_known(without, {node.kind for node in nodes}, path)
     session, whole_reason = _tried(runtime, path)
     refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
     if session is None and not refused:  # every node runs alone, and together they do not
@@ -82,6 +84,12 @@ def onnx_conversion(
         unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
         placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
     )  # fmt: skip
+
+
+def _check_known(without: tuple[str, ...], kinds: set[str], path: Path) -> None:
+    unknown = [name for name in without if name not in kinds]
+    if unknown:
+        raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
 
 
 def _nodes(model: Any) -> tuple[_Node, ...]:

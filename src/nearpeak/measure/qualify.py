@@ -7,11 +7,11 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
-from nearpeak.errors import MeasureError
+from nearpeak.errors import MeasureError, SpecError
 from nearpeak.isolation import call_isolated
 from nearpeak.measure.contract import LARGEST_BYTES, LARGEST_FLOP
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.ops import OPS, work_of
+from nearpeak.ops import OPS, label_of, work_of
 
 Row = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> It
 
     Rows are what `nearpeak suite show --scores` reads: digest, killed, survived. A case without a score has its reason.
     """
-    known = {json.loads(line)["digest"] for line in out.read_text().splitlines()} if out.exists() else set()
+    known = _known(out) if out.exists() else set()
     for case in cases:
         if case.digest not in known:
             row = _row(case, seed, timing)
@@ -31,8 +31,28 @@ def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> It
             yield row
 
 
+_HEAD = '{"digest":'
+
+
+def _known(out: Path) -> set[str]:
+    """Return the cases of a file of scores; a last line that was cut off is removed, as its case will run again.
+
+    Raises:
+        SpecError: it holds something else.
+    """
+    text = out.read_text(encoding="utf-8", errors="replace")
+    kept = text.rfind("\n") + 1
+    lines = text[:kept].splitlines()
+    foreign = next((number for number, line in enumerate(lines, 1) if not line.startswith(_HEAD)), None)
+    if foreign is not None or not _HEAD.startswith(text[kept:][: len(_HEAD)]):
+        raise SpecError(f"{out}:{foreign or len(lines) + 1}: is no line of scores; name another file")
+    if kept < len(text):
+        out.write_text(text[:kept], encoding="utf-8")
+    return {str(json.loads(line)["digest"]) for line in lines}
+
+
 def _row(case: Case, seed: int, timing: Timing) -> Row:
-    head = {"digest": case.digest, "case": case.label(), "seed": seed}
+    head = {"digest": case.digest, "case": label_of(case), "seed": seed}
     none: dict[str, Any] = {"killed": [], "survived": []}
     if size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
         return {**head, **none, "reason": "too large for rounds in float64; a smaller case of its kind has a score"}

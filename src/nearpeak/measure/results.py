@@ -11,6 +11,9 @@ from nearpeak.core.measurement import Measurement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
 
+_HEADS = (b'{"algorithm":', b'{"device":')
+"""How lines begin: what was cut off begins so, and nothing else is removed from a file."""
+
 
 class ResultFile:
     """A result file that this process alone writes."""
@@ -20,10 +23,13 @@ class ResultFile:
         self.path, self._file = path, file
         text = _whole(file)
         kept = text.rfind(b"\n") + 1
-        if kept < len(text):
+        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
+        cut_off = text[kept:]
+        if not any(head.startswith(cut_off[: len(head)]) for head in _HEADS):
+            raise SpecError(f"{path}: is no result file; it ends with {cut_off.decode('utf-8', 'replace')[:40]!r}")
+        if cut_off:
             os.ftruncate(file, kept)
         os.lseek(file, 0, os.SEEK_END)
-        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
         self.keys = set(found)
 
     def append(self, measurement: Measurement, key: str) -> None:

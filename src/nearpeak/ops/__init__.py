@@ -1,6 +1,7 @@
 """The operator catalogue: one file per operator, and the way to make a case and its work."""
 
 import importlib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +35,22 @@ def _load(name: str) -> Operator:
     return operator
 
 
+def _called(name: str) -> list[str]:
+    """Return the operators that compute what PyTorch or ONNX calls `name`, those with the most such calls first.
+
+    >>> _called("sort"), _called("cholesky"), _called("MatMul"), _called("gem")
+    (['topk'], ['linalg'], ['gemm'], [])
+    """
+    counts: Counter[str] = Counter()
+    for one in OPS:
+        names = [overload.split(".")[1] for overload in OPS[one].aten] + list(OPS[one].onnx)
+        bare = (word.lower().removeprefix("_").removeprefix("linalg_").removesuffix("_ex") for word in names)
+        counts[one] = sum(word == name.lower() for word in bare)
+    return [one for one, count in counts.most_common() if count]
+
+
 OPS: Registry[Operator] = Registry(
-    kind="op", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.ops"
+    kind="op", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.ops", elsewhere=_called
 )
 """All operators by name."""
 

@@ -19,3 +19,22 @@ def torch_dtype(torch: Any, name: str) -> Any:
     'its bf16'
     """
     return getattr(torch, TORCH_NAMES.get(name, name))
+
+
+def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str, Any]:
+    """Return operands in a format that holds theirs and `out_dtype`; as they are where all of these agree.
+
+    What is computed from them is rounded to `out_dtype` once, at the end.
+    """
+    wide = torch_dtype(torch, out_dtype)
+    for one in tensors.values():
+        wide = _holding(torch, wide, one.dtype)
+    return {name: one.to(wide) for name, one in tensors.items()}
+
+
+def _holding(torch: Any, left: Any, right: Any) -> Any:
+    """Return a format that holds the values of both: PyTorch promotes no 8-bit floats."""
+    narrow = [one for one in (left, right) if one.is_floating_point and one.itemsize == 1]
+    if left == right or not narrow:
+        return torch.promote_types(left, right)
+    return torch.promote_types(torch.float32 if left in narrow else left, torch.float32 if right in narrow else right)

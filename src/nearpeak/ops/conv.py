@@ -8,9 +8,11 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
+from nearpeak.ops._arrays import in_wide_integers
 from nearpeak.ops._convolution import Parts, backward_work, check_groups, fewest, forward_work, inputs_of, parts_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, windows
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 
 
 def conv(
@@ -85,8 +87,8 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    x, weight, groups = sliding.padded(arguments, arrays["input"]), arrays["weight"], arguments["groups"]
-    steps = sliding.outputs(arguments)
+    x, weight = sliding.padded(arguments, in_wide_integers(arrays["input"])), in_wide_integers(arrays["weight"])
+    groups, steps = arguments["groups"], sliding.outputs(arguments)
     y = np.zeros((len(x), len(weight), *steps))
     for tap, place in sliding.tap_slices(arguments, steps):
         part = np.einsum("bgc...,goc->bgo...", grouped(x[place], 1, groups), grouped(weight[(..., *tap)], 0, groups))
@@ -119,15 +121,18 @@ def grouped(array: Any, axis: int, groups: int) -> Any:
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch
     import torch.nn.functional as F  # noqa: N812
 
+    tensors = in_wider(torch, tensors, arguments["out_dtype"])
     x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
     if begin != end:
         sides = zip(reversed(begin), reversed(end), strict=True)
         x, begin = F.pad(x, [side for pair in sides for side in pair]), (0,) * len(begin)
     run = F.conv2d if len(begin) == 2 else F.conv3d
     strides, dilations = sliding.extents(arguments, "s"), sliding.extents(arguments, "d")
-    return {"output": run(x, tensors["weight"], tensors.get("bias"), strides, begin, dilations, arguments["groups"])}
+    y = run(x, tensors["weight"], tensors.get("bias"), strides, begin, dilations, arguments["groups"])
+    return {"output": y.to(torch_dtype(torch, arguments["out_dtype"]))}
 
 
 def _from_aten(site: AtenSite) -> Match:

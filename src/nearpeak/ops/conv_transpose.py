@@ -21,6 +21,7 @@ from nearpeak.ops._convolution import (
 )
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, check_window, taps
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 from nearpeak.ops.conv import grouped
 
 
@@ -149,18 +150,21 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    import torch
     import torch.nn.functional as F  # noqa: N812
 
+    out = torch_dtype(torch, arguments["out_dtype"])
+    tensors = in_wider(torch, tensors, arguments["out_dtype"])
     begin, end = sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
     strides, dilations, extra = (sliding.extents(arguments, prefix) for prefix in ("s", "d", "o"))
     run = F.conv_transpose2d if len(begin) == 2 else F.conv_transpose3d
     x, weight, bias, groups = tensors["input"], tensors["weight"], tensors.get("bias"), arguments["groups"]
     if begin == end:
-        return {"output": run(x, weight, bias, strides, begin, extra, groups, dilations)}
+        return {"output": run(x, weight, bias, strides, begin, extra, groups, dilations).to(out)}
     y = run(x, weight, None, strides, 0, 0, groups, dilations)
     sides = [(-first, first + count - n) for (first, count), n in zip(_crop(arguments), y.shape[2:], strict=True)]
     y = F.pad(y, [side for pair in reversed(sides) for side in pair])
-    return {"output": y if bias is None else y + bias.reshape(-1, *(1 for _ in begin))}
+    return {"output": (y if bias is None else y + bias.reshape(-1, *(1 for _ in begin))).to(out)}
 
 
 def _from_onnx(site: OnnxSite) -> Match:

@@ -13,10 +13,11 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
-from nearpeak.ops._arrays import maximum, unless_empty, where
+from nearpeak.ops._arrays import in_wide_integers, maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._einsum import from_onnx as einsum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 
 
 def gemm(
@@ -84,7 +85,8 @@ def _stored_bias(m: int, n: int, batch: int, bias_elements: int, out_dtype: str,
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    y = np.matmul(_spread(arrays["a"], arguments["batch"]), _spread(arrays["b"], arguments["batch"]))
+    a, b = (_spread(in_wide_integers(arrays[name]), arguments["batch"]) for name in "ab")
+    y = np.matmul(a, b)
     return {"y": y + arrays["bias"] if arguments["bias"] else y}
 
 
@@ -96,14 +98,29 @@ def _spread(array: Any, batch: int) -> Any:
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
-    a, b, batch = tensors["a"], tensors["b"], arguments["batch"]
-    a = a if len(a) == batch else a.repeat_interleave(batch // len(a), 0)
-    b = b if len(b) == batch else b.repeat_interleave(batch // len(b), 0)
-    if batch == 1 and arguments["bias"] and tensors["bias"].dim() < 3:
-        return {"y": torch.addmm(tensors["bias"], a[0], b[0])[None]}
-    if arguments["bias"]:
-        return {"y": torch.baddbmm(tensors["bias"], a, b)}
-    return {"y": torch.mm(a[0], b[0])[None] if batch == 1 else torch.bmm(a, b)}
+    out, batch = torch_dtype(torch, arguments["out_dtype"]), arguments["batch"]
+    if _written_wider(torch, tensors, out):
+        a, b = (_repeated(tensors[name], batch) for name in "ab")
+        return {"y": torch.mm(a[0], b[0], out_dtype=out)[None] if batch == 1 else torch.bmm(a, b, out_dtype=out)}
+    wide = in_wider(torch, tensors, arguments["out_dtype"])
+    a, b, bias = _repeated(wide["a"], batch), _repeated(wide["b"], batch), wide.get("bias")
+    if bias is None:
+        y = torch.mm(a[0], b[0])[None] if batch == 1 else torch.bmm(a, b)
+    else:
+        flat = batch == 1 and bias.dim() < 3
+        y = torch.addmm(bias, a[0], b[0])[None] if flat else torch.baddbmm(bias, a, b)
+    return {"y": y.to(out)}
+
+
+def _repeated(matrices: Any, batch: int) -> Any:
+    return matrices if len(matrices) == batch else matrices.repeat_interleave(batch // len(matrices), 0)
+
+
+def _written_wider(torch: Any, tensors: dict[str, Any], out: Any) -> bool:
+    """Say whether PyTorch forms the product in fp32 without widening its operands: on GPUs, without a bias."""
+    a = tensors["a"]
+    halves = a.dtype in (torch.float16, torch.bfloat16) and out is torch.float32 and "bias" not in tensors
+    return halves and a.device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype")
 
 
 def _from_aten(site: AtenSite) -> Match:

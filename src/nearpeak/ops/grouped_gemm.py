@@ -11,12 +11,13 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import contraction, shared_operands
-from nearpeak.ops._arrays import ceil_div, minimum, unless_empty
+from nearpeak.ops._arrays import ceil_div, in_wide_integers, minimum, unless_empty
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._load import counts_of
 from nearpeak.ops._load import touched_groups as sampled_groups
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._scaled import formats_of, recipe_of, spread, unpacked
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 
 _OFFSET, _FP32 = dtype_of("int32"), dtype_of("fp32")
 _ALIGNED_BYTES = 16
@@ -176,7 +177,8 @@ def _products(a: Any, b: Any, ends: Any, split: str) -> list[Any]:
 def _reference(
     arrays: dict[str, Any], groups: int, dtype: str, split: str, accumulate: bool, **_: Any
 ) -> dict[str, Any]:
-    products = _products(*_rescaled(arrays, dtype, groups), arrays["offsets"], split)
+    wide = {name: in_wide_integers(array) for name, array in arrays.items()}
+    products = _products(*_rescaled(wide, dtype, groups), arrays["offsets"], split)
     if accumulate:
         return {"main_grad": arrays["main_grad"] + np.stack(products)}
     return {"y": np.concatenate(products) if split == "m" else np.stack(products)}
@@ -192,7 +194,7 @@ def _backward_reference(arrays: dict[str, Any], split: str, **_: Any) -> dict[st
 
 
 def _torch_call(
-    tensors: dict[str, Any], groups: int, dtype: str, split: str, accumulate: bool, **arguments: Any
+    tensors: dict[str, Any], groups: int, dtype: str, split: str, accumulate: bool, out_dtype: str, **_: Any
 ) -> dict[str, Any]:
     import torch
 
@@ -200,16 +202,18 @@ def _torch_call(
     if dtype_of(dtype).scheme is not None:
         wide = {name: tensor.float() for name, tensor in tensors.items()}
         products = _products(*_rescaled(wide, dtype, groups), ends, split)
-        return {"y": torch.cat(products).to(torch.bfloat16 if arguments["out_dtype"] == "bf16" else torch.float32)}
+        return {"y": torch.cat(products).to(torch_dtype(torch, out_dtype))}
     if accumulate:  # in the format of main_grad: gradients rounded to 16 bits before they are added would be lost there
         total = tensors["main_grad"]
         products = _products(a.to(total.dtype), b.to(total.dtype), ends, split)
         return {"main_grad": total.add_(torch.stack(products))}
+    wide = in_wider(torch, {"a": a, "b": b}, out_dtype)
+    a, b = wide["a"], wide["b"]
     aligned = all(t.shape[-1] * t.element_size() % _ALIGNED_BYTES == 0 for t in (a, b))
-    if aligned and a.dtype is not torch.float64:
-        return {"y": torch._grouped_mm(a, b, offs=ends)}
+    if aligned and a.dtype in (torch.float32, torch.bfloat16, torch.float16):
+        return {"y": torch._grouped_mm(a, b, offs=ends).to(torch_dtype(torch, out_dtype))}
     products = _products(a, b, ends, split)
-    return {"y": torch.cat(products) if split == "m" else torch.stack(products)}
+    return {"y": (torch.cat(products) if split == "m" else torch.stack(products)).to(torch_dtype(torch, out_dtype))}
 
 
 def _from_aten(site: AtenSite) -> Match:

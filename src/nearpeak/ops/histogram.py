@@ -10,6 +10,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 from nearpeak.ops._sites import claimed
+from nearpeak.ops._torch_names import torch_dtype
 
 _REACH = 4.0
 """Reference and PyTorch call count floats between minus and plus this much; the work does not depend on it."""
@@ -53,13 +54,15 @@ def _edges(bins: int, **_: Any) -> Any:
     return np.linspace(-_REACH, _REACH, max(bins, 1) + 1)
 
 
-def _torch_call(tensors: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], bins: int, dtype: str, out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
     x = tensors["x"]
     if x.is_floating_point():
-        return {"y": torch.histc(x, bins=bins, min=-_REACH, max=_REACH)}
-    return {"y": torch.bincount(x, tensors.get("weights"), minlength=bins)}
+        y = torch.histc(x, bins=bins, min=-_REACH, max=_REACH)
+    else:
+        y = torch.bincount(x, tensors.get("weights"), minlength=bins)
+    return {"y": y if dtype == out_dtype else y.to(torch_dtype(torch, out_dtype))}
 
 
 def _from_aten(site: AtenSite) -> Match:

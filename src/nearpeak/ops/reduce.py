@@ -13,6 +13,7 @@ from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._reductions import reduction_of
 from nearpeak.ops._sites import along, list_overloads, onnx_operands
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 
 
 def reduce(
@@ -56,10 +57,16 @@ def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any
     return dict(zip(("y", "second"), reduction_of(function).reference(arrays["x"]), strict=False))
 
 
-def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], function: str, dtype: str, out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    return dict(zip(("y", "second"), reduction_of(function).torch(torch, tensors["x"]), strict=False))
+    row = reduction_of(function)
+    if dtype == out_dtype or "" not in row.outputs:  # of whole numbers, PyTorch's sums have a format of their own
+        return dict(zip(("y", "second"), row.torch(torch, tensors["x"]), strict=False))
+    found = row.torch(torch, in_wider(torch, tensors, out_dtype)["x"])
+    out = torch_dtype(torch, out_dtype)
+    formed = (one if kind else one.to(out) for one, kind in zip(found, row.outputs, strict=False))
+    return dict(zip(("y", "second"), formed, strict=False))
 
 
 def _match(x: Tensor, out: Tensor, function: str) -> Match:

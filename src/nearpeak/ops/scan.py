@@ -12,6 +12,7 @@ from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._sites import along
+from nearpeak.ops._torch_names import in_wider, torch_dtype
 from nearpeak.registry import unknown_name
 
 _EXTREMA: Mapping[str, Any] = {"max": np.maximum, "min": np.minimum}
@@ -62,13 +63,16 @@ def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any
     return {"y": y, "indices": np.maximum.accumulate(places, axis=-1)}
 
 
-def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], function: str, dtype: str, out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
     if function in _EXTREMA:
         return dict(zip(("y", "indices"), getattr(torch, f"cum{function}")(tensors["x"], -1), strict=True))
     name = {"logsumexp": "logcumsumexp"}.get(function, f"cum{function}")
-    return {"y": getattr(torch, name)(tensors["x"], -1)}
+    if dtype == out_dtype:
+        return {"y": getattr(torch, name)(tensors["x"], -1)}
+    y = getattr(torch, name)(in_wider(torch, tensors, out_dtype)["x"], -1)
+    return {"y": y.to(torch_dtype(torch, out_dtype))}
 
 
 def _match(x: Tensor, out: Tensor, dimension: int, function: str) -> Match:

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from nearpeak.cli import _shared, main
+from nearpeak.errors import UnknownNameError
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS
 
@@ -37,10 +38,36 @@ def test_an_operator_shows_also_the_axes_whose_default_follows_from_others(shown
 
 
 @pytest.mark.parametrize(
-    "words", [("show", "ops"), ("show", "ops", "gemm"), ("show", "targets"), ("show", "targets", "h100_sxm")]
+    "words",
+    [
+        ("show", "ops"),
+        ("show", "ops", "gemm"),
+        ("show", "targets"),
+        ("show", "targets", "h100_sxm"),
+        ("show", "runners"),
+    ],
 )
 def test_what_is_shown_fits_80_columns(shown, words):
     assert max(map(len, shown(*words).splitlines())) <= 80
+
+
+def test_no_word_of_the_table_of_runners_is_broken(shown):
+    names = {word.strip(",") for line in shown("show", "runners").splitlines() for word in line.split()}
+    assert names >= {"onnxruntime", "torch_tensorrt", "callable_cuda:module:function", "torch", "onnx"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("sort", "topk"), ("cholesky", "linalg"), ("eigh", "decomposition"), ("MatMul", "gemm")]
+)
+def test_an_operator_is_found_by_what_frameworks_call_it(name, meant):
+    with pytest.raises(UnknownNameError, match=f"did you mean {meant}"):
+        OPS[name]
+
+
+def test_numbers_that_a_reference_takes_as_given_are_shown(shown):
+    assert "Constants: EPSILON = 1e-06" in shown("show", "ops", "rms_norm")
+    assert "BETA_2 = 0.999" in shown("show", "ops", "adamw")
+    assert "Constants" not in shown("show", "ops", "gemm")
 
 
 def test_the_bound_of_a_case_fits_80_columns(shown):

@@ -66,6 +66,8 @@ def test_the_share_of_mutants_is_said(monkeypatch, capsys):
         (("--implementation", "nowhere:f"), "No module named 'nowhere'"),
         (("--implementation", "json"), "is not module:function"),
         (("--implementation", "json:nothing"), "no attribute 'nothing'"),
+        (("--implementation", "json:lods"), "did you mean loads"),
+        (("--implementation", "nowhere.py:f"), "nowhere.py: no such file"),
         (("--implementation", "json:loads", "--runner", "torch_cpu"), "give one of"),
         (("--runner", "torch_cpv"), "did you mean torch_cpu"),
     ],
@@ -75,6 +77,46 @@ def test_wrong_words_are_refused_in_one_line(monkeypatch, capsys, words, said):
     assert code == 2
     assert said in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("X = 1 / 0\n", "raised ZeroDivisionError: division by zero in wrong_kernels.py, line 1"),
+        ("def f(t)\n", "raised SyntaxError: expected ':' (wrong_kernels.py, line 1)"),
+        ("import sys\nsys.exit(3)\n", "raised SystemExit: 3 in wrong_kernels.py, line 2"),
+        ("import nowhere_at_all\n", "No module named 'nowhere_at_all' in wrong_kernels.py, line 1"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--implementation", "--runner"])
+def test_a_file_that_cannot_be_imported_is_one_line_with_the_place(monkeypatch, capsys, tmp_path, text, said, option):
+    (tmp_path / "wrong_kernels.py").write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    named = f"{tmp_path / 'wrong_kernels.py'}:f"
+    given = named if option == "--implementation" else f"callable:{named}"
+    code, _, error = run(monkeypatch, capsys, *SOFTMAX, option, given)
+    assert (code, len(error.splitlines())) == (2, 1)
+    assert said in error
+
+
+def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it(monkeypatch, capsys, tmp_path):
+    (tmp_path / "beside_a_kernel.py").write_text("AXIS = -1\n")
+    (tmp_path / "json.py").write_text(
+        "import beside_a_kernel\n\ndef rows(x, **_):\n    return x['x'].softmax(beside_a_kernel.AXIS)\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    words = (*SOFTMAX, "--implementation", f"{tmp_path / 'json.py'}:rows")
+    code, out, _ = run(monkeypatch, capsys, *words)
+    assert (code, json.loads(out)["status"]) == (0, "PASS")
+    assert sys.path[-1] == str(tmp_path), "what lies there does not take the place of other modules"
+
+
+def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch, capsys):
+    code, text, _ = run(monkeypatch, capsys, "layer_norm", "rows=4", "hidden=8", "dtype=bf16", "--skeleton")
+    assert code == 0
+    assert "# constants: EPSILON = 1e-05" in text
+    assert 'weight = tensors["weight"]  # bfloat16 [8]' in text
+    compile(text, "skeleton", "exec")
 
 
 def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_checked(monkeypatch, capsys, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 import nearpeak
 from nearpeak.core.measurement import Timing
+from nearpeak.core.paired import Judgement, PairedComparison
 from nearpeak.errors import SpecError
 from nearpeak.measure import turns
 from nearpeak.measure.turns import Arm
@@ -57,6 +58,32 @@ def test_recorded_times_are_no_side_of_a_comparison():
 def test_what_is_not_there_is_refused_by_name():
     with pytest.raises(SpecError, match="absent"):
         compare(CASE, arm("softmax"), arm("absent"), TIMING)
+
+
+def test_without_a_case_the_example_names_both_sides(capsys, monkeypatch):
+    from nearpeak.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["nearpeak", "compare", "torch_cpu", "numpy"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "e.g. nearpeak compare torch_cpu numpy gemm m=256" in capsys.readouterr().err
+
+
+def test_a_comparison_fits_80_columns():
+    from nearpeak.cli.compare import _words
+
+    judgement = Judgement(
+        verdict="regression", time_ratio=3.5, low_ratio=0.1, high_ratio=52770.0, round_count=2,
+        tolerance_ratio=0.02, detectable_ratio=22284.0,
+    )  # fmt: skip
+    found = PairedComparison(
+        case=CASE, baseline="callable:kernels:softmax", candidate="callable:kernels:twice", clock="cpu", rounds=(),
+        judgement=judgement, outcome="compared", note="",
+    )  # fmt: skip
+    lines = _words(found).splitlines()
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):

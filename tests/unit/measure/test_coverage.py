@@ -51,6 +51,12 @@ def test_nodes_without_a_kernel_are_named_and_cut_the_model_in_pieces(tmp_path, 
     assert (found.converted_s is None) == bool(found.ledger)
 
 
+def test_a_type_to_leave_out_that_the_model_lacks_is_refused_with_those_that_it_has(tmp_path):
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(SpecError, match="no node of type 'Gelu' to leave out; it has Erf, MatMul"):
+        coverage(model(tmp_path / "m.onnx", ("MatMul", "Erf")), "onnxruntime", without=("Gelu",))
+
+
 @pytest.mark.parametrize(("without", "least", "pieces"), [
     ((), 1, 1), (("Erf",), 1, 2), (("MatMul",), 1, 2), (("Erf",), 2, 1), (("Erf",), 3, 0),
 ])  # fmt: skip

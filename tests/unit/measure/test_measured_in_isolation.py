@@ -48,12 +48,21 @@ def _fields(timing):
     return {name: getattr(timing, name) for name in timing.__dataclass_fields__}
 
 
+@pytest.mark.parametrize("text", ['{"op": "softmax", "rows": 4}', '{"op": "softmax"}\n{"op": "so', "hello"])
+def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path, text):
+    out = tmp_path / "cases.jsonl"
+    out.write_text(text)
+    with pytest.raises(SpecError):
+        list(measure([CASE], "callable:kernels:softmax", TIMING, out=out))
+    assert out.read_text() == text
+
+
 def test_results_are_kept_and_only_what_is_missing_runs_again(tmp_path):
     out = tmp_path / "results.jsonl"
     cases = [nearpeak.case("softmax", rows=rows, columns=16, dtype="fp32") for rows in (1, 2, 3)]
     assert len(list(measure(cases[:2], "callable:kernels:softmax", TIMING, out=out))) == 2
     whole = out.read_bytes()
-    out.write_bytes(whole + b'{"kind":"measurement","key":"cut off')
+    out.write_bytes(whole + b'{"algorithm":"","call_count":1,"cut off')
     new = list(measure(cases, "callable:kernels:softmax", TIMING, out=out))
     assert [one.case for one in new] == [cases[2]]
     assert out.read_bytes().startswith(whole)

@@ -7,6 +7,7 @@ import pytest
 import nearpeak
 from nearpeak.cli import main
 from nearpeak.core.measurement import Timing
+from nearpeak.errors import SpecError
 from nearpeak.measure.qualify import qualified, score_of
 from nearpeak.suite.coverage import coverage_of
 from nearpeak.suite.scores import read_scores
@@ -52,3 +53,20 @@ def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkey
     share = len(row["killed"]) / (len(row["killed"]) + len(row["survived"]))
     assert found.effective_ratio == pytest.approx(found.covered_ratio * share)
     assert found.effective_ratio > 0
+
+
+def test_a_file_of_scores_that_was_cut_off_goes_on_and_another_file_is_left_alone(tmp_path):
+    out, other = tmp_path / "scores.jsonl", tmp_path / "cases.jsonl"
+    (row,) = qualified([SOFTMAX], 0, TIMING, out)
+    whole = out.read_text()
+    for kept in (1, 12, len(whole) // 2, len(whole) - 1):
+        out.write_text(whole + whole[:kept])
+        assert list(qualified([SOFTMAX], 0, TIMING, out)) == []
+        assert out.read_text() == whole
+    assert read_scores(whole + whole[:-2], "scores") == {SOFTMAX.digest: 1.0}
+    for text in ('{"op": "softmax", "rows": 4}', whole + '{"op": "softmax"}\n'):
+        other.write_text(text)
+        with pytest.raises(SpecError, match="is no line of scores"):
+            list(qualified([SOFTMAX], 0, TIMING, other))
+        assert other.read_text() == text
+    assert row["case"] == "softmax rows=4 columns=16 fp32"

@@ -114,7 +114,8 @@ def test_the_program_of_the_examples_computes_what_it_is_asked_for(tmp_path):
     subprocess.run(["g++", "-O2", "-std=c++17", "-Wall", "-Werror", "-o", tmp_path / "product", source], check=True)
     runner = f"process:{tmp_path}/product"
     found = runner_of(runner, Timing(budget_s=0.0, cache="cold")).measure(GEMM)
-    assert (found.outcome, found.validation.status) == (Outcome.BUDGET, "PASS")
+    assert found.samples_s, found.note
+    assert found.validation.status == "PASS"
     other = nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp16")
     assert "it computes fp32" in runner_of(runner, TIMING).measure(other).note
 

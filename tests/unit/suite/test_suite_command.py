@@ -51,6 +51,33 @@ def test_a_cover_keeps_what_it_leaves_out_and_says_whose_time_it_counts(tmp_path
     ] * 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--op", "fill", "--where", "elements < 3"], "constrains sweeps, and there is none"),
+        (["--op", "fill", "--identity", "alike"], "is not one of exact, class, saturated"),
+        (["--op", "fill", "--target", "h100_sxm"], "--cover and --within count"),
+        (
+            ["--op", "fill", "--cover", "9%", "--target", "h100_sxm", "--target", "a2"],
+            "one is asked for here, got",
+        ),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(words, said):
+    with pytest.raises(SpecError, match=said):
+        run("build", *words)
+
+
+def test_what_was_written_and_what_constraints_removed_is_said(tmp_path, monkeypatch):
+    out = tmp_path / "few.jsonl"
+    words = ["suite", "build", "--sweep", "op=fill dtype=bf16 elements=1:4", "--where", "elements != 2", "--out", out]
+    said = CliRunner().invoke(application(), list(map(str, words))).stderr
+    assert said.endswith("few.jsonl: 3 cases; constraints removed 1 points of sweeps\n")
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    assert "sweep 1: 1 points removed by elements != 2" in run("show", out)
+    assert "sweep 1: sweep 1" not in run("show", out, "--cases")
+
+
 @pytest.mark.parametrize("words", [["--cover", "99"], ["--cover", "0%"], ["--cover", "101%"], ["--cover", "x%"]])
 def test_shares_that_are_none_are_refused(words):
     with pytest.raises(SpecError, match="is not a share from 0 to 100 percent"):

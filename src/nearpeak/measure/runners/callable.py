@@ -1,8 +1,5 @@
 """Runs a function of the user's, `callable:module:function`, on the case's tensors."""
 
-import importlib
-import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +11,7 @@ from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.user_functions import function_of, naming
 from nearpeak.targets import CPU
 
 
@@ -59,26 +57,17 @@ class UserCallable:
             if case.phase != "forward":
                 raise SpecError(f"callable:{self.argument}: takes arrays, so that it has no gradient to run")
             arguments = forward_arguments(case)
-            runs = tuple(lambda arrays=arrays: _named(function(arrays, **arguments)) for arrays in inputs)
+            call = naming(case, function)
+            runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
-        return prepared(
-            torch, case, inputs, "cpu", lambda _: lambda tensors, **given: _named(function(tensors, **given))
-        )
+        return prepared(torch, case, inputs, "cpu", lambda _: naming(case, function))
 
     def implementation(self, case: Case) -> Call:
-        """Return the function, whatever the case."""
-        del case
-        function = self._function
-
-        def named(inputs: Any, **arguments: Any) -> dict[str, Any]:
-            return _named(function(inputs, **arguments))
-
-        named.__module__, named.__qualname__ = self.argument.partition(":")[::2]
-        for name in ("arrays", "backward", "ledger"):
-            if hasattr(function, name):
-                setattr(named, name, getattr(function, name))
+        """Return the function, which has the attributes of the user's own."""
+        named = naming(case, self._function)
+        named.__module__, _, named.__qualname__ = self.argument.rpartition(":")
         return named
 
     def timer(self) -> Timer:
@@ -88,36 +77,6 @@ class UserCallable:
     def environment(self) -> Environment:
         """Return this machine, NumPy and PyTorch."""
         return cpu_environment("numpy", "torch")
-
-
-def function_of(text: str) -> Callable[..., Any]:
-    """Return the function that `module:function` names.
-
-    Raises:
-        SpecError: there is none.
-
-    >>> function_of("math:sqrt")(4.0)
-    2.0
-    """
-    module, colon, name = text.partition(":")
-    if not colon or not module or not name:
-        raise SpecError(f"callable {text!r}: is not module:function; e.g. callable:kernels:my_softmax")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(f"callable {text!r}: {error}") from None
-    if not callable(found):
-        raise SpecError(f"callable {text!r}: is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
-    return function
-
-
-def _named(result: Any) -> dict[str, Any]:
-    return result if isinstance(result, dict) else {"y": result}
 
 
 RUNNER = UserCallable

@@ -7,7 +7,8 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared, RunnerAbilities, Timing
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._torch import Call, prepared
-from nearpeak.measure.runners.callable import UserCallable, function_of
+from nearpeak.measure.runners.callable import UserCallable
+from nearpeak.measure.user_functions import function_of
 
 
 class CallableOnGpu(_cuda.OnFirstGpu):

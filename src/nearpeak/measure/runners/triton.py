@@ -13,8 +13,8 @@ from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
-from nearpeak.measure.runners.callable import function_of
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.user_functions import function_of, naming
 from nearpeak.targets import CPU
 
 INTERPRET = "TRITON_INTERPRET"
@@ -39,7 +39,7 @@ class TritonKernel:
         self.target = _cuda.target_name() if self._device == "cuda" else CPU
         if self._device == "cpu":
             os.environ[INTERPRET] = "1"
-        self._function, self._argument = function_of(argument), argument
+        self._function, self._argument = function_of(argument, "triton"), argument
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run; the interpreter keeps bf16 as bare bits and computes nonsense with them."""
@@ -51,18 +51,14 @@ class TritonKernel:
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""
-        ready = prepared(self._torch, case, inputs, self._device, lambda _: self._named)
+        ready = prepared(self._torch, case, inputs, self._device, lambda _: naming(case, self._function))
         how = "compiled" if self._device == "cuda" else "interpreted: its times say nothing of a GPU"
         return dataclasses.replace(ready, algorithm=how)
 
     def implementation(self, case: Case) -> Call:
         """Return the function on tensors of the host."""
-        del case
-        return _cuda.from_host(self._named) if self._device == "cuda" else self._named
-
-    def _named(self, tensors: Any, **arguments: Any) -> dict[str, Any]:
-        result = self._function(tensors, **arguments)
-        return result if isinstance(result, dict) else {"y": result}
+        named = naming(case, self._function)
+        return _cuda.from_host(named) if self._device == "cuda" else named
 
     def timer(self) -> Timer:
         """Return the clock of the device."""

@@ -1,6 +1,7 @@
 """The validation contract: is the answer of an implementation right, and would a wrong one have been seen?"""
 
 import contextlib
+import dataclasses
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
+from nearpeak.measure.user_functions import naming
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
 from nearpeak.measure.validation._trial import Trial
@@ -44,7 +46,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     imported_torch()
     refuse_narrow(case)
     tested = as_implementation(implementation)
-    trial = Trial(case=forward_case(case), implementation=tested, seed=seed)
+    named = dataclasses.replace(tested, call=naming(case, tested.call))
+    trial = Trial(case=forward_case(case), implementation=named, seed=seed)
     results = tuple(_result(check, trial) for check in CHECKS)
     return Validation(
         case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),

@@ -60,6 +60,18 @@ def widened(tensor: Any) -> Any:
     return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
 
 
+def wrapped(values: Any, name: str) -> Any:
+    """Return whole numbers as the format `name` keeps them: without their upper bits.
+
+    >>> import numpy as np
+    >>> wrapped(np.array([127, 128, -300]), "int8").tolist()
+    [127, -128, -44]
+    """
+    import numpy as np
+
+    return values.astype(name).astype(np.int64) if name in ("int8", "uint8", "int16", "int32") else values
+
+
 def rounded(values: Any, dtype: Any) -> Any:
     """Return float64 `values` as they are after rounding to PyTorch's `dtype`, ties to even."""
     import numpy as np

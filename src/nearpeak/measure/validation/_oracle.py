@@ -20,6 +20,7 @@ from nearpeak.measure.validation._formats import (
     format_name,
     rounded,
     widened,
+    wrapped,
 )
 from nearpeak.measure.validation._gates import at_targets, largest
 from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated, moved, probes, shifts
@@ -364,7 +365,7 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     name, reach = format_name(dtype), moves.reach
     if name not in UNIT_ROUNDOFF:
         ambiguous = np.zeros(values.shape) + (0.0 if reach is None else np.where(reach > 0, np.inf, 0.0))
-        whole = np.asarray(values.astype(np.int64) if values.dtype.kind in "fb" else values)
+        whole = np.asarray(wrapped(values.astype(np.int64) if values.dtype.kind in "fb" else values, name))
         return Expected(
             values=whole, rounded=whole, bound=ambiguous, spread=ambiguous, floor=ambiguous, inner=ambiguous,
             once=False, dtype=name,

@@ -149,10 +149,10 @@ def _ran(
     torch = imported_torch()
     try:
         with poisoned_memory(poison, [*inputs.values()]):
-            found = _called(implementation, inputs, given, arguments)
+            called = _called(implementation, inputs, given, arguments)
+        found = {name: torch.as_tensor(value) for name, value in called.items()}
     except Exception as error:  # whatever an implementation raises is its result
-        return Ran(error=f"{type(error).__name__}: {_first_line(error)}", status=status_of(error))
-    found = {name: torch.as_tensor(value) for name, value in found.items()}
+        return Ran(error=words_of(error), status=status_of(error))
     return Ran(
         outputs={name: value.detach().clone() for name, value in found.items()},
         strides={name: tuple(value.stride()) for name, value in found.items()},
@@ -170,7 +170,8 @@ def status_of(error: Exception) -> str:
 
 _REFUSALS = (
     "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
-    "CUBLAS_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
+    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED",
+    "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
 )  # fmt: skip
 """What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
 
@@ -186,8 +187,13 @@ def refuses(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _REFUSALS)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else ""
+def words_of(error: Exception) -> str:
+    r"""Return an exception in one line.
+
+    >>> words_of(ValueError("no such kernel\nsecond line")), words_of(MemoryError())
+    ('ValueError: no such kernel', 'MemoryError')
+    """
+    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
 def _called(

@@ -66,6 +66,27 @@ def test_what_raises_has_a_status(error, status):
     assert validate(GEMM, call, seed=0).status == status
 
 
+def test_a_single_result_is_the_only_output_and_other_forms_are_told_the_names():
+    assert validate(LAYER_NORM, lambda tensors, **a: right(LAYER_NORM)(tensors, **a)["output"], seed=0).status == "PASS"
+    nothing = validate(SOFTMAX, lambda tensors, **_: None, seed=0).results[1]
+    assert nothing.reason == "normal inputs: TypeError: it returned NoneType; outputs are returned by name: {'y': …}"
+    topk = nearpeak.case("topk", rows=4, columns=9, k=3, dtype="fp32")
+    one = validate(topk, lambda tensors, **_: tensors["x"], seed=0).results[1]
+    assert "{'values': …, 'indices': …}" in one.reason
+
+
+def test_an_input_that_the_case_does_not_have_is_answered_with_those_that_it_has():
+    found = validate(GEMM, lambda tensors, **_: {"y": tensors["a"] @ tensors["weight"]}, seed=0)
+    assert found.results[1].reason == "normal inputs: LookupError: no input 'weight'; the case has a, b"
+
+
+def test_what_raises_without_words_is_said_by_its_kind():
+    def call(tensors, **_):
+        raise MemoryError
+
+    assert validate(SOFTMAX, call, seed=0).results[9].reason == "its gradient: MemoryError"
+
+
 def test_changed_inputs_and_overrun_guard_bands_are_seen():
     def mutating(tensors, **arguments):
         outputs = OPS["gemm"].torch_call(tensors, **arguments)
@@ -95,6 +116,16 @@ def test_memory_that_was_never_written_is_seen_whatever_it_held():
     assert "V3" in failed(GEMM, partly)
     assert "V3" in failed(GEMM, into_given)
     assert "V3" in failed(GEMM, changed(GEMM, lambda y: torch.empty_like(y).clamp(-1, 1)))
+
+
+def test_a_wrong_value_is_not_put_down_to_memory_where_memory_has_no_part_in_it():
+    def one(y):
+        y.view(-1)[77] *= 1.5
+        return y
+
+    assert validate(GEMM, changed(GEMM, one), seed=1).results[3].reason.startswith("whatever memory held: y[0, 1, 37]")
+    left = validate(GEMM, changed(GEMM, lambda y: torch.empty_like(y).clamp(-1, 1)), seed=1).results[3]
+    assert left.reason.startswith("memory held nan: ")
 
 
 def test_swallowed_nan_is_seen():

@@ -3,6 +3,7 @@
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._baseline import judged
 from nearpeak.measure.validation._compare import comparable
+from nearpeak.measure.validation._run import Ran
 from nearpeak.measure.validation._trial import Trial
 
 
@@ -18,8 +19,15 @@ def poison(trial: Trial) -> CheckResult:
             return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
         worst = judged("V3", ran.outputs, asked, f"memory held {kind}")
         if worst.failed:
-            return worst
+            innocent = kind == "nan" and _regardless(trial, ran)
+            return judged("V3", ran.outputs, asked, "whatever memory held") if innocent else worst
     return worst or CheckResult(check="V3", status=PASS)
+
+
+def _regardless(trial: Trial, ran: Ran) -> bool:
+    """Say whether results are wrong in the same way in memory full of another value: memory is not to blame."""
+    other = trial.answer(trial.questions[0], poison="finite")
+    return all(name in other.outputs and one.equal(other.outputs[name]) for name, one in ran.outputs.items())
 
 
 CHECK = poison

@@ -26,7 +26,7 @@ from nearpeak.measure.validation._oracle import (
     sum_length,
 )
 from nearpeak.measure.validation._picks import settled
-from nearpeak.measure.validation._run import Implementation, status_of
+from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -96,6 +96,8 @@ def without_gradient(case: Case, asked: Question) -> str:
     operator = OPS[case.op]
     if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):
         return "quantised inputs have no gradient"
+    if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in asked.tensors.values()):
+        return "whole numbers have no gradient"
     if operator.backward_reference is not None and any(
         value for name, value in case.attributes if name in operator.numerics.forward_only
     ):
@@ -114,7 +116,8 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
         got, outputs = differentiated(trial.implementation, asked, upstream)
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
-        return CheckResult(check="V9", status=SKIPPED if without else status_of(error), reason=f"its gradient: {error}")
+        status = SKIPPED if without else status_of(error)
+        return CheckResult(check="V9", status=status, reason=f"its gradient: {words_of(error)}")
     expected = expected_gradients(asked, trial.seed, tuple(got), _own_positions(asked, outputs))
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")

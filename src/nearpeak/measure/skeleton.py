@@ -1,0 +1,68 @@
+"""A function to start from: what an implementation of a case is given and what it must return."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.ops import OPS, label_of
+from nearpeak.ops._constants import constants_of
+
+_WIDTH = 80
+
+
+def skeleton(case: Case) -> str:
+    """Return Python text of a function without a body that takes the inputs of `case` and returns its outputs.
+
+    >>> from nearpeak.ops import case
+    >>> print(skeleton(case("rms_norm", rows=4, hidden=8, dtype="bf16")))
+    def rms_norm(tensors, **arguments):
+        # rms_norm rows=4 hidden=8 bf16: y[rows,hidden] = x / sqrt(mean(x^2) + eps)
+        #   * weight, row by row
+        # arguments: rows=4, hidden=8, dtype='bf16', param_dtype='bf16', affine=True
+        # constants: EPSILON = 1e-06
+        input = tensors["input"]  # bfloat16 [4, 8]
+        weight = tensors["weight"]  # bfloat16 [8]
+        ...
+        return {"output": output}  # bfloat16 [4, 8]
+    """
+    from nearpeak.measure.validation import forward_case
+    from nearpeak.measure.validation._draw import drawn
+    from nearpeak.measure.validation._oracle import declared_formats
+
+    operator, forward = OPS[case.op], forward_case(case)
+    arguments = operator.forward_arguments(forward)
+    declared_formats(forward)  # refuses what PyTorch does not compute
+    inputs = drawn(case.op, arguments, ("formats",), "normal")
+    if inputs is None:
+        raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
+    outputs = operator.torch_call({name: one.clone() for name, one in inputs.items()}, **arguments)
+    about = f"{label_of(forward)}: {operator.summary.removeprefix('Return the least work of ').rstrip('.')}"
+    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
+    lines = [
+        f"def {case.op}(tensors, **arguments):",
+        *_wrapped(about),
+        *_wrapped(f"arguments: {given}"),
+        *(_wrapped(f"constants: {fixed}") if fixed else ()),
+        *(f'    {name} = tensors["{name}"]  # {_form(one)}' for name, one in inputs.items()),
+        "    ...",
+        *_returned(outputs),
+    ]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="    # ", subsequent_indent="    #   ")
+
+
+def _returned(outputs: Mapping[str, Any]) -> list[str]:
+    if len(outputs) == 1:
+        ((name, one),) = outputs.items()
+        return [f'    return {{"{name}": {name}}}  # {_form(one)}']
+    return ["    return {", *(f'        "{name}": {name},  # {_form(one)}' for name, one in outputs.items()), "    }"]
+
+
+def _form(tensor: Any) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

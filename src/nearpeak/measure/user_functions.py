@@ -1,0 +1,142 @@
+"""Functions of users: found by `module:function` or `file.py:function`, their results given the names of outputs."""
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.errors import SpecError
+
+
+def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
+    """Return the function that `module:function` or `path/file.py:function` names; the current folder is looked in.
+
+    Args:
+        where: what the text was given for, which errors begin with.
+
+    Raises:
+        SpecError: there is none, or its module cannot be imported.
+
+    >>> function_of("math:sqrt")(4.0)
+    2.0
+    """
+    module, _, name = text.rpartition(":")
+    if not module or not name:
+        raise SpecError(f"{where} {text!r}: is not module:function or file.py:function; e.g. my_kernels.py:softmax")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    except SpecError as error:
+        raise SpecError(f"{where} {text!r}: {error}") from None
+    except (Exception, SystemExit) as error:  # a module of the user's raises whatever it raises
+        raise SpecError(f"{where} {text!r}: {_not_imported(module, error)}") from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise SpecError(f"{where} {text!r}: {_absent(found, part)}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Return the module of a file, imported once, with the modules beside it in reach."""
+    path = path.resolve()
+    if not path.is_file():
+        raise SpecError(f"{path}: no such file")
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    name = path.stem if known is None else f"{path.stem}_of_{path.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # a file that ends with .py has a loader
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(folder)
+        sys.path += [] if folder in sys.path else [folder]  # last: a file called json.py is not the json of others
+    return module
+
+
+def _not_imported(module: str, error: BaseException) -> str:
+    """Return in one line why a module cannot be imported, with the line of it that raised."""
+    if isinstance(error, ModuleNotFoundError) and error.name and module.partition(".")[0] == error.name:
+        return f"{error} in this folder or on PYTHONPATH; a file is named with its .py, as my_kernels.py:softmax"
+    said = (str(error).splitlines() or [""])[0]
+    steps = traceback.extract_tb(error.__traceback__)
+    own = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return f"importing {module} raised {type(error).__name__}: {said}{place}"
+
+
+def _absent(holder: Any, name: str) -> str:
+    close = difflib.get_close_matches(name, [one for one in vars(holder) if not one.startswith("__")], n=2)
+    kind = "module" if isinstance(holder, ModuleType) else "object"
+    near = f"; did you mean {', '.join(close)}?" if close else ""
+    return f"{kind} {getattr(holder, '__name__', type(holder).__name__)!r} has no attribute {name!r}{near}"
+
+
+def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Return `call` with results by name: a single array or tensor is the only output of the case.
+
+    A tensor asked for that the case does not have is answered with the names of those that it has.
+    """
+
+    @functools.wraps(call, updated=())
+    def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
+        try:
+            found = call(inputs, **arguments)
+        except KeyError as error:
+            asked = error.args[0] if error.args else None
+            if not isinstance(asked, str) or asked in inputs:
+                raise
+            raise LookupError(f"no input {asked!r}; the case has {', '.join(inputs) or 'none'}") from error
+        if isinstance(found, Mapping):
+            return dict(found)
+        if found is None and "out" in arguments:
+            return {}
+        names = output_names(case)
+        if len(names) == 1 and hasattr(found, "shape"):
+            return {names[0]: found}
+        wanted = ", ".join(f"{name!r}: …" for name in names)
+        raise TypeError(f"it returned {type(found).__name__}; outputs are returned by name: {{{wanted}}}")
+
+    for carried in _CARRIED:
+        if hasattr(call, carried):
+            setattr(named, carried, getattr(call, carried))
+    return named
+
+
+_CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
+"""Attributes by which a callable says more of itself."""
+
+
+@functools.lru_cache(maxsize=64)
+def output_names(case: Case) -> tuple[str, ...]:
+    """Return the names of what the forward pass of `case` gives.
+
+    >>> from nearpeak.ops import case
+    >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
+    ('values', 'indices')
+    """
+    from nearpeak.measure.validation import forward_case
+    from nearpeak.measure.validation._oracle import declared_formats
+
+    return tuple(declared_formats(forward_case(case)))
