@@ -51,7 +51,7 @@ CHOICES = {
     "reduce": "function", "scan": "function", "segment_reduce": "function", "pointwise_loss": "function",
     "decomposition": "function", "linalg": "function", "optimizer": "rule", "recurrent": "cell", "fft": "kind",
     "embedding_bag": "mode", "collective": "kind", "softmax": "log", "cross_entropy": "reduction",
-    "nll_loss": "reduction", "rotary_embedding": "layout",
+    "nll_loss": "reduction", "rotary_embedding": "layout", "elementwise": "function",
 }  # fmt: skip
 """Operators that are several: their directed cases with another value of this choice count too."""
 

@@ -242,6 +242,9 @@ _LOGIC = (
     _row("nan_to_num", "where(isnan(a), 0, minimum(maximum(a, -3.4e38), 3.4e38))", "where(isfinite(a), g, 0)"),
 )
 
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+LOGICAL = ("logical_and", "logical_or", "logical_xor", "logical_not")
+NONFINITE = ("isnan", "isinf", "isposinf", "isneginf", "isfinite")
 FUNCTIONS: Mapping[str, Function] = {row.name: row for row in (*_ARITHMETIC, *_SPECIAL, *_ACTIVATIONS, *_LOGIC)}
 """All element-wise functions by name."""
 

@@ -75,8 +75,9 @@ class Numerics:
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
     last places only, which fewer bits do not tell apart), `far` (whole numbers have all digits of their format),
-    `small_first` or `small_last` (that input far below the others, as sizes of one kind hide what one of them does);
-    with a choice after a colon where it is so for that choice only."""
+    `jumps` and `nonfinite` (numbers at which results jump, and no finite ones), `small_first` or `small_last` (that
+    input far below the others, as sizes of one kind hide what one of them does); with a choice after a colon where it
+    is so for that choice only."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""
@@ -193,7 +194,7 @@ class Operator:
     """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
     their own: each passes through `store(array, format)`, which a correct implementation rounds."""
     edges: Callable[..., Any] | None = None
-    """(**arguments) → numbers at which results jump, of which the round `edges` draws float inputs next to."""
+    """(**arguments) → numbers at which results jump: `edges` draws float inputs next to them, `jumps` them."""
     ranked: Callable[..., dict[str, Any]] | None = None
     """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
     at_positions: Callable[..., dict[str, Any]] | None = None

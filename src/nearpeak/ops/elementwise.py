@@ -18,7 +18,7 @@ from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops._formula import Formula
-from nearpeak.ops._functions import Function, function_of
+from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, Function, function_of
 from nearpeak.ops._operator import Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -243,6 +243,12 @@ def _torch_function(row: Function, torch: Any) -> Any:
     return attrgetter(row.torch or row.name)(torch)
 
 
+def _edges(function: str, **_: Any) -> tuple[float, ...]:
+    """Return where comparisons and signs change: at 0, and at the second operand where that is a scalar."""
+    second = function_of(function).scalars[0]
+    return (0.0, *((float(second),) if isinstance(second, int | float) else ()))
+
+
 OPERATOR = Operator(
     forward=elementwise,
     family="pointwise",
@@ -268,6 +274,7 @@ OPERATOR = Operator(
             "igamma",
             "igammac",
             "sign",
+            "signbit",
             "hardshrink",
             "softshrink",
             "threshold",
@@ -282,7 +289,13 @@ OPERATOR = Operator(
         ),
         steps_count=2,
         # Whole numbers below a number of the same format are numbers of that format: nothing is rounded on the way.
-        exact=("floor", "ceil", "round", "trunc"),
+        # What compares or tells kinds of numbers apart does no arithmetic.
+        exact=(
+            *("floor", "ceil", "round", "trunc", "sign", "signbit", "heaviside"),
+            *COMPARISONS,
+            *LOGICAL,
+            *NONFINITE,
+        ),
         rounds=(
             "far:floor",
             "far:ceil",
@@ -292,10 +305,14 @@ OPERATOR = Operator(
             "far:trunc_divide",
             "small_last:floor_divide",
             "small_last:trunc_divide",
+            *(f"jumps:{name}" for name in (*COMPARISONS, *LOGICAL, "sign", "heaviside")),
+            *(f"edges:{name}" for name in COMPARISONS),
+            *(f"nonfinite:{name}" for name in NONFINITE),
         ),
     ),
     inputs=_inputs,
     reference=_reference,
+    edges=_edges,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same={"a": "elements", "grad": "elements"},

@@ -16,7 +16,7 @@ from nearpeak.ops._operator import IGNORED
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
-    "gentle",
+    "gentle", "jumps", "nonfinite",
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
@@ -27,7 +27,7 @@ which rounding twice moves to the wrong side; next to where results jump; number
 at the largest of a quantised format; numbers so far from 1 that whole ones have all the digits of their format; and
 one input, the first or the last, so far below the others that whole quotients have them; and normal ones over the root
 of the length of a row, as weights are initialised: products with a vector stay of its size, so that chains of many
-neither grow nor saturate."""
+neither grow nor saturate; some of them exactly where results jump; and some that are no finite numbers."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -62,6 +62,9 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _next_to(random, edges(**arguments), one) for name, one in declared.items()}
+    if distribution == "jumps" and (edges := OPS[op].edges) is not None:
+        among = (*edges(**arguments), *_NO_JUMPS)
+        values |= {k: random.choice(among, one.shape) for k, one in declared.items() if values[k].dtype.kind == "f"}
     if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
         for name in OPS[op].numerics.distinct:
             if declared[name].shape[-1] > limits[name]:
@@ -267,10 +270,14 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "whole": lambda random, shape: random.standard_normal(shape),
     "edges": lambda random, shape: random.standard_normal(shape),
     "saturated": lambda random, shape: random.standard_normal(shape),
+    "jumps": lambda random, shape: random.standard_normal(shape),
+    "nonfinite": lambda random, shape: random.choice((np.nan, np.inf, -np.inf, 1.0, -2.0), shape),
     "gentle": lambda random, shape: random.standard_normal(shape) / max(shape[-1] if shape else 1, 1) ** 0.5,
 }
 
 
+_NO_JUMPS = (1.0, -2.0)
+"""Numbers beside those at which results jump."""
 LARGE = 128.0
 """What the largest of large numbers of the first row is at least: its exponential is beyond fp32, e^88.7."""
 

@@ -50,7 +50,7 @@ def poison_value(name: str, kind: str) -> float | int:
     NaN alone is hidden by max(…, 0), a finite value alone by a near overwrite; 2^100 is exact in fp32 and bf16.
     """
     if name not in UNIT_ROUNDOFF:
-        return 85 if name != "bool" else 1
+        return 85 if name != "bool" else int(kind == "nan")
     return float("nan") if kind == "nan" else _LARGE.get(name, 2.0**100)
 
 

@@ -18,6 +18,8 @@ ENOUGH, MOST_REPEATED = 48, 36
 """Results of a kind that are looked at over all rounds, and rounds that are added for them: few leave room for luck."""
 SMALL = 20_000
 """Elements of inputs up to which every case is looked at."""
+KINDS = ("jumps", "nonfinite")
+"""Distributions that hold numbers of the kinds that an operator tells apart."""
 SEED_STEP = 1000
 """Apart from each other are the seeds of further draws, so that none is another case's first."""
 
@@ -41,14 +43,18 @@ def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
 
 
 def _repeated(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]:
-    """Give normal inputs again and again where results are few: what is off by a little shows in some of them only."""
+    """Give normal inputs again and again where results are few: what is off by a little shows in some of them only.
+
+    What tells numbers of a kind apart gets such numbers again.
+    """
     if not asked or sum(tensor.numel() for tensor in asked[0].tensors.values()) > SMALL:
         return
     seen = min((one.values.size for one in asked[0].expected.values()), default=ENOUGH) * len(asked)
+    again = next((one for one in contract_of(case).rounds if one in KINDS), "normal")
     for number in range(MOST_REPEATED):
         if seen >= ENOUGH:
             return
-        drawn = question(case, seed + SEED_STEP * (2 * MOST_TRIED + number), "normal")
+        drawn = question(case, seed + SEED_STEP * (2 * MOST_TRIED + number), again)
         if drawn is not None:
             seen += min((one.values.size for one in drawn.expected.values()), default=ENOUGH)
             yield drawn
@@ -90,6 +96,7 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
         others += ["integer", "wide"]  # few true, few false: rows that are none or all
     others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
+    others = [one for one in numerics.rounds if one in KINDS] or others
     for number in range(2, MOST_TRIED):
         yield seed + SEED_STEP * number, others[number % len(others)]
 

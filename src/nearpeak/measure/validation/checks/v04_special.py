@@ -65,10 +65,23 @@ def _asked(trial: Trial, name: str, value: float) -> CheckResult:
     if not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V4", status="SHAPE_FAIL", reason=f"{where}: other outputs than declared")
     together = bool(np.isinf(value)) and contract_of(trial.case).kind != "exact"
-    fault = _fault(values_of(ran.outputs), asked.expected, together=together)
+    got = values_of(ran.outputs)
+    fault = _fault(got, asked.expected, together=together) or _whole_fault(got, asked.expected)
     if fault:
         return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{where}: {fault}")
     return CheckResult(check="V4", status=PASS)
+
+
+def _whole_fault(got: dict[str, np.ndarray], expected: Mapping[str, Expected]) -> str:
+    """Return where truth values, positions and counts differ, which say of NaN and infinities what floats show."""
+    for name, one in expected.items():
+        if got[name].dtype.kind in "fc":
+            continue
+        wrong = (got[name] != one.values) & (one.bound == 0)
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name}{list(place)} is {got[name][place]}, expected {one.values[place]}"
+    return ""
 
 
 def _fault(got: dict[str, np.ndarray], expected: Mapping[str, Expected], *, together: bool = False) -> str:

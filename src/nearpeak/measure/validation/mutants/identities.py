@@ -16,6 +16,7 @@ from nearpeak.measure.validation.mutants import extents
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.ops import OPS
+from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, function_of
 
 Arguments = Mapping[str, Any]
 
@@ -84,6 +85,19 @@ def _reduced(arguments: Arguments) -> dict[str, Any]:
     return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
 
 
+def _truths(arguments: Arguments) -> dict[str, Any]:
+    """Return the truth values, in any format, of what compares, and signs."""
+    name = arguments["function"]
+    if name == "logical_or" and not arguments["b"]:  # with a scalar that is not 0
+        return {"y": np.ones(1)}
+    if name == "heaviside" and not arguments["b"]:
+        return {"y": np.array([0.0, function_of(name).scalars[0], 1.0])}
+    return {"y": np.arange(-1, 2) if name == "sign" else np.arange(2)} if name in _OF_FEW else {}
+
+
+_OF_FEW = (*COMPARISONS, *LOGICAL, *NONFINITE, "signbit", "sign")
+
+
 def _targets(arguments: Arguments) -> dict[str, Any]:
     """Return the marks of classes that are targets."""
     return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
@@ -107,6 +121,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "dequantise": _products,
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
+    "elementwise": _truths,
     "margin_loss": _targets,
     "paged_attention": _of_one_key,
 }
@@ -162,6 +177,17 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
         for row, where in (
             ("operand ignored", read), ("last slice dropped", f"{read}[0]"), ("last tile dropped", f"{read}[0]"),
             (_TWICE, f"{read}[0]"),
+        )
+    },
+    **{
+        ("elementwise", name, row, where): "the kind of a number is left alone: zero, finite, infinite or none"
+        for name in (*LOGICAL, *NONFINITE, "sign", "heaviside")
+        for row, where in ((_TWICE, "a[0]"), (_TWICE, "b[0]"), ("computed in fewer bits", ""))
+    },
+    **{
+        ("elementwise", "isfinite", row, where): "a product of a number that is not finite and 0 is none either"
+        for row, where in (
+            ("operand ignored", "a"), ("last slice dropped", "a[0]"), ("last tile dropped", "a[0]"),
         )
     },
     ("elementwise", "signbit", "computed in fewer bits", ""): "rounding keeps the sign, and no more is read",
