@@ -49,7 +49,8 @@ _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B_SIZE, _C, _QUANTISED, _COPIES,
 _ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S = range(6)
 
 # Rows are taken in blocks, which stay in a core's own cache. Each step is a loop over a block without branches, so that
-# vector units take several rows at once. Here the columns of a block start: what is found, in the order of `Chosen`,
+# vector units take several rows at once. Columns 4 KiB apart, as 512 rows would make them, hold each other up.
+# Here the columns of a block start: what is found, in the order of `Chosen`,
 _BLOCK = 256
 (
     _LEAST, _TENSOR_S, _CACHE_S, _MEMORY_S, _CHAIN_S, _BODY_S, _STORE_S, _REDUCE_S, _BUSY, _WAVES, _TILE_M, _TILE_N,
