@@ -148,7 +148,7 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
     found = {}
     for name, column in columns.items():
         array = np.asarray(column)
-        if array.dtype.kind == "O" and all(type(cell) is str for cell in array):
+        if array.dtype.kind == "O" and set(map(type, array)) <= {str}:
             array = array.astype(str)
         if array.dtype.kind not in "iufU":
             return None

@@ -49,7 +49,8 @@ _PEAK, _SM, _BANDWIDTH, _CACHE, _CLOCK_HZ, _A, _B_SIZE, _C, _QUANTISED, _COPIES,
 _ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S = range(6)
 
 # Rows are taken in blocks, which stay in a core's own cache. Each step is a loop over a block without branches, so that
-# vector units take several rows at once. Here the columns of a block start: what is found, in the order of `Chosen`,
+# vector units take several rows at once. Columns 4 KiB apart, as 512 rows would make them, hold each other up.
+# Here the columns of a block start: what is found, in the order of `Chosen`,
 _BLOCK = 256
 (
     _LEAST, _TENSOR_S, _CACHE_S, _MEMORY_S, _CHAIN_S, _BODY_S, _STORE_S, _REDUCE_S, _BUSY, _WAVES, _TILE_M, _TILE_N,
@@ -178,12 +179,14 @@ def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w
 
 
 @compiled
-def _keep_hopeful(rows: int, times: float, hw: Any, p: Any, source: Any, sink: Any) -> int:
+def _keep_hopeful(rows: int, times: float, hw: Any, p: Any, kinds: Any, source: Any, sink: Any) -> int:
     """Copy rows to the front of `sink` that may end sooner with k in so many parts or more; return how many."""
     kept, least_k = 0, _DEEPEST * hw[_DEEP] * times
+    most = _MOST_TILES * hw[_SM] * (kinds[:, _ALONG_M] * kinds[:, _ALONG_N]).max() / (times * _SLACK)
     for row in range(rows):
         floor_s = source[_FLOOR + row] + p[_SPLIT] + (times + 1.0) * source[_ADDED + row]
-        if (floor_s < source[_LEAST + row]) & (source[_K + row] >= least_k):
+        has_few = source[_M + row] * source[_N + row] <= most
+        if (floor_s < source[_LEAST + row]) & (source[_K + row] >= least_k) & has_few:
             sink[_LEAST + kept], sink[_TIMES + kept] = source[_LEAST + row], source[_TIMES + row]
             for column in range(_M, _OWN_FLOP_S, _BLOCK):
                 sink[column + kept] = source[column + row]
@@ -196,9 +199,9 @@ def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: 
     """Find the fastest tile and split of each row; `some` takes the rows that splits are tried on."""
     _prepare(rows, hw, p, rates, w)
     _improve(rows, 1.0, hw, p, rates, kinds, w)
-    kept = _keep_hopeful(rows, splits[1], hw, p, w, some)
+    kept = _keep_hopeful(rows, splits[1], hw, p, kinds, w, some)
     for times in splits[1:]:
-        kept = _keep_hopeful(kept, times, hw, p, some, some)
+        kept = _keep_hopeful(kept, times, hw, p, kinds, some, some)
         if kept == 0:
             return
         _improve(kept, times, hw, p, rates, kinds, some)
