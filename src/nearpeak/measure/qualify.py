@@ -40,6 +40,8 @@ def _known(out: Path) -> set[str]:
     Raises:
         SpecError: it holds something else.
     """
+    if not out.is_file():  # a device may never end
+        raise SpecError(f"{out}: is no file that can be read again; name one")
     text = out.read_text(encoding="utf-8", errors="replace")
     kept = text.rfind("\n") + 1
     lines = text[:kept].splitlines()
