@@ -170,6 +170,14 @@ def test_the_questions_put_to_a_package_are_listed_by_the_defect_that_they_show(
     assert f"{len(rows)} of 46 questions are answered wrongly" in error
 
 
+def test_defects_of_a_package_fit_80_columns(monkeypatch, capsys):
+    package(monkeypatch)
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    _, out, _ = run(monkeypatch, capsys, "--probes", "beaverpy")
+    assert "Softmax: large inputs overflow" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_a_package_is_a_runner_and_what_it_lacks_is_said(monkeypatch, capsys):
     package(monkeypatch)
     code, _, error = run(monkeypatch, capsys, *SOFTMAX, "--runner", "beaverpy")
