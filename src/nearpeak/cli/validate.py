@@ -144,6 +144,7 @@ def _suite_validated(
     failures = []
     for case in cases:
         try:
+            _refuse_large(case)
             found = _validated(case, tested(case), how, json=json)
         except NotModelledError as error:
             _say_unchecked(case, str(error), json=json)
@@ -155,6 +156,14 @@ def _suite_validated(
     if failures:
         raise IncorrectError(f"{failures[0]} (of {len(cases)} cases: {said})")
     sys.stderr.write(f"{len(cases)} cases: {said}\n")
+
+
+def _refuse_large(case: "Case") -> None:
+    from nearpeak.measure.contract import beyond_rounds
+
+    reason = beyond_rounds(case)
+    if reason:
+        raise NotModelledError(reason)
 
 
 def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
