@@ -144,6 +144,7 @@ def _suite_validated(
     failures = []
     for case in cases:
         try:
+            _refuse_large(case)
             found = _validated(case, tested(case), how, json=json)
         except NotModelledError as error:
             _say_unchecked(case, str(error), json=json)
@@ -157,15 +158,29 @@ def _suite_validated(
     sys.stderr.write(f"{len(cases)} cases: {said}\n")
 
 
+def _refuse_large(case: "Case") -> None:
+    from nearpeak.measure.contract import beyond_rounds
+
+    reason = beyond_rounds(case)
+    if reason:
+        raise NotModelledError(reason)
+
+
 def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
     """Print that a case of a suite could not be checked, and why."""
     from nearpeak.ops import label_of
 
     if shared.on_terminal() and not json:
-        sys.stdout.write(f"{label_of(case)}: UNSUPPORTED: {reason}\n")
+        sys.stdout.write(f"{_hung(f'{label_of(case)}: UNSUPPORTED: {reason}')}\n")
         return
     record = {"status": "UNSUPPORTED", "reason": reason, "case": case.record(), "digest": case.digest}
     sys.stdout.write(f"{jsonlib.dumps(record)}\n")
+
+
+def _hung(line: str) -> str:
+    from nearpeak.report._words import hung
+
+    return "\n".join(hung([line]))
 
 
 def _refuse_beside_probes(options: dict[str, object]) -> None:
@@ -185,10 +200,8 @@ def _probed(name: str, *, json: bool) -> None:
         row = {"operator": one.operator, "defect": one.name, "check": one.result.check, "status": one.result.status,
                "reason": one.result.reason}  # fmt: skip
         people = shared.on_terminal() and not json
-        text = (
-            f"{one.operator}: {one.name}: {one.result.status} ({one.result.reason})" if people else jsonlib.dumps(row)
-        )
-        sys.stdout.write(f"{text}\n")
+        said = f"{one.operator}: {one.name}: {one.result.status} ({one.result.reason})"
+        sys.stdout.write(f"{_hung(said) if people else jsonlib.dumps(row)}\n")
     said = f"{name}: {len(found)} of {len(adapter.PROBES)} questions are answered wrongly"
     if found:
         raise IncorrectError(said)

@@ -9,9 +9,8 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.isolation import call_isolated
-from nearpeak.measure.contract import LARGEST_BYTES, LARGEST_FLOP
-from nearpeak.measure.inputs import size_bytes
-from nearpeak.ops import OPS, label_of, work_of
+from nearpeak.measure.contract import beyond_rounds
+from nearpeak.ops import OPS, label_of
 
 Row = Mapping[str, Any]
 
@@ -40,6 +39,8 @@ def _known(out: Path) -> set[str]:
     Raises:
         SpecError: it holds something else.
     """
+    if not out.is_file():  # a device may never end
+        raise SpecError(f"{out}: is no file that can be read again; name one")
     text = out.read_text(encoding="utf-8", errors="replace")
     kept = text.rfind("\n") + 1
     lines = text[:kept].splitlines()
@@ -54,8 +55,8 @@ def _known(out: Path) -> set[str]:
 def _row(case: Case, seed: int, timing: Timing) -> Row:
     head = {"digest": case.digest, "case": label_of(case), "seed": seed}
     none: dict[str, Any] = {"killed": [], "survived": []}
-    if size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
-        return {**head, **none, "reason": "too large for rounds in float64; a smaller case of its kind has a score"}
+    if reason := beyond_rounds(case):
+        return {**head, **none, "reason": reason}
     ending = call_isolated(
         "nearpeak.measure.qualify:score_of", {"record": case.record(), "seed": seed}, timeout_s=timing.limit_s,
         memory_bytes=timing.memory_bytes, preload=("torch",),

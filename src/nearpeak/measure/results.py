@@ -59,6 +59,8 @@ def result_file(path: Path) -> Iterator[ResultFile]:
         SpecError: another process writes it, or it is no result file.
     """
     new = not path.exists()
+    if not new and not path.is_file():  # a device may never end
+        raise SpecError(f"{path}: is no file that can be read again; name one")
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:

@@ -170,6 +170,26 @@ def test_the_questions_put_to_a_package_are_listed_by_the_defect_that_they_show(
     assert f"{len(rows)} of 46 questions are answered wrongly" in error
 
 
+def test_a_case_of_a_suite_that_is_too_large_for_float64_is_a_row(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "suite.jsonl"
+    sweeps = ["op=gemm dtype=bf16 m=65536 n=65536 k=65536", "op=softmax dtype=fp32 rows=4 columns=8"]
+    path.write_text(save_text(suites.suite([], sweeps=sweeps)))
+    code, out, error = run(monkeypatch, capsys, str(path))
+    rows = [json.loads(line) for line in out.splitlines()]
+    large = [row for row in rows if row["case"].get("m") == 65536]
+    assert code == 0
+    assert [row["reason"] for row in large] == ["too large for rounds in float64; check a smaller case of its kind"]
+    assert "1 cannot be checked" in error
+
+
+def test_defects_of_a_package_fit_80_columns(monkeypatch, capsys):
+    package(monkeypatch)
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    _, out, _ = run(monkeypatch, capsys, "--probes", "beaverpy")
+    assert "Softmax: large inputs overflow" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_a_package_is_a_runner_and_what_it_lacks_is_said(monkeypatch, capsys):
     package(monkeypatch)
     code, _, error = run(monkeypatch, capsys, *SOFTMAX, "--runner", "beaverpy")

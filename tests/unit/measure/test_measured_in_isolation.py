@@ -57,6 +57,13 @@ def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path
     assert out.read_text() == text
 
 
+def test_a_device_is_refused_as_a_file_of_results(tmp_path):
+    out = tmp_path / "results.jsonl"
+    out.symlink_to("/dev/zero")
+    with pytest.raises(SpecError, match="no file that can be read again"):
+        list(measure([CASE], "callable:kernels:softmax", TIMING, out=out))
+
+
 def test_results_are_kept_and_only_what_is_missing_runs_again(tmp_path):
     out = tmp_path / "results.jsonl"
     cases = [nearpeak.case("softmax", rows=rows, columns=16, dtype="fp32") for rows in (1, 2, 3)]
