@@ -41,6 +41,25 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
 _NAMESPACE = {**_ARITHMETIC, **_SELECTION, **_SPECIAL, "inf": math.inf, "pi": math.pi}
 
 
+_FINEST = {"fp64": (52, -1022), "fp32": (23, -126), "fp16": (10, -14), "bf16": (7, -126)}
+"""Bits of the fraction and the least exponent of formats (IEEE 754-2019; bf16 has the exponents of fp32)."""
+
+
+def next_after(a: Any, b: Any, dtype: str) -> Any:
+    """Return the number of the format `dtype` that follows `a` towards `b`.
+
+    >>> next_after(np.array([1.0, 1.0, 0.0]), np.array([2.0, 0.0, 1.0]), "bf16").tolist()
+    [1.0078125, 0.99609375, 9.183549615799121e-41]
+    """
+    bits, least = _FINEST[dtype]
+    towards = np.sign(b - a)
+    exponent = np.frexp(np.where(a == 0, 1.0, a))[1] - 1
+    # Below a power of two numbers are twice as dense.
+    exponent -= (np.abs(a) == np.exp2(1.0 * exponent)) & (np.sign(a) * towards < 0)
+    step = np.exp2(1.0 * np.where(a == 0, least, np.maximum(exponent, least)) - bits)
+    return a + towards * step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
     """One expression of operands a, b, c, result y and upstream gradient g, per element."""

@@ -133,7 +133,14 @@ def _shifted(polynomial: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 _erf = np.vectorize(math.erf, otypes=[float])
 _erfc = np.vectorize(math.erfc, otypes=[float])
-_lgamma = np.vectorize(math.lgamma, otypes=[float])
+
+
+def _log_gamma(x: float) -> float:
+    """Return the logarithm of |gamma|, infinite at its poles: 0 and the negative whole numbers."""
+    return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+
+
+_lgamma = np.vectorize(_log_gamma, otypes=[float])
 _KINDS = {
     "t": _chebyshev(lambda x: x), "u": _chebyshev(lambda x: 2 * x), "v": _chebyshev(lambda x: 2 * x - 1),
     "w": _chebyshev(lambda x: 2 * x + 1),

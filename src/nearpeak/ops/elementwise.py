@@ -17,7 +17,7 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._elementwise_calls import aten_claims, onnx_claims
-from nearpeak.ops._formula import Formula
+from nearpeak.ops._formula import Formula, next_after
 from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, Function, function_of
 from nearpeak.ops._operator import Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
@@ -183,8 +183,11 @@ def _repeated(array: Any, elements: int) -> Any:
     return array if len(array) == elements else np.resize(array, elements)
 
 
-def _reference(arrays: dict[str, Any], function: str, elements: int, **_: Any) -> dict[str, Any]:
+def _reference(arrays: dict[str, Any], function: str, elements: int, dtype: str, **_: Any) -> dict[str, Any]:
     row = function_of(function)
+    if function == "nextafter":  # the only function whose result depends on the format, not on numbers alone
+        y = next_after(**_operands(arrays, row, partial(_repeated, elements=elements)), dtype=dtype)
+        return {"y": np.broadcast_to(y, (elements,))}
     y = np.asarray(row.forward(**_operands(arrays, row, partial(_repeated, elements=elements))))
     return {"y": np.broadcast_to(y.astype(np.int64) if y.dtype == bool else y, (elements,))}
 
@@ -226,10 +229,16 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
             torch.as_tensor(operand, dtype=operands[0].dtype, device=operands[0].device) for operand in operands
         ]
     operands = operands[:1] if row.name == "cube" else operands
+    if row.name in _IN_FP32 and operands[0].element_size() == 2:
+        operands = [operand.float() for operand in operands]
     y = _torch_function(row, torch)(*operands, **row.options)
     y = y.reshape(-1) if y.numel() == elements else y.reshape(-1).repeat(elements // y.numel())
     wanted = torch_dtype(torch, arguments["out_dtype"])
     return {"y": y if y.dtype == wanted else y.to(wanted)}
+
+
+_IN_FP32 = ("sinc", "i1", "i1e")
+"""Functions whose gradients PyTorch 2.13 lacks in 16 bits on a CPU, or cancels to 0 there (sinc near 0)."""
 
 
 def _torch_function(row: Function, torch: Any) -> Any:
@@ -246,7 +255,7 @@ def _torch_function(row: Function, torch: Any) -> Any:
 def _edges(function: str, **_: Any) -> tuple[float, ...]:
     """Return where comparisons and signs change: at 0, and at the second operand where that is a scalar."""
     second = function_of(function).scalars[0]
-    return (0.0, *((float(second),) if isinstance(second, int | float) else ()))
+    return (0.0, second)
 
 
 OPERATOR = Operator(
@@ -291,7 +300,7 @@ OPERATOR = Operator(
         # Whole numbers below a number of the same format are numbers of that format: nothing is rounded on the way.
         # What compares or tells kinds of numbers apart does no arithmetic.
         exact=(
-            *("floor", "ceil", "round", "trunc", "sign", "signbit", "heaviside"),
+            *("floor", "ceil", "round", "trunc", "sign", "signbit", "heaviside", "nextafter"),
             *COMPARISONS,
             *LOGICAL,
             *NONFINITE,

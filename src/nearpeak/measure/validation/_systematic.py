@@ -96,7 +96,7 @@ def _group(case: Case, seed: int) -> int:
     if asked is None or not sizes or not min(sizes):
         return 1
     elements = sum(tensor.numel() for tensor in asked.tensors.values())
-    return max(1, min(-(-ENOUGH // min(sizes)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1)))
+    return int(max(1, min(-(-ENOUGH // min(sizes)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1))))
 
 
 def narrow(dtype: str) -> bool:

@@ -90,6 +90,8 @@ def _truths(arguments: Arguments) -> dict[str, Any]:
     name = arguments["function"]
     if name == "logical_or" and not arguments["b"]:  # with a scalar that is not 0
         return {"y": np.ones(1)}
+    if name == "angle":
+        return {"y": np.array([0.0, np.pi])}
     if name == "heaviside" and not arguments["b"]:
         return {"y": np.array([0.0, function_of(name).scalars[0], 1.0])}
     return {"y": np.arange(-1, 2) if name == "sign" else np.arange(2)} if name in _OF_FEW else {}
@@ -183,6 +185,17 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
         ("elementwise", name, row, where): "the kind of a number is left alone: zero, finite, infinite or none"
         for name in (*LOGICAL, *NONFINITE, "sign", "heaviside")
         for row, where in ((_TWICE, "a[0]"), (_TWICE, "b[0]"), ("computed in fewer bits", ""))
+    },
+    **{
+        ("elementwise", "angle", row, ""): "the gradient of a step is 0"
+        for row in (
+            "gradient zero", "gradient by the wrong count", "upstream taken as uniform",
+            "only the first upstream element used", "upstream reversed",
+        )
+    },
+    **{
+        ("elementwise", "angle", row, where): "the sign is left alone, and no more is read"
+        for row, where in ((_TWICE, "a[0]"), ("computed in fewer bits", ""))
     },
     **{
         ("elementwise", "isfinite", row, where): "a product of a number that is not finite and 0 is none either"
