@@ -12,11 +12,10 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
-from nearpeak.measure.validation.mutants import extents
+from nearpeak.measure.validation.mutants import extents, telling
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.ops import OPS
-from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, function_of
 
 Arguments = Mapping[str, Any]
 
@@ -85,21 +84,6 @@ def _reduced(arguments: Arguments) -> dict[str, Any]:
     return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
 
 
-def _truths(arguments: Arguments) -> dict[str, Any]:
-    """Return the truth values, in any format, of what compares, and signs."""
-    name = arguments["function"]
-    if name == "logical_or" and not arguments["b"]:  # with a scalar that is not 0
-        return {"y": np.ones(1)}
-    if name == "angle":
-        return {"y": np.array([0.0, np.pi])}
-    if name == "heaviside" and not arguments["b"]:
-        return {"y": np.array([0.0, function_of(name).scalars[0], 1.0])}
-    return {"y": np.arange(-1, 2) if name == "sign" else np.arange(2)} if name in _OF_FEW else {}
-
-
-_OF_FEW = (*COMPARISONS, *LOGICAL, *NONFINITE, "signbit", "sign")
-
-
 def _targets(arguments: Arguments) -> dict[str, Any]:
     """Return the marks of classes that are targets."""
     return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
@@ -123,7 +107,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "dequantise": _products,
     "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
     "reduce": _reduced,
-    "elementwise": _truths,
+    "elementwise": telling.values,
     "margin_loss": _targets,
     "paged_attention": _of_one_key,
 }
@@ -173,37 +157,7 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     },
     ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
     ("elementwise", "mantissa", _TWICE, "a[0]"): "doubling is exact and moves the exponent, not the mantissa",
-    **{
-        ("elementwise", name, row, where): "products with 0, 1 and 2 keep the sign, of zeros too, and no more is read"
-        for name, read in (("signbit", "a"), ("copysign", "b"))
-        for row, where in (
-            ("operand ignored", read), ("last slice dropped", f"{read}[0]"), ("last tile dropped", f"{read}[0]"),
-            (_TWICE, f"{read}[0]"),
-        )
-    },
-    **{
-        ("elementwise", name, row, where): "the kind of a number is left alone: zero, finite, infinite or none"
-        for name in (*LOGICAL, *NONFINITE, "sign", "heaviside")
-        for row, where in ((_TWICE, "a[0]"), (_TWICE, "b[0]"), ("computed in fewer bits", ""))
-    },
-    **{
-        ("elementwise", "angle", row, ""): "the gradient of a step is 0"
-        for row in (
-            "gradient zero", "gradient by the wrong count", "upstream taken as uniform",
-            "only the first upstream element used", "upstream reversed",
-        )
-    },
-    **{
-        ("elementwise", "angle", row, where): "the sign is left alone, and no more is read"
-        for row, where in ((_TWICE, "a[0]"), ("computed in fewer bits", ""))
-    },
-    **{
-        ("elementwise", "isfinite", row, where): "a product of a number that is not finite and 0 is none either"
-        for row, where in (
-            ("operand ignored", "a"), ("last slice dropped", "a[0]"), ("last tile dropped", "a[0]"),
-        )
-    },
-    ("elementwise", "signbit", "computed in fewer bits", ""): "rounding keeps the sign, and no more is read",
+    **telling.INVARIANT,
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
 """By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
