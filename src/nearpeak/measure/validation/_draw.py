@@ -59,6 +59,8 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     kind = contract(op, arguments).kind
     limits = {name: OPS[op].numerics.limit(name, arguments) for name in OPS[op].numerics.below}
     ways = {name: _of_input(name, distribution, declared) for name in declared}
+    if arguments.get("softcap") and "sink" in ways:
+        ways["sink"] = "normal"  # a large sink beside scores that are capped takes all the weight, and hides the rest
     values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _next_to(random, edges(**arguments), one) for name, one in declared.items()}
