@@ -259,8 +259,10 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
 
 
 def _imported(text: str) -> "Implementation":
-    """Return the implementation that `module:function` or `file.py:function` names."""
-    from nearpeak.measure.user_functions import function_of
-    from nearpeak.measure.validation._run import as_implementation
+    """Return what `module:function` or `file.py:function` names: a function, or an implementation as it stands."""
+    from nearpeak.measure.user_functions import function_of, object_of
+    from nearpeak.measure.validation._run import Implementation, as_implementation
 
-    return dataclasses.replace(as_implementation(function_of(text, "--implementation")), name=text)
+    found = object_of(text, "--implementation")
+    given = found if isinstance(found, Implementation) else function_of(text, "--implementation")
+    return dataclasses.replace(as_implementation(given), name=text)

@@ -28,6 +28,19 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     >>> function_of("math:sqrt")(4.0)
     2.0
     """
+    found = object_of(text, where)
+    if not callable(found):
+        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def object_of(text: str, where: str) -> Any:
+    """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
+
+    Raises:
+        SpecError: there is none, or its module cannot be imported.
+    """
     module, _, name = text.rpartition(":")
     if not module or not name:
         raise SpecError(f"{where} {text!r}: is not module:function or file.py:function; e.g. my_kernels.py:softmax")
@@ -43,10 +56,7 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
         if not hasattr(found, part):
             raise SpecError(f"{where} {text!r}: {_absent(found, part)}")
         found = getattr(found, part)
-    if not callable(found):
-        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
-    return function
+    return found
 
 
 def _of_file(path: Path) -> ModuleType:
