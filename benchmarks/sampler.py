@@ -37,14 +37,14 @@ def measure() -> Iterator[Figure]:
         folder = Path(text)
         (folder / "pynvml.py").write_text(_FAKE, encoding="utf-8")
         write(folder / "root", {**RAPL, **CORES, **BOARD, **ORIN})
-        sys.path += [str(folder), str(ROOT)]  # which the sampler's process takes over
+        sys.path[:0] = [str(folder), str(ROOT)]  # which the sampler's process takes over, before an NVML that is there
         try:
             root = str(folder / "root")
             yield _share("sampler_at_100_hz_core_share", 100, FAST, root, 2.0)
             yield _share("sampler_at_10_hz_core_share", 10, SLOW, root, 1.0)
             yield _observed(root)
         finally:
-            del sys.path[-2:]
+            del sys.path[:2]
 
 
 def _share(name: str, rate_hz: float, sources: Sequence[str], root: str, most: float) -> Figure:
