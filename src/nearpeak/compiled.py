@@ -26,7 +26,7 @@ def compiled_as_written(function: F) -> F:
     return cast(F, numba.njit(cache=True, error_model="numpy")(function))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic  # type: ignore[untyped-decorator]  # numba is untyped here
 def fused(_context: Any, x: Any, y: Any, z: Any) -> Any:
     """Return x * y + z, rounded once."""
 

@@ -54,7 +54,7 @@ def in_order(values: Any, vectors: Any = None) -> tuple[Any, Any]:
 
         arrays = (None if one is None else one.detach().cpu().numpy() for one in (values, vectors))
         found = in_order(*arrays)
-        return tuple(None if one is None else torch.as_tensor(one) for one in found)  # type: ignore[return-value]
+        return tuple(None if one is None else torch.as_tensor(one) for one in found)  # type: ignore[return-value]  # two, as were given
     order = np.argsort(values.real + 0.37 * values.imag, axis=-1)
     values = np.take_along_axis(values, order, -1) + 0j
     if vectors is None:

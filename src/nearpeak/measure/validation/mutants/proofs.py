@@ -215,12 +215,12 @@ _CHOICES = {"sign of one row": "sign", "columns swapped": "order"}
 
 def _of_form(case: Case, mutant: Mutant) -> str:
     """Inputs that must have a form may have one value only: what leaves that as it is changes nothing."""
-    draws = [question(case, seed, "normal") for seed in (0, 1)]
-    if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or None in draws:
+    one, other = (question(case, seed, "normal") for seed in (0, 1))
+    if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or one is None or other is None:
         return ""
-    name = mutant.where.partition("[")[0]
-    first, second = (asked.tensors.get(name) for asked in draws if asked is not None)
-    if first is None or second is None or first.is_floating_point() or not imported_torch().equal(first, second):
+    name, same = mutant.where.partition("[")[0], imported_torch().equal
+    first, second = one.tensors.get(name), other.tensors.get(name)
+    if first is None or second is None or first.is_floating_point() or not same(first, second):
         return ""
-    changed = mutant.inputs({key: tensor.clone() for key, tensor in draws[0].tensors.items()})[name]  # type: ignore[union-attr]
-    return f"{name} has one valid value, which it leaves" if imported_torch().equal(changed, first) else ""
+    changed = mutant.inputs({key: tensor.clone() for key, tensor in one.tensors.items()})[name]
+    return f"{name} has one valid value, which it leaves" if same(changed, first) else ""
