@@ -10,7 +10,17 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import cases_of
-from nearpeak.cli.measure import CACHE_HOT, CASES, LIMIT, MEMORY, NO_CHECK, THREADS, seconds_of, timing_of
+from nearpeak.cli.measure import (
+    CACHE_HOT,
+    CASES,
+    LIMIT,
+    MEMORY,
+    NO_CHECK,
+    THREADS,
+    seconds_of,
+    timing_of,
+    warn_of_threads,
+)
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
@@ -49,6 +59,7 @@ def compare(
         for runner, python in ((baseline, python_a), (candidate, python_b))
     ]
     timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
+    warn_of_threads(threads)
     within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
     found = []
     for case in cases_of(cases, "compare"):

@@ -79,6 +79,7 @@ def measure(
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
+    warn_of_threads(threads)
     keep = _keeper(store, repository, branch, push)
     device, plain, found = measuring._target_of(runner), json or not (text or shared.on_terminal()), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
@@ -93,7 +94,8 @@ def measure(
         from nearpeak.measure.results import read_results
 
         new, found = len(found), list(read_results(out))
-        sys.stderr.write(f"{out}: {new} new results, {len(found)} in all\n")
+        kept = "" if new else "; what is asked for is there already, and another --out measures it again"
+        sys.stderr.write(f"{out}: {new} new results, {len(found)} in all{kept}\n")
     sys.stderr.write(f"{_outcomes(found)}\n" if len(found) > 1 else "")
     for path in export:
         _export(path, found)
@@ -160,6 +162,14 @@ def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *,
         budget_s=seconds_of(budget, "--budget"), limit_s=seconds_of(limit, "--limit"), cache=cache,
         thread_count=threads, memory_bytes=shared.bytes_of(memory), validate=check,
     )  # fmt: skip
+
+
+def warn_of_threads(threads: int) -> None:
+    """Say so when a case is to use more threads than this process has cores."""
+    from nearpeak.measure.environment import usable_core_count
+
+    if threads > (count := usable_core_count()):
+        sys.stderr.write(f"--threads {threads}: they share the {count} cores that are usable here\n")
 
 
 def seconds_of(text: str, option: str) -> float:

@@ -51,9 +51,18 @@ def cpu_name() -> str:
     return (names[0] if names else platform.processor() or platform.machine()).replace('"', "")
 
 
+def usable_core_count() -> int:
+    """Return how many cores this process may run on.
+
+    >>> usable_core_count() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0))
+
+
 def cpu_settings() -> list[tuple[str, str]]:
     """Return what of the processor can be set or differs by machine: cores, governor."""
-    found = [("cores", str(os.cpu_count() or 1)), ("usable_cores", str(len(os.sched_getaffinity(0))))]
+    found = [("cores", str(os.cpu_count() or 1)), ("usable_cores", str(usable_core_count()))]
     governor = read_text(_GOVERNOR)
     return [*found, ("governor", governor)] if governor else found
 

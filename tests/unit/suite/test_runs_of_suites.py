@@ -39,11 +39,12 @@ def calls(tmp_path):
 def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_path):
     out = tmp_path / "results.jsonl"
     done = run("measure", calls, "--runner", "null", "--out", out)
-    assert "2 new results" in done.stderr
+    assert "2 new results, 2 in all\n" in done.stderr
     found = read_results(out)
     assert sorted(one.suite_calls for one in found) == [1, 2]
     assert {why.kind for one in found for why in one.why} == {"usecase"}
-    assert "0 new results" in run("measure", calls, "--runner", "null", "--out", out).stderr
+    again = run("measure", calls, "--runner", "null", "--out", out).stderr
+    assert "0 new results, 2 in all; what is asked for is there already" in again
     shown = json.loads(run("suite", "show", calls, "--results", out, "--json").stdout)
     assert shown["run"] == {"passed": 2, "unchecked": 2, "excluded": []}
     shares = {(one["workload"], one["currency"], one["identity"]): one["covered_ratio"]
@@ -136,3 +137,8 @@ def test_exported_statistics_are_those_that_pytest_benchmark_shows(tmp_path):
     # Quartiles 2 and 4, fences at -1 and 7: 100 lies outside, and it alone is further from the mean than the spread.
     assert {"q1": 2.0, "q3": 4.0, "ld15iqr": 1.0, "hd15iqr": 4.0, "outliers": "1;1"}.items() <= found["stats"].items()
     assert found["stats"]["data"] == [4.0, 1.0, 2.0, 3.0, 100.0]
+
+
+def test_more_threads_than_cores_are_said(calls):
+    assert "--threads 4096: they share the" in run("measure", calls, "--runner", "null", "--threads", "4096").stderr
+    assert "they share" not in run("measure", calls, "--runner", "null").stderr

@@ -45,12 +45,15 @@ def main() -> None:
 def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
     """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone.
 
-    System calls are what sampling costs: readings are handed over, and CPU time and parent looked at, every HANDED_S.
+    System calls are what sampling costs, and code that did not run for a while: readings are packed and handed over,
+    and CPU time and parent looked at, every HANDED_S.
     """
     period_ns = round(1e9 / rate_hz)
     plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
     rest = max(1, int(HANDED_S * rate_hz))
-    clock_ns, number, rounds, start_ns, parts = time.monotonic_ns, 0, 0, time.monotonic_ns(), [b""]
+    clock_ns, number, start_ns = time.monotonic_ns, 0, time.monotonic_ns()
+    readings: list[wire.Reading] = []
+    ticks: list[wire.Tick] = []
     while True:
         due_ns = start_ns + number * period_ns
         begun_ns = clock_ns()
@@ -58,13 +61,13 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
             if number % step == 0:
                 before_ns = clock_ns()
                 values = source.read()
-                parts.append(wire.reading(index, before_ns, clock_ns(), values))
-        rounds += 1
-        handed = rounds % rest == 0
-        parts.append(wire.tick(due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
+                readings.append((index, before_ns, clock_ns(), values))
+        handed = len(ticks) + 1 == rest
+        ticks.append((due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
         if handed:
-            _write(file, b"".join(parts))
-            parts.clear()
+            _write(file, wire.records(readings, ticks))
+            readings.clear()
+            ticks.clear()
             if os.getppid() != parent:
                 return
         now_ns = clock_ns()

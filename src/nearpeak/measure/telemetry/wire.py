@@ -12,6 +12,10 @@ _LENGTH = struct.Struct("<I")
 _READING = struct.Struct("<BBqq")
 _TICK = struct.Struct("<Bqqqq")
 HEADER, READING, TICK = range(3)
+Reading = tuple[int, int, int, Sequence[float]]
+"""Number of the source, time before and after in ns, values channel by channel."""
+Tick = tuple[int, int, int, int]
+"""When a round was due and began, wall time, CPU time of the sampler so far (0 where not looked at), all in ns."""
 
 
 def header(content: dict[str, Any]) -> bytes:
@@ -19,14 +23,14 @@ def header(content: dict[str, Any]) -> bytes:
     return _framed(bytes([HEADER]) + json.dumps(content).encode())
 
 
-def reading(source: int, before_ns: int, after_ns: int, values: Sequence[float]) -> bytes:
-    """Return the record of one reading of the source with that number."""
-    return _framed(_READING.pack(READING, source, before_ns, after_ns) + struct.pack(f"<{len(values)}d", *values))
-
-
-def tick(due_ns: int, begun_ns: int, wall_ns: int, cpu_ns: int) -> bytes:
-    """Return the record of one round: when it was due and began, wall time, CPU time of the sampler so far."""
-    return _framed(_TICK.pack(TICK, due_ns, begun_ns, wall_ns, cpu_ns))
+def records(readings: Sequence[Reading], ticks: Sequence[Tick]) -> bytes:
+    """Return the records of readings, then those of the rounds that took them."""
+    parts = [
+        _READING.pack(READING, source, before_ns, after_ns) + struct.pack(f"<{len(values)}d", *values)
+        for source, before_ns, after_ns, values in readings
+    ]
+    parts += [_TICK.pack(TICK, *one) for one in ticks]
+    return b"".join(map(_framed, parts))
 
 
 def _framed(data: bytes) -> bytes:

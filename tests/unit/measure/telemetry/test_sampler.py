@@ -148,7 +148,7 @@ def test_a_sampler_that_does_not_start_says_why(monkeypatch, tmp_path):
 
 
 def test_a_record_that_is_still_being_written_waits(tmp_path):
-    data = wire.header({"sources": []}) + wire.reading(0, 1, 2, [1.5, math.nan]) + wire.tick(1, 2, 3, 4)
+    data = wire.header({"sources": []}) + wire.records([(0, 1, 2, [1.5, math.nan])], [(1, 2, 3, 4)])
     path = tmp_path / "records"
     path.write_bytes(data[:-3])
     with path.open("rb+") as file:
