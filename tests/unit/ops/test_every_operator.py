@@ -72,12 +72,19 @@ def _values(random, op, name, tensor, line):
     kind = DTYPES[tensor.dtype].kind
     if kind != "float":
         below = OPS[op].numerics.limit(name, arguments_of(op, line)) or (2 if kind == "bool" else 100)
-        values = random.integers(0, line.get("_below", {}).get(name, below), tensor.shape)
+        values = _positions(random, op, name, tensor.shape, line.get("_below", {}).get(name, below))
     elif name in line.get("_distinct", ()):
         values = (random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements / 2) / 8
     else:
         values = random.standard_normal(tensor.shape)
     return np.abs(values) + 0.1 if name in line.get("_positive", ()) else values
+
+
+def _positions(random, op, name, shape, below):
+    if name not in OPS[op].numerics.distinct:
+        return random.integers(0, below, shape)
+    rows = np.tile(np.arange(below), (*shape[:-1], 1))  # one that stands twice is written by two threads in any order
+    return random.permuted(rows, axis=-1)[..., : shape[-1]]
 
 
 def exact(tensors):
