@@ -18,33 +18,51 @@ def dominant(a: Any) -> Any:
 def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
     """Return the factors of Q R (or R alone, then with no Q) with a positive diagonal of R, which makes them unique.
 
-    Columns of Q beyond those of the matrix are 0: any that complete the basis are right.
+    Any columns of Q that complete the basis are right: for them stands what is the same for all, see `_projected`.
     """
     count = min(r.shape[-2:])
     signs = _sign(r[..., range(count), range(count)])
-    return None if q is None else _turned(q, signs), _turned(r.swapaxes(-1, -2), signs, 1).swapaxes(-1, -2)
+    turned = _turned(r.swapaxes(-1, -2), signs).swapaxes(-1, -2)
+    return None if q is None else _projected(_turned(q, signs), count), turned
 
 
 def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, Any, Any]:
     """Return singular vectors, or eigenvectors (then with no u), with positive first components.
 
-    Those beyond the values are 0: any that complete the basis are right.
+    Any beyond the values that complete the basis are right: in their place stands what is the same for all, see
+    `_projected`.
     """
     if u is None:
         return None, s, _turned(v, _sign(v[..., 0, :]))
-    signs = _sign(u[..., 0, : s.shape[-1]])
-    return _turned(u, signs), s, _turned(v.swapaxes(-1, -2), signs).swapaxes(-1, -2)
+    count = s.shape[-1]
+    signs = _sign(u[..., 0, :count])
+    left, right = (_projected(_turned(one, signs), count) for one in (u, v.swapaxes(-1, -2)))
+    return left, s, right.swapaxes(-1, -2)
 
 
 def _sign(x: Any) -> Any:
     return (x + (x == 0)) / (abs(x) + (x == 0))
 
 
-def _turned(x: Any, signs: Any, others: int = 0) -> Any:
-    """Return the columns times their signs, those without one times `others`; what is not a number stays so."""
-    turned = others * x
+def _turned(x: Any, signs: Any) -> Any:
+    """Return the columns times their signs, those without one as they are; what is not a number stays so."""
+    turned = 1 * x
     turned[..., : signs.shape[-1]] = x[..., : signs.shape[-1]] * signs[..., None, :]
     return turned
+
+
+def _projected(basis: Any, count: int) -> Any:
+    """Return a basis with the columns beyond `count` replaced by the first columns of the projection on their span.
+
+    C C^T is the same for all orthonormal C that complete the basis, and another where one element of C is wrong.
+
+    >>> turned = np.array([[1.0, 0, 0], [0, 0.6, 0.8], [0, 0.8, -0.6]])
+    >>> bool(np.allclose(_projected(turned, 1), _projected(np.eye(3), 1)))
+    True
+    """
+    rest, projected = basis[..., count:], 1 * basis
+    projected[..., count:] = (rest @ rest.swapaxes(-1, -2))[..., : basis.shape[-1] - count]
+    return projected
 
 
 def in_order(values: Any, vectors: Any = None) -> tuple[Any, Any]:

@@ -201,8 +201,8 @@ class Operator:
     """(tensors with the positions among the outputs, **arguments) → float outputs with PyTorch, at these positions:
     what is differentiated where an implementation may have chosen others that are as right."""
     canonical: Callable[..., dict[str, Any]] | None = None
-    """(outputs by name, arrays or tensors, **arguments) → the same with signs and order chosen where several are as
-    right, as the reference gives them: factors are known but for signs, eigenvalues but for their order."""
+    """(outputs by name, arrays or tensors, **arguments) → what is compared where several results are as right: factors
+    with their signs chosen, eigenvalues in one order, for columns that complete a basis the projection on them."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1
@@ -227,6 +227,11 @@ class Operator:
     def description(self) -> str:
         """The rule's docstring up to its example: shapes, what is counted, axes, sources."""
         return (inspect.getdoc(self.forward) or "").split(">>>")[0].strip()
+
+    def expected(self, arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        """Return the reference's outputs as results are compared: with signs and order chosen, see `canonical`."""
+        found = self.reference(arrays, **arguments)
+        return found if self.canonical is None else self.canonical(found, **arguments)
 
     @cached_property
     def signatures(self) -> Mapping[str, "Signature"]:

@@ -51,6 +51,15 @@ def differentiable(case: Case) -> bool:
     return bool(live)
 
 
+def live_outputs(asked: "Question") -> set[str]:
+    """Return the outputs that have a gradient by any input, where the operator has one at all."""
+    wide = widened_case(asked.case)
+    if wide is None or not differentiable(asked.case):
+        return set(asked.expected)
+    _, outputs = _called(wide, {name: widened(tensor) for name, tensor in asked.tensors.items()})
+    return {name for name, output in outputs.items() if output.requires_grad}
+
+
 def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return `grad_<input>` by name for inputs and `grad_<output>` in `arrays`, by autograd in float64.
 

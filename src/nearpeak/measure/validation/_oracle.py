@@ -106,7 +106,7 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     arguments, formats = arguments_of(case), declared_formats(case)
     tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = evaluated(lambda given: OPS[case.op].reference(given, **arguments), arrays, case.label())
+    found = evaluated(lambda given: OPS[case.op].expected(given, **arguments), arrays, case.label())
     masks = Numerics(kind="masks")
     expected = {
         name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
@@ -125,7 +125,7 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
 
     def reference(arrays: dict[str, Any]) -> dict[str, Any]:
-        return operator.reference(arrays, **arguments)
+        return operator.expected(arrays, **arguments)
 
     numerics = contract_of(case)
     length = sum_length(numerics, arguments)

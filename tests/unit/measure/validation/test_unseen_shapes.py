@@ -35,6 +35,7 @@ KILLED = [
     ("histogram", {"elements": 2, "bins": 32, "dtype": "fp32"}, "columns swapped y"),
     ("nll_loss", {"rows": 7, "classes": 7, "reduction": "sum", "dtype": "bf16"}, "NaN swallowed y"),
     ("lbfgs", {"parameters": 128, "history": 8, "dtype": "bf16"}, "last slice dropped changes[1]"),
+    ("decomposition", {"batch": 3, "m": 3, "n": 17, "function": "svd_full", "dtype": "fp32"}, "one element wrong y2"),
 ]  # fmt: skip
 
 
@@ -92,6 +93,12 @@ PROOFS = [
     ("unique", {"elements": 2, "inverse": True, "counts": True, "dtype": "int64"}, "columns swapped counts"),
     ("avg_pool", {"batch": 5, "channels": 2, "w": 31, "kw": 3, "h": 3, "kh": 5, "sh": 3, "ph": 1, "pw": 1,
                   "ceil": True, "count_padding": False, "dtype": "fp64"}, "padding left out ph"),
+    ("max_pool", {"batch": 4, "channels": 3, "w": 1, "kw": 2, "sw": 3, "pw": 1, "ceil": True, "dtype": "fp16"},
+     "padding left out pw"),
+    ("margin_loss", {"rows": 12, "classes": 6, "labels": 2, "function": "multilabel_margin", "dtype": "fp64"},
+     "upstream reversed"),
+    ("decomposition", {"batch": 2, "m": 5, "n": 1, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
+    ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip
 
 
@@ -111,6 +118,13 @@ def test_what_changes_nothing_at_unseen_shapes_is_proved(op, arguments, name):
          "operand ignored offsets"),
         ("interpolate", {"planes": 2, "w": 5, "ow": 9, "dtype": "bf16", "mode": "linear"}, "columns swapped y"),
         ("margin_loss", {"rows": 2, "classes": 16, "dtype": "fp32", "reduction": "mean"}, "sum for mean reduction"),
+        ("max_pool", {"batch": 4, "channels": 3, "w": 2, "kw": 2, "sw": 3, "pw": 1, "ceil": True, "dtype": "fp16"},
+         "padding left out pw"),
+        ("margin_loss", {"rows": 12, "classes": 6, "labels": 2, "function": "multilabel_margin", "reduction": "none",
+                         "dtype": "fp64"}, "upstream reversed"),
+        ("decomposition", {"batch": 2, "m": 5, "n": 2, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
+        ("decomposition", {"batch": 2, "m": 9, "n": 8, "function": "qr_complete", "dtype": "fp32"},
+         "columns swapped y0"),
     ],
 )  # fmt: skip
 def test_no_proof_reaches_further_than_its_argument(op, arguments, name):

@@ -108,7 +108,19 @@ def factors_that_do_not_multiply(tensors, **_):
     return {"y0": turned(q), "y1": r}
 
 
+def completed_by(change):
+    """QR whose columns beyond those of the matrix, three of nine, are changed."""
+
+    def kernel(tensors, **_):
+        q, r = torch.linalg.qr(tensors["a"], "complete")
+        q[..., 6:] = change(q[..., 6:])
+        return {"y0": q, "y1": r}
+
+    return kernel
+
+
 KERNELS = {
+    "decomposition batch=2 m=9 n=6 function=qr_complete": completed_by(lambda rest: -rest.flip(-1)),
     "kfac_precondition rows=6 columns=5": preconditioned,
     "kfac_precondition rows=5 columns=6": preconditioned_from_lower,
     "decomposition batch=2 m=6 n=4 function=qr": decomposed("qr", (0, turned), (1, lambda r: turned(r.mT).mT)),
@@ -150,6 +162,12 @@ def test_a_kernel_that_reads_its_inputs_as_they_are_is_right(text):
 )
 def test_an_open_sign_hides_no_mistake(function, kernel):
     assert validate(case_of(f"decomposition batch=2 m=5 n=5 function={function}"), kernel, seed=1).failed
+
+
+@pytest.mark.parametrize("change", [lambda rest: 0 * rest, lambda rest: rest[..., :1], lambda rest: 1.01 * rest])
+def test_columns_that_complete_no_basis_are_wrong(change):
+    case = case_of("decomposition batch=2 m=9 n=6 function=qr_complete")
+    assert validate(case, completed_by(change), seed=1).failed
 
 
 @pytest.mark.parametrize(

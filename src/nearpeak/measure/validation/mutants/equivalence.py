@@ -91,11 +91,11 @@ def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
     assert mutant.inputs is not None
     before = {name: tensor.clone() for name, tensor in asked.tensors.items()}
     after = {**before, **mutant.inputs({name: tensor.clone() for name, tensor in before.items()})}
-    reference = OPS[case.op].reference
+    expected = OPS[case.op].expected
     try:
         with np.errstate(all="ignore"):
             left, right = (
-                reference({k: widened(t).copy() for k, t in one.items()}, **asked.arguments) for one in (before, after)
+                expected({k: widened(t).copy() for k, t in one.items()}, **asked.arguments) for one in (before, after)
             )
     except (ArithmeticError, LookupError, ValueError):
         return False
@@ -109,7 +109,7 @@ def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
     arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
     try:
         with np.errstate(all="ignore"):
-            found = OPS[case.op].reference(arrays, **{**asked.arguments, **mutant.other})
+            found = OPS[case.op].expected(arrays, **{**asked.arguments, **mutant.other})
     except (ArithmeticError, LookupError, ValueError):
         return False
     torch, expected = imported_torch(), asked.expected

@@ -236,6 +236,32 @@ def of_ceil(case: Case, mutant: Mutant) -> str:
     return ""
 
 
+def of_reach(case: Case, mutant: Mutant) -> str:
+    """Windows that hold the same elements with another padding or dilation have the same maximum."""
+    asked = question(case, 0, "normal")
+    if case.op != "max_pool" or mutant.row not in _REACHES or mutant.other is None or asked is None:
+        return ""
+    changed = {**asked.arguments, **mutant.other}
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    shape = asked.expected["output"].values.shape
+    if np.shape(OPS[case.op].reference(arrays, **changed)["output"]) != shape:
+        return ""
+    axes = zip(("d", "h", "w")[5 - len(shape) :], shape[2:], strict=True)
+    if all(_windows(asked.arguments, axis, count) == _windows(changed, axis, count) for axis, count in axes):
+        return "every window holds the same elements either way"
+    return ""
+
+
+_REACHES = ("padding left out", "padding off by one", "dilation off by one")
+
+
+def _windows(arguments: Mapping[str, Any], axis: str, count: int) -> list[list[int]]:
+    """Return the places along `axis` that each of `count` windows holds."""
+    size, step, reach, pad = (arguments[f"{kind}{axis}"] for kind in "ksdp")
+    starts = (step * number - pad for number in range(count))
+    return [[x for x in range(start, start + size * reach, reach) if 0 <= x < arguments[axis]] for start in starts]
+
+
 def of_epsilon(case: Case, mutant: Mutant) -> str:
     """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
     if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
@@ -352,6 +378,7 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_place,
     of_one,
     of_windows,
+    of_reach,
     of_ceil,
     of_epsilon,
     of_reflectors,

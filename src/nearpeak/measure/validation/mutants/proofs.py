@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.measure.validation._autograd import live_outputs
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question, ranked
 from nearpeak.measure.validation._picks import canonical
@@ -22,7 +23,7 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
     simple = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
-    arguments = (*simple, _of_choice, _of_form, *identities.ARGUMENTS, *programs.ARGUMENTS)
+    arguments = (*simple, _of_choice, _of_units, _of_form, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
 
@@ -37,7 +38,8 @@ def _of_moves(case: Case, mutant: Mutant) -> str:
     if not mutant.of_gradient:
         shapes = {name: shapes[name]} if name in shapes else {}
     else:
-        shapes = {key: tuple(one.shape) for key, one in (upstream_of(asked, asked.seed) or {}).items()}
+        live, upstream = live_outputs(asked), upstream_of(asked, asked.seed) or {}
+        shapes = {key: tuple(one.shape) for key, one in upstream.items() if key in live}
     if shapes and all(_stays(mutant.moves, shape) for shape in shapes.values()):
         return f"it leaves every element of {' and '.join(str(list(one)) for one in shapes.values())} in its place"
     return ""
@@ -196,21 +198,42 @@ _ANALYTIC = frozenset({
 
 
 def _of_choice(case: Case, mutant: Mutant) -> str:
-    """A sign or an order that any implementation may choose is what the canonical form takes away, to the last bit."""
+    """A sign or an order that any implementation may choose is what the canonical form takes away.
+
+    Only sums over columns in another order may round differently.
+    """
     asked = question(case, 0, "normal")
     if OPS[case.op].canonical is None or mutant.of_gradient or mutant.row not in _CHOICES or asked is None:
         return ""
     wanted = {name: one.values for name, one in asked.expected.items()}
     calls = (OPS[case.op].torch_call, mutant.make())
     copies = ({name: tensor.clone() for name, tensor in asked.tensors.items()} for _ in calls)
-    right, other = (
-        canonical(case, call(tensors, **asked.arguments), wanted) for call, tensors in zip(calls, copies, strict=True)
-    )
-    same = all(imported_torch().equal(right[name], other[name]) for name in wanted)
+    answers = (call(tensors, **asked.arguments) for call, tensors in zip(calls, copies, strict=True))
+    wide = ({name: one.double() if one.is_floating_point() else one for name, one in ans.items()} for ans in answers)
+    right, other = (canonical(case, one, wanted) for one in wide)
+    near = imported_torch().allclose
+    same = all(near(right[name], other[name], rtol=0.0, atol=_SUM_RATIO) for name in wanted)
     return f"it changes the {_CHOICES[mutant.row]} of {mutant.where} alone, which is open" if same else ""
 
 
 _CHOICES = {"sign of one row": "sign", "columns swapped": "order"}
+_SUM_RATIO = 1e-12
+"""What the order of a sum of products of unit columns may change in fp64; another column changes it by far more."""
+
+
+def _of_units(case: Case, mutant: Mutant) -> str:
+    """A column of length 1 that has one element is 1 or -1, which every format holds."""
+    asked = question(case, 0, "normal")
+    if mutant.row != "bits lost" or mutant.of_gradient or asked is None or case.op != "decomposition":
+        return ""
+    if mutant.where not in _BASES.get(str(dict(case.attributes)["function"]), ()):
+        return ""
+    is_single = asked.expected[mutant.where].values.shape[-2:] == (1, 1)
+    return f"{mutant.where} is a basis of one element, 1 or -1" if is_single else ""
+
+
+_BASES = {"qr": ("y0",), "qr_complete": ("y0",), "svd": ("y0", "y2"), "svd_full": ("y0", "y2"), "eigh": ("y1",)}
+"""Outputs of decompositions that are orthonormal."""
 
 
 def _of_form(case: Case, mutant: Mutant) -> str:
