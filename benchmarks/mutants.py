@@ -39,6 +39,8 @@ LARGER = {
     "kfac_factor": {"tokens": 128, "dim": 5},
     "kfac_precondition": {"rows": 6, "columns": 128},
     "trilinear": {"batch": 3, "out": 4, "left": 5, "right": 768},
+    # Columns that complete a basis are any that do.
+    "decomposition": {"batch": 2, "m": 7, "n": 4, "function": "svd_full"},
     # Few elements leave room for luck: no edge is crossed, no other row is drawn.
     "histogram": {"elements": 400, "bins": 8},
     "isin": {"elements": 60, "tests": 40},
