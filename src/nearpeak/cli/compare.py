@@ -94,7 +94,7 @@ def _json_line(one: "PairedComparison") -> str:
 
 def _words(one: "PairedComparison") -> str:
     """Return the comparison of one case in a few lines for people."""
-    from nearpeak.analyze.paired import rounds_needed
+    from nearpeak.analyze.paired import ALPHA_RATIO, rounds_needed
     from nearpeak.ops import label_of
     from nearpeak.report._words import hung
 
@@ -104,8 +104,8 @@ def _words(one: "PairedComparison") -> str:
     low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
     lines = [
         f"{label_of(one.case)}: {found.verdict}",
-        f"  {one.candidate} against {one.baseline}: {centre} {one.clock} time ({low} to {high}; {found.round_count}"
-        f" rounds; tolerance {found.tolerance_ratio:.1%}, detectable {found.detectable_ratio:.1%})",
+        f"  {one.candidate} against {one.baseline}: {centre} {one.clock} time ({1 - ALPHA_RATIO:.1%}: {low} to {high};"
+        f" {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, detectable {found.detectable_ratio:.1%})",
     ]
     if found.verdict == "inconclusive":
         lines.append(
