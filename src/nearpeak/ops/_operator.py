@@ -67,7 +67,8 @@ class Numerics:
     unspecified: tuple[str, ...] = ()
     """Choices, as values of attributes, for which NaN and infinities are left open."""
     exact: tuple[str, ...] = ()
-    """Choices, as values of attributes, under which results are selected or counted: exact, whatever the kind says."""
+    """Choices, as values of attributes or `name=value`, under which results are selected or counted: exact, whatever
+    the kind says."""
     picks: Mapping[str, str] = field(default_factory=dict)
     """Outputs that are positions along the last dimension of an input, or of what `ranked` gives, by its name: any of
     equal values will do."""

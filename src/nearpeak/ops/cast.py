@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType, dtype_of
+from nearpeak.core.dtype import DTYPES, DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._checks import required_at_most
@@ -38,6 +38,17 @@ def _reference(arrays: dict[str, Any], elements: int, read: int, out_dtype: str,
     return {"y": np.trunc(y) if kind == "int" else (y != 0) * 1 if kind == "bool" else y}
 
 
+_LEAST = {"fp64": 2.0**-1074, "fp32": 2.0**-149}
+"""Least numbers above 0 of formats of which a kernel might round to fewer bits: true, and 0 there."""
+
+
+def _edges(dtype: str, out_dtype: str, **_: Any) -> tuple[float, ...]:
+    """Return where results jump: at whole numbers, and next to 0, at the least number of the format."""
+    if dtype_of(out_dtype).kind == "bool":
+        return (0.0, _LEAST.get(dtype, 1.0))
+    return (0.0, *(float(one) for one in range(1, 7)), 8.0)
+
+
 def _torch_call(tensors: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -65,6 +76,7 @@ def _from_onnx(site: OnnxSite) -> Match:
     return converted(x, site.outputs[0])
 
 
+_WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind == "int")
 OPERATOR = Operator(
     forward=cast,
     family="pointwise",
@@ -78,11 +90,15 @@ OPERATOR = Operator(
             "large",
             "midway_byte:fp8_e4m3",
             "midway_byte:fp8_e5m2",
+            *(f"edges:{out}" for out in _WHOLE),
+            "jumps:out_dtype=bool",
         ),
+        exact=(*_WHOLE, "out_dtype=bool"),
     ),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    edges=_edges,
     same={"read": "elements"},
     aten={"aten._to_copy.default": _from_aten},
     onnx={"Cast": _from_onnx, "CastLike": _from_onnx},

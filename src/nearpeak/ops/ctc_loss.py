@@ -10,6 +10,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, minimum
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 
@@ -23,11 +24,15 @@ def ctc_loss(batch: int, time: int, classes: int, labels: int, dtype: DType) -> 
     logarithm per sequence. Which classes the labels name is data: of every step at least one label's and the blank's
     log-probability is read (assumption A9).
 
+    Args:
+        classes: the blank, class 0, included: labels need a second one.
+
     Source: Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1.
 
     >>> ctc_loss(1, 4, 10, 2, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 27}
     """
+    _required_classes(labels, classes)
     states = 2 * labels + 1
     met = minimum(minimum(labels, 1) + 1, classes)
     return Work(
@@ -45,6 +50,7 @@ def _backward(batch: int, time: int, classes: int, labels: int, dtype: DType) ->
     Counts: the betas as the alphas; per state and step one product of both; per class and step one exponential, one
     difference and one product with the upstream gradient.
     """
+    _required_classes(labels, classes)
     states, elements = 2 * labels + 1, batch * time * classes
     return Work(
         flop={unit(dtype): batch * maximum(time - 1, 0) * (2 * states - 1) + batch * time * states + 2 * elements},
@@ -52,6 +58,11 @@ def _backward(batch: int, time: int, classes: int, labels: int, dtype: DType) ->
         read_bytes=dtype.bytes(elements + batch * time * states + 2 * batch) + INDEX.bytes(batch * labels),
         write_bytes=dtype.bytes(elements),
     )
+
+
+def _required_classes(labels: int, classes: int) -> None:
+    """Refuse labels where the blank is the only class."""
+    required_at_most("ctc_loss", {"labels * (classes - 1)": labels * (classes - 1)}, labels=labels)
 
 
 def _inputs(batch: int, time: int, classes: int, labels: int, dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -68,9 +79,10 @@ def _extended(target: Any) -> Any:
     return found
 
 
-def _valid(drawn: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
+def _valid(drawn: dict[str, Any], classes: int, labels: int, **_: Any) -> dict[str, Any]:
     """Return labels, none of which is blank."""
-    return {"target": drawn["target"] % (classes - 1) + 1}
+    _required_classes(labels, classes)
+    return {"target": drawn["target"] % max(classes - 1, 1) + 1}
 
 
 def _alphas(x: Any, path: Any) -> Any:

@@ -16,7 +16,8 @@ def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
     ('normalisation', 'exact')
     """
     numerics = OPS[op].numerics
-    chosen = {value for value in arguments.values() if isinstance(value, str)}
+    named = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    chosen = {*named.values(), *(f"{name}={value}" for name, value in named.items())}
     rows = [entry.partition(":") for entry in numerics.rounds]
     numerics = replace(numerics, rounds=tuple(kind for kind, _, choice in rows if not choice or choice in chosen))
     if numerics.step_if and arguments.get(numerics.step_if):

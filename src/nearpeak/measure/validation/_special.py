@@ -10,6 +10,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question
 from nearpeak.measure.validation._reach import Arrays
+from nearpeak.measure.validation._rounds import rounds_of
 
 
 @lru_cache(maxsize=512)
@@ -17,10 +18,19 @@ def special_question(case: Case, seed: int, name: str, value: float) -> Question
     """Return the first question with `value` in the input `name`; none where the operator is not defined there.
 
     Infinity is put first, minus infinity in the middle, NaN last. What selects may not read that place; one that it
-    does read is found by halves then.
+    does read is found by halves then, and where positions are inputs among those of further rounds.
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
     assert tensors is not None  # an operator without any inputs has no formats either, and is refused before
+    usual = _with_value(case, tensors, name, value)
+    if _comes_out(usual) or all(tensor.is_floating_point() for tensor in tensors.values()):
+        return usual
+    further = (_with_value(case, asked.tensors, name, value) for asked in rounds_of(case, seed))
+    return next((one for one in further if _comes_out(one)), usual)
+
+
+def _with_value(case: Case, tensors: Arrays, name: str, value: float) -> Question | None:
+    """Return the question that `tensors` are with `value` where it comes out, else where it is put first."""
     count = tensors[name].numel()
     place = {np.inf: 0, -np.inf: count // 2}.get(value, count - 1)
 
@@ -31,7 +41,7 @@ def special_question(case: Case, seed: int, name: str, value: float) -> Question
             return None
 
     usual = put(place, place + 1)
-    if usual is not None and _comes_out(usual):
+    if _comes_out(usual):
         return usual
     first, end = 0, count
     while end - first > 1:

@@ -17,10 +17,10 @@ def poison(trial: Trial) -> CheckResult:
         ran = trial.answer(asked, poison=kind)
         if ran.error or not comparable(ran.outputs, asked.expected):
             return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
-        worst = judged("V3", ran.outputs, asked, f"memory held {kind}")
+        worst = judged("V3", ran.outputs, asked, f"memory held {kind}", trial.questions)
         if worst.failed:
             innocent = kind == "nan" and _regardless(trial, ran)
-            return judged("V3", ran.outputs, asked, "whatever memory held") if innocent else worst
+            return judged("V3", ran.outputs, asked, "whatever memory held", trial.questions) if innocent else worst
     return worst or CheckResult(check="V3", status=PASS)
 
 

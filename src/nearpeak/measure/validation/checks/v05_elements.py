@@ -14,7 +14,7 @@ def elements(trial: Trial) -> CheckResult:
     if ran.error or not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V5", status=SKIPPED, reason="V1 failed")
     got = values_of(ran.outputs)
-    result = judged("V5", ran.outputs, asked, f"{asked.distribution} inputs")
+    result = judged("V5", ran.outputs, asked, f"{asked.distribution} inputs", trial.questions)
     places = np.concatenate([last_places(got[name], one) for name, one in asked.expected.items()] or [np.zeros(0)])
     figures = {name: str(count) for name, count in _not_finite(got).items()}
     if len(places):

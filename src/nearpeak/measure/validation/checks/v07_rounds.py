@@ -19,7 +19,7 @@ def rounds(trial: Trial) -> CheckResult:
         if ran.error or not comparable(ran.outputs, asked.expected):
             return CheckResult(check="V7", status=SKIPPED, reason="V1 failed")
         got, where = values_of(ran.outputs), f"{asked.distribution} inputs"
-        results.append(judged("V7", ran.outputs, asked, where))
+        results.append(judged("V7", ran.outputs, asked, where, trial.questions))
         fault = _inexact(trial, asked, got) if asked.distribution == "integer" else ""
         if fault:
             results.append(CheckResult(check="V7", status="NUMERIC_FAIL", reason=f"{where}: {fault}"))

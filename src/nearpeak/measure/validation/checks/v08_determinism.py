@@ -100,7 +100,7 @@ def _as_nondeterminism(trial: Trial, asked: Question, ran: Ran, where: str) -> C
     ran = trial.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()})
     if not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V8", status="NONDET", reason=f"{where}: other outputs than before")
-    result = judged("V8", ran.outputs, asked, where)
+    result = judged("V8", ran.outputs, asked, where, trial.questions)
     return replace(result, status="NONDET") if result.failed else result
 
 

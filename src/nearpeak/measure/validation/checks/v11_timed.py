@@ -31,7 +31,7 @@ def timed(trial: Trial) -> CheckResult:
         return CheckResult(check="V11", status=ran.status, reason=f"call {chosen + 1} of a loop: {ran.error}")
     if not comparable(ran.outputs, asked.expected):
         return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
-    result = judged("V11", ran.outputs, asked, f"call {chosen + 1} of a loop")
+    result = judged("V11", ran.outputs, asked, f"call {chosen + 1} of a loop", trial.questions)
     return result if result.failed else CheckResult(check="V11", status=PASS, worst=result.worst)
 
 
