@@ -60,7 +60,7 @@ CONTRACT_VERSION = 7
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
 # 6: matrices have the form that their routine is for; signs and order that are open are chosen before comparing.
-# 7: columns that complete a basis are judged by the projection on their span; single sums by PyTorch's over all rounds.
+# 7: columns that complete a basis are judged by the projection on their span, single sums by PyTorch's of all rounds.
 
 
 def _policy(case: Case) -> dict[str, str]:
