@@ -12,6 +12,7 @@ from nearpeak.core.prediction import Calibration, Coefficient, Correction
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._correction import correction_of
+from nearpeak.predict._documented import documented_of
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
 from nearpeak.predict.spread import ELSEWHERE, seen_elsewhere
@@ -52,6 +53,8 @@ def calibration_for(
     """
     if form.calibration is not None:
         return form.calibration(target, cases)
+    if "+" in target.name:  # what an edited limit costs is a part of its own
+        target = replace(target, power_w=documented_of(target).power_w)
     device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
     widened = partial(form.widening, cases.op)
     corrected = corrected and all(widened(cell) == 1.0 for cell in form.regimes.values())
