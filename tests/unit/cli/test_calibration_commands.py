@@ -6,6 +6,7 @@ import pytest
 
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
+from nearpeak.predict import _calibrations, prediction
 
 
 def run(capsys, *words):
@@ -62,3 +63,33 @@ def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     with out.open() as file:
         assert [row["findings"] for row in csv.DictReader(file)] == ["", "faster_than_bound"]
     assert np.isfinite(found["findings"][0]["expected_s"])
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """A user folder of its own; what was read of another, or before a fit, is forgotten."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for cached in (_calibrations._stored, _calibrations._groups, prediction._remembered):
+        cached.cache_clear()
+
+
+def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edits(own_folder, capsys):
+    tmp_path = own_folder
+    rows = [(m, n, k) for m in (1, 64, 1024, 8192) for n in (512, 8192) for k in (512, 4096)]
+    lines = [f"gemm,bf16,{m},{n},{k},{5 + m * n * k / 1e8}" for m, n, k in rows]
+    (tmp_path / "in.csv").write_text("\n".join(["op,dtype,m,n,k,time_us", *lines]) + "\n")
+    run(capsys, "calibrate", "fit", "--data", str(tmp_path / "in.csv"), "-t", "rtx_5090")
+    own = next(tmp_path.rglob("rtx_5090.toml"))
+    forget()
+    words = ("predict", "gemm", "m=64", "n=4096", "k=4096", "dtype=bf16", "--json")
+    with pytest.raises(SpecError, match="was fitted on rtx_5090, not on h100_sxm"):
+        run(capsys, *words, "-t", "h100_sxm", "--calibration", str(own))
+    assert json.loads(run(capsys, *words, "-t", "rtx_5090", "--calibration", str(own)))["predicted_s"] > 0
+    edited = json.loads(run(capsys, *words, "-t", "rtx_5090", "--set", 'dram.bandwidth="2 TB/s"'))
+    assert edited["calibration"]["source"].startswith("in.csv")
+    assert edited["distance_count"] == 1
