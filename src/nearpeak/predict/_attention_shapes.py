@@ -141,12 +141,13 @@ def _whole(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 
 def _paged(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     batch, tokens = (np.asarray(axes[name], dtype=np.float64) for name in ("batch", "tokens"))
-    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / batch)
+    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / np.maximum(batch, 1.0))
 
 
 def _packed(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     tokens, count = (np.asarray(axes.get(name, 1), dtype=np.float64) for name in ("tokens", "sequences"))
-    return count, np.ceil(tokens / count), np.ceil(np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64) / count)
+    some, keys = np.maximum(count, 1.0), np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64)
+    return count, np.ceil(tokens / some), np.ceil(keys / some)
 
 
 _SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention": _packed}

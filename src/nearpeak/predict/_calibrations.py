@@ -15,7 +15,7 @@ from nearpeak.predict._correction import correction_of
 from nearpeak.predict._documented import documented_of
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.spread import ELSEWHERE, seen_elsewhere
+from nearpeak.predict.spread import ELSEWHERE, OTHER_FORMAT, seen_elsewhere
 from nearpeak.targets import TARGETS, target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
@@ -29,6 +29,8 @@ FAR_RATIO = (1.0, 1.5, 1.0, 2.0)
 That of all devices of a maker was measured by leaving each out; the others are assumptions, for lack of devices.
 """
 
+_SAME_KERNELS = ({"bf16", "fp16"}, {"fp8_tensor", "fp8_e4m3", "fp8_e5m2"})
+"""Formats that the same kernels multiply, at the same rate."""
 _ALIKE_COUNT = 2
 """Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
 CORRECTED_DISTANCE = 1
@@ -64,10 +66,12 @@ def calibration_for(
     for farthest in (2, 3):
         for place, group in enumerate(groups):
             for stem, steps in _sources(form, device, target, cases.dtypes):
-                distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
+                other = form.is_by_format and is_other_format(groups[0], group)
+                distance = max(steps, 1 if place >= _ALIKE_COUNT and not other else 0)
                 alike = corrected and place < _ALIKE_COUNT
                 found = _stored(form.name, stem, group, distance, alike) if steps <= farthest else None
                 if found is not None:
+                    found = _of_format(found, form) if other else found
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
                     found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
                     return replace(_widened(found, widened), is_borrowed=borrowed)
@@ -75,6 +79,20 @@ def calibration_for(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
     )
+
+
+def is_other_format(wanted: str, group: str) -> bool:
+    """Return whether scalars of a format are of other kernels than those of the wanted one.
+
+    >>> is_other_format("fp16", "bf16"), is_other_format("fp8_block", "fp8_tensor")
+    (False, True)
+    """
+    return wanted != group and not any({wanted, group} <= alike for alike in _SAME_KERNELS)
+
+
+def _of_format(found: Calibration, form: Form) -> Calibration:
+    """Return scalars for a format that they were not fitted on: a step away at least, as sure as formats are alike."""
+    return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
 
 
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:

@@ -97,9 +97,9 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     parts |= {POWER_TERM: float(limited.power_s[0]), BOUND: time_s - form_s}
     terms = _terms(parts, time_s)
     regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
-    band = int(band_of(form_s))
+    band, kind = int(band_of(form_s)), form.kind(cases.attributes)
     low, high = (
-        float(stretched(np.log(end_of(one, regime, band, form.kind(cases.attributes))), scale[0], apart))
+        float(stretched(np.log(end_of(one, regime, band, kind)), scale[0], apart, is_low=one is calibration.low_ratio))
         for one, apart in zip((calibration.low_ratio, calibration.high_ratio), calibration.apart_ratio, strict=True)
     )
     low_s, high_s = max(bound_s, time_s * low), time_s * high
@@ -139,7 +139,8 @@ def predict_table(
             form_s, its_limiter = _limited(target, part, form, rows, (kernel_s, least_s), (place, most_s))
             time_s[where] = expected_s = np.maximum(form_s, least_s)
             for its, logs, apart in zip((low_s, high_s), ends, calibration.apart_ratio, strict=True):
-                its[where] = expected_s * stretched(cells_of(logs, place, form_s), scale, apart)
+                cells = cells_of(logs, place, form_s)
+                its[where] = expected_s * stretched(cells, scale, apart, is_low=its is low_s)
             low_s[where] = np.maximum(low_s[where], least_s)
             limiter[where] = its_limiter + len(names)
             decides[where], distance[where] = least_s > form_s, calibration.distance_count

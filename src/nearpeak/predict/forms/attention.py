@@ -80,6 +80,7 @@ FORM = Form(
         **dict.fromkeys(("tensor", "ceiling", "clock"), "tensor"),
     },
     groups=_groups,
+    is_by_format=True,
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,

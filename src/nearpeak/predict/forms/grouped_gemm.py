@@ -87,6 +87,7 @@ FORM = Form(
         ),
     },
     groups=_groups,
+    is_by_format=True,
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,
