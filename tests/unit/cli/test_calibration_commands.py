@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 
+import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
 from nearpeak.predict import _calibrations, prediction
@@ -27,6 +28,24 @@ def test_words_of_the_second_case_replace_those_of_the_first(capsys):
     found = json.loads(run(capsys, "explain", case, "m=4097", "-t", "a100_sxm_80gb", "--json"))
     assert [one["m"] for one in found["cases"]] == [4096, 4097]
     assert found["cases"][1]["n"] == 4096
+
+
+def test_a_difference_whose_sign_is_the_corrections_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    words = ("explain", "gemm m=4096 n=4096 k=4096 dtype=bf16", "m=4097", "-t")
+    form = [nearpeak.predict(nearpeak.case("gemm", m=m, n=4096, k=4096, dtype="bf16"), "h100_sxm", correction=False)
+            for m in (4096, 4097)]  # fmt: skip
+    assert form[0].time_s < form[1].time_s, "what else is there to test"
+    turned = run(capsys, *words, "h100_sxm")
+    assert "B takes 0.9" in turned
+    assert "without the part library B would take 1.0" in turned
+    assert "without the part" not in run(capsys, *words, "a100_sxm_80gb")
+
+
+def test_modes_of_a_device_differ_by_clock_and_power(capsys):
+    case = "gemm m=1024 n=1024 k=1024 dtype=fp16"
+    found = json.loads(run(capsys, "explain", case, "-t", "jetson_agx_orin", "-t", "jetson_agx_orin:15W", "--json"))
+    assert {"clock", "power limit"} <= set(found["device_figures"])
 
 
 def test_nothing_to_compare_is_refused(capsys):
