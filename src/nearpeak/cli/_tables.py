@@ -78,9 +78,9 @@ def write_answered(
         return
     count = len(usable.rows) + len(usable.refused)
     write_cases(path, {**columns, **_spread(added, usable.rows, why, count)})
-    row = min(why)
+    row, others = min(why), ", the others answered" if len(why) < count else ""
     raise NotModelledError(
-        f"{command}: {len(why)} of {count} rows are refused, the others answered (column 'refused'); "
+        f"{command}: {len(why)} of {count} rows are refused{others} (column 'refused'); "
         f"the first is row {row + 1}: {why[row]}"
     )
 

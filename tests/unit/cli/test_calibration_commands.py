@@ -72,6 +72,13 @@ def test_a_plan_is_a_table_that_fit_takes_back_once_times_are_added(tmp_path, ca
     assert json.loads(run(capsys, *words, str(own)))["calibration"]["row_count"] == 30
 
 
+@pytest.mark.parametrize(("op", "dtype"), [("attention", "bf16"), ("grouped_gemm", "fp8_block")])
+def test_attention_and_experts_have_a_plan_too(op, dtype, capsys):
+    found = json.loads(run(capsys, "calibrate", "plan", "-t", "b300_sxm", "--op", op, "--dtype", dtype, "--json"))
+    assert len(found["points"]) == 30
+    assert found["error_after"] < 0.5 * found["error_before"]
+
+
 def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     rows = [("gemm", "bf16", 8192, 8192, 8192, time) for time in (1600.0, 200.0)]

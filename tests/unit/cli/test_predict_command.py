@@ -66,6 +66,22 @@ def test_what_is_measured_on_a_device_is_not_said_of_operators_that_are_not(caps
     assert not any(line.endswith(tuple("0123456789")) and "between" in line for line in own + borrowed)
 
 
+def test_copies_which_no_table_has_are_not_called_measured(capsys):
+    words = ("elements=4194304", "dtype=fp16", "-t", "h100_sxm", "--json")
+    copy, send = (json.loads(run(capsys, "predict", op, *words)) for op in ("transfer", "collective"))
+    assert copy["calibration"]["is_borrowed"]
+    assert not send["calibration"]["is_borrowed"]
+    assert "library" not in copy["waterfall_s"]
+    assert copy["high_s"] / copy["predicted_s"] > send["high_s"] / send["predicted_s"]
+
+
+def test_a_table_of_which_no_row_is_answered_does_not_say_that_others_are(tmp_path, capsys):
+    table = tmp_path / "in.csv"
+    table.write_text("op,dtype,rows,columns\nsoftmax,fp16,8,8\nsoftmax,fp16,9,9\n")
+    with pytest.raises(NotModelledError, match=r"2 of 2 rows are refused \(column"):
+        run(capsys, "predict", "--cases", str(table), "-t", "gaudi3")
+
+
 def test_a_saved_workload_is_shown_within_eighty_columns(tmp_path, capsys, monkeypatch):
     path = tmp_path / "step.json"
     case = nearpeak.case("softmax", rows=4096, columns=4096, dtype="fp16")

@@ -81,6 +81,18 @@ FORM = Form(
     },
     groups=_groups,
     is_by_format=True,
+    grids={
+        "attention": {
+            "batch": (1, 8, 64),
+            "heads": (32,),
+            "kv_heads": (4, 32),
+            "q": (1, 512, 4096),
+            "kv": (4096, 32768),
+            "dim": (64, 128),
+            "causal": (True,),
+            "align": ("lower_right",),
+        },
+    },
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,
