@@ -79,6 +79,12 @@ def test_attention_and_experts_have_a_plan_too(op, dtype, capsys):
     assert found["error_after"] < 0.5 * found["error_before"]
 
 
+@pytest.mark.parametrize(("option", "name"), [("--op", "gem"), ("--dtype", "bf61")])
+def test_a_plan_for_what_nobody_knows_is_refused_by_name(option, name, capsys):
+    with pytest.raises(SpecError, match=f"'{name}': not known"):
+        run(capsys, "calibrate", "plan", "-t", "h20", option, name)
+
+
 def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     rows = [("gemm", "bf16", 8192, 8192, 8192, time) for time in (1600.0, 200.0)]
