@@ -171,6 +171,8 @@ def prefill_times(
             if packs == 0.0 or hq == hk:
                 continue
             together = hq / hk
+        if together > rows:  # the heads of a key head do not fit one tile
+            continue
         if rows >= 2.0 * q * together and rows > TILES[0]:
             continue
         per_tile = max(rows / together, 1.0)

@@ -142,3 +142,10 @@ def test_queries_beyond_the_last_key_see_none_of_them_or_all():
         pairs["upper_left"] / pairs["lower_right"], rel=1e-3
     )
     assert attention(heads=32, q=4096, kv=256, causal=True, align="lower_right").waterfall_s["tensor"] > 0
+
+
+def test_twice_as_many_query_heads_of_one_key_head_take_about_twice_as_long():
+    shape = {"kv_heads": 1, "q": 4096, "kv": 4096, "dim": 64, "causal": True}
+    few, many = (attention("a100_sxm_80gb", heads=heads, **shape) for heads in (64, 128))
+    assert 1.7 < many.time_s / few.time_s < 2.1
+    assert many.waterfall_s["masked_pairs"] > 0
