@@ -168,11 +168,9 @@ def prefill_times(
         if rows > most_rows:
             break
         if choice % 2 == 1:
-            if packs == 0.0 or hq == hk:
+            if packs == 0.0 or hq == hk or hq > hk * rows:  # lone heads, or more than a tile holds
                 continue
             together = hq / hk
-        if together > rows:  # the heads of a key head do not fit one tile
-            continue
         if rows >= 2.0 * q * together and rows > TILES[0]:
             continue
         per_tile = max(rows / together, 1.0)
