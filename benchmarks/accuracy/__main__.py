@@ -1,7 +1,8 @@
 """Scores the coefficients that ship on a corpus: `python -m benchmarks.accuracy CORPUS`. Nothing is fitted."""
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.accuracy.families import families
@@ -48,12 +49,13 @@ def main() -> None:
     parser.add_argument("--every-row", action="store_true", help="score every row, not only held-out sites")
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy.md")
     options = parser.parse_args()
+    _check(parser, options.corpus, families(options.family))
     if options.page and (options.family or options.only or options.every_row):
         parser.error("--page takes all families, blocks and held-out rows; leave the other options away")
     lines: list[str] = []
     scored: dict[str, list[Score]] = {}
     for family in families(options.family):
-        for line, found in _lines(family, options.corpus, options.only, every_row=options.every_row):
+        for line, found in _readable(family, options.corpus, options.only, every_row=options.every_row):
             print(line, flush=True)
             lines.append(line)
             scored.setdefault(family.form.name, []).extend([] if found is None else [found])
@@ -62,6 +64,27 @@ def main() -> None:
     if options.page:
         whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n"
         PAGE.write_text(whole, encoding="utf-8")
+
+
+def _check(parser: argparse.ArgumentParser, corpus: Path, chosen: Sequence[Family]) -> None:
+    """Refuse a folder without a file of the corpus' names; name its other tables, which no family reads."""
+    known = {file for family in chosen for file in family.files}
+    tables = sorted(path for path in corpus.glob("*.parquet"))
+    if not any(path.stem in known for path in tables):
+        parser.error(f"{corpus}: no table to score; it may hold {', '.join(f'{one}.parquet' for one in sorted(known))}")
+    for path in tables:
+        if path.stem not in known:
+            print(f"{path.name}: not read", file=sys.stderr)
+
+
+def _readable(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:
+    """Yield what `_lines` does; where a table lacks a column, the line that says so."""
+    import duckdb
+
+    try:
+        yield from _lines(family, corpus, only, every_row=every_row)
+    except duckdb.Error as error:
+        yield f"| {family.name} | its tables | not read: {str(error).splitlines()[0]} |" + " |" * 9, None
 
 
 def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:
@@ -77,6 +100,9 @@ def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Itera
         if rows is not None:
             found = score(rows)
             yield line_of(family.name, found), found
+        elif not len(block.measured_s):
+            hot = f", {block.hot_count} shapes in cache" if block.hot_count else ""
+            print(f"{family.name}: {block.name}: no row left (older software, host launch{hot})", file=sys.stderr)
 
 
 def line_of(family: str, found: Score) -> str:

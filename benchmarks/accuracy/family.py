@@ -1,5 +1,6 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,6 +115,8 @@ class Family:
     """
     deviation: Deviation = logarithmic
     """What fits make least."""
+    files: Sequence[str] = ()
+    """Stems of the files that are read."""
     tree_count: int = 150
     """Trees of a correction."""
     form_name: str = ""
@@ -126,8 +129,11 @@ class Family:
 
     def is_allowed(self, block: Block) -> bool:
         """Return whether scalars may be fitted on a block."""
-        enough = len(block.measured_s) >= self.least_rows_count
-        return enough and any(block.name.startswith(start) for start in self.allowed)
+        return len(block.measured_s) >= self.least_rows_count and self.is_named(block)
+
+    def is_named(self, block: Block) -> bool:
+        """Return whether scalars may be fitted on blocks of this name, if they have enough rows."""
+        return any(block.name.startswith(start) for start in self.allowed)
 
     def tells_of_others(self, block: Block) -> bool:
         """Return whether devices without data may be predicted from a block."""
@@ -179,42 +185,74 @@ def folds(block: Block) -> Any:
     return ((block.sites >> np.uint64(40)) % np.uint64(4)).astype(int)
 
 
-def best_rows(path: Path, axes: Sequence[str], where: str, values: Sequence[Any]) -> dict[str, Any]:
+def best_rows(
+    path: Path, axes: Sequence[str], where: str, values: Sequence[Any], positive: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the least time of each distinct set of `axes` among the rows that match, with the flags of that row.
+
+    Rows without a positive finite time, and shapes that lack an axis, are set aside; the error stream counts them.
 
     Args:
         axes: SQL expressions, named by `as` where they are not plain columns.
         where: SQL condition with `?` for `values`.
+        positive: axes that are at least 1, the others at least 0.
 
     Returns:
         columns by name, and `best` (seconds), `flags`.
-
-    Raises:
-        SystemExit: a row has no positive finite time.
     """
     import duckdb
 
+    timed = "coalesce(isfinite(latency_us::double) and latency_us > 0, false)"
     query = (
-        f"select {', '.join(axes)}, min(latency_us) as best, arg_min(flags, latency_us) as flags "
-        f"from read_parquet(?) where {where} group by all order by all"
+        f"select {', '.join(axes)}, min(latency_us) as best, arg_min(coalesce(flags, 0), latency_us) as flags "
+        f"from read_parquet(?) where {where} and {timed} group by all order by all"
     )
-    found = duckdb.sql(query, params=[str(path), *values]).fetchnumpy()
-    columns = {name: np.asarray(column) for name, column in found.items()}
-    bad = ~np.isfinite(columns["best"]) | (columns["best"] <= 0)
-    if bad.any():
-        raise SystemExit(f"{path.name}: {where} {tuple(values)}: {bad.sum()} rows without a positive time")
+    untimed = f"select count(*) from read_parquet(?) where {where} and not {timed}"
+    given = [str(path), *values]
+    found = dict(duckdb.sql(query, params=given).fetchnumpy())
+    count = duckdb.sql(untimed, params=given).fetchall()[0][0]
+    _tell(path, values, count, "rows without a positive time")
+    whole = np.ones(len(found["best"]), dtype=bool)
+    for name, column in found.items():
+        least = 1 if name in positive else 0
+        whole &= ~np.ma.getmaskarray(column) & (np.ma.getdata(column) >= least)
+    _tell(path, values, int((~whole).sum()), "shapes that lack an axis, or where one is out of range")
+    columns = {name: np.ma.getdata(column)[whole] for name, column in found.items()}
     columns["best"] = columns["best"].astype(np.float64) * 1e-6
     return columns
 
 
-def kinds_of(path: Path, *columns: str) -> list[tuple[Any, ...]]:
-    """Return the distinct values of columns of a file, in order; none where the file is absent."""
+def kinds_of(path: Path, *columns: str, known: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:
+    """Return the distinct values of columns of a file, in order; none where the file is absent.
+
+    Args:
+        known: whether such rows can be read as cases, by the values; the error stream names the others.
+    """
     import duckdb
 
     if not path.exists():
         return []
     names = f"select distinct {', '.join(columns)} from read_parquet(?) order by all"
-    return [tuple(row) for row in duckdb.sql(names, params=[str(path)]).fetchall()]
+    kinds = [tuple(row) for row in duckdb.sql(names, params=[str(path)]).fetchall()]
+    read = [kind for kind in kinds if None not in kind and known(*kind)]
+    for kind in kinds:
+        if kind not in read:
+            print(f"{path.name}: {' '.join(map(str, kind))}: left out, read as no case here", file=sys.stderr)
+    return read
+
+
+def _tell(path: Path, values: Sequence[Any], count: int, what: str) -> None:
+    if count:
+        print(f"{path.name}: {' '.join(map(str, values))}: {count} {what} set aside", file=sys.stderr)
+
+
+def lacks(flags: int) -> str:
+    """Return the SQL condition that a row has none of `flags`; a row without flags has none.
+
+    >>> lacks(OLD | EAGER)
+    'coalesce(flags, 0) & 5 = 0'
+    """
+    return f"coalesce(flags, 0) & {flags} = 0"
 
 
 def has_column(path: Path, name: str) -> bool:
@@ -226,6 +264,7 @@ def has_column(path: Path, name: str) -> bool:
 
 
 __all__ = [
-    "EAGER", "HOT", "OLD", "Block", "Family", "best_rows", "folds", "has_column", "kinds_of", "maker_of",
+    "EAGER", "HOT", "OLD", "Block", "Family", "best_rows", "folds", "has_column", "kinds_of", "lacks",
+    "maker_of",
     "site_numbers", "target_name",
 ]  # fmt: skip

@@ -1,5 +1,10 @@
 """How the corpus calls devices, and what nearpeak calls them."""
 
+import re
+
+from nearpeak.targets import TARGETS
+from nearpeak.targets.naming import UNKNOWN, known_target
+
 DEVICES = {
     "nvidia_a100_sxm_80gb": "a100_sxm_80gb", "nvidia_a100_pcie_40gb": "a100_pcie_40gb",
     "nvidia_a100_pcie_80gb": "a100_pcie_80gb", "nvidia_h100_sxm": "h100_sxm", "nvidia_h200_sxm": "h200_sxm",
@@ -10,15 +15,25 @@ DEVICES = {
     "nvidia_m40": "m40", "nvidia_1080ti": "gtx_1080_ti", "nvidia_titanx_pascal": "titan_x_pascal",
     "nvidia_titanx_maxwell": "titan_x_maxwell", "nvidia_h100_pcie": "h100_pcie", "nvidia_a30": "a30",
     "amd_mi25": "mi25", "amd_mi100": "mi100", "amd_mi210": "mi210", "amd_mi250x": "mi250x_gcd", "amd_mi300x": "mi300x",
-    "amd_mi325x": "mi325x", "amd_mi355x": "mi355x",
+    "amd_mi325x": "mi325x", "amd_mi355x": "mi355x", "nvidia_a6000": "rtx_a6000", "amd_gfx942_304cu": "mi300x",
+    "amd_gfx1030_72cu": "rx_6800_xt", "amd_gfx900_56cu": "vega_56", "amd_gfx900_64cu": "vega_64",
 }  # fmt: skip
-"""Target by the corpus' name of a device; other names are looked up as they stand, without the maker."""
+"""Target by the corpus' name of a device; other names are looked up without the maker, then as a driver gives them."""
 
 
 def target_name(device: str) -> str:
-    """Return the target that the corpus calls `device`.
+    """Return the target that a corpus calls `device`; the name as it stands where no device file answers to it.
 
-    >>> target_name("nvidia_h100_sxm"), target_name("nvidia_rtx_5090")
-    ('h100_sxm', 'rtx_5090')
+    >>> target_name("nvidia_h100_sxm"), target_name("nvidia_rtx3090"), target_name("NVIDIA H200 SXM")
+    ('h100_sxm', 'rtx_3090', 'h200_sxm')
+    >>> target_name("h800_sxm"), target_name("mystery_gpu")
+    ('h800_sxm', 'mystery_gpu')
     """
-    return DEVICES.get(device, device.partition("_")[2])
+    name = re.sub(r"[^a-z0-9]+", "_", device.lower()).strip("_")
+    plain = name.partition("_")[2]
+    stated = next((one for one in (DEVICES.get(name), name, plain) if one in TARGETS), None)
+    if stated is not None:
+        return stated
+    alike = [one for one in TARGETS if one.replace("_", "") in (name.replace("_", ""), plain.replace("_", ""))]
+    found = alike[0] if len(alike) == 1 else known_target(device)
+    return device if found == UNKNOWN else found

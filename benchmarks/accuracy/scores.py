@@ -11,6 +11,7 @@ from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.spread import is_elsewhere
 from nearpeak.core.bound import Policy
 from nearpeak.core.target import Target
+from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict.intervals import shortest
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
@@ -123,11 +124,21 @@ class Rows:
 
 def held_out(family: Family, block: Block, *, every_row: bool = False) -> Rows | None:
     """Return the predictions of the rows of a block that no fit has seen; none without rows."""
-    if every_row or not family.is_allowed(block):
+    if len(block.measured_s) == 0:
+        return None
+    if every_row or not (family.is_allowed(block) or _has_scalars(family, block)):
         elsewhere = is_elsewhere(family, block)
         rows = np.arange(len(block.measured_s))
         return rows_of(block, rows, "source" if elsewhere else "device", block.source if elsewhere else "")
     return rows_of(block, np.flatnonzero(folds(block) == HELD_OUT), "sites")
+
+
+def _has_scalars(family: Family, block: Block) -> bool:
+    """Return whether rows of this name, though here too few to fit, are behind the scalars that answer for them."""
+    if not family.is_named(block):
+        return False
+    used = calibration_for(target_of(block.device), family.form, block.columns(np.arange(1)))
+    return used.distance_count == 0
 
 
 def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Rows | None:

@@ -1,30 +1,34 @@
 """Measures how far sources are apart: `python -m benchmarks.accuracy.spread CORPUS` writes what intervals add for it.
 
-Blocks count that no scalar behind their prediction was fitted on and that others measured, each as much as any other.
+Blocks count that no scalar behind their prediction was fitted on and that others measured, each as much as any other;
+for what another format adds, those that were fitted, predicted by scalars of their device in each other format.
 """
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds
-from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._calibrations import calibration_for, is_other_format
+from nearpeak.predict.coefficient_file import group_text, groups_of
 from nearpeak.predict.prediction import form_of, predict_table
-from nearpeak.predict.spread import ELSEWHERE, FILE
+from nearpeak.predict.spread import ELSEWHERE, FILE, OTHER_FORMAT
 from nearpeak.targets import target_of
 
+COEFFICIENTS = FILE.parent
 READ = (0, 1, 2)
 """Folds of sites that are read; the last is scored alone."""
 TAIL_RATIO = 0.05
 """Share of the rows that either end may miss."""
 HEAD = """# Logarithms by which measurements are faster and slower for being of another source than the scalars, added
 # in squares to the interval. Written by `python -m benchmarks.accuracy.spread CORPUS`; under a source's name stands
-# what all others show.
+# what all others show, under other_format_… what scalars of another format of the same device add.
 """
 
 
@@ -44,13 +48,18 @@ def main() -> None:
     """Write the spread of all sources, and of all but each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.spread", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    found = [
-        _excess(family, block)
+    blocks = [
+        (family, block)
         for family in families("")
         for block in family.blocks(parser.parse_args().corpus)
-        if form_of(block.op, block.phase) is family.form and is_elsewhere(family, block)
+        if form_of(block.op, block.phase) is family.form
     ]
-    lines = [_lines(ELSEWHERE, found)]
+    found = [_excess(family, block) for family, block in blocks if is_elsewhere(family, block)]
+    formats: dict[str, list[Excess]] = {}
+    for family, block in blocks:
+        if family.is_allowed(block):
+            formats.setdefault(family.form.name, []).extend(_other_formats(family, block))
+    lines = [_lines(ELSEWHERE, found), *(_lines(OTHER_FORMAT + name, each) for name, each in formats.items() if each)]
     for source in sorted({one.source for one in found}):
         lines.append(_lines(source, [one for one in found if one.source != source]))
     FILE.write_text(HEAD + "\n".join(lines), encoding="utf-8")
@@ -69,9 +78,29 @@ def is_elsewhere(family: Family, block: Block) -> bool:
     return f"/{block.source} " not in used.source.lower()
 
 
-def _excess(family: Family, block: Block) -> Excess:
+def _other_formats(family: Family, block: Block) -> Iterator[Excess]:
+    """Yield how far rows are from scalars of each other format of their device that would serve without its own."""
+    form = family.form
+    groups = form.groups(block.op, block.dtypes)
+    stored = groups_of(COEFFICIENTS / form.name / f"{block.device}.toml")
+    for group in groups:
+        name = f"{form.name}.{group}"
+        if form.is_by_format and is_other_format(groups[0], group) and name in stored:
+            with TemporaryDirectory() as folder:
+                alone = Path(folder) / f"{block.device}.toml"
+                alone.write_text(group_text(name, stored[name]), encoding="utf-8")
+                yield _excess(family, block, alone, is_corrected=False)
+
+
+def _excess(family: Family, block: Block, file: Path | None = None, *, is_corrected: bool = True) -> Excess:
+    """Return by how much rows of a block leave their interval.
+
+    Args:
+        file: scalars to use in place of those that answer.
+    """
     rows = np.flatnonzero(np.isin(folds(block), READ))
-    found = predict_table(block.table(rows), target_of(block.device), block.setting_of(rows))
+    setting = replace(block.setting_of(rows), is_corrected=is_corrected)
+    found = predict_table(block.table(rows), target_of(block.device), setting, file)
     ratio, low, high = (
         np.log(each / found.predicted_s) for each in (block.measured_s[rows], found.low_s, found.high_s)
     )

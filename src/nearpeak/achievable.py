@@ -8,7 +8,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.step_prediction import StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
-from nearpeak.errors import NotModelledError
+from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.prediction import Prediction
@@ -74,12 +74,14 @@ def predict(
     from nearpeak.predict.prediction import predict_case, predict_table
     from nearpeak.predict.spread import ELSEWHERE
 
-    device = api.target(target) if isinstance(target, str) else target
+    device, calibration = api.device_of(target), None if calibration is None else Path(calibration)
     setting = Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
     if isinstance(cases, Workload):
         return _predict_step(cases, device, setting, calibration)
+    if not isinstance(cases, (CaseTable, Iterable)) or isinstance(cases, str):
+        raise SpecError(f"predict: takes a case, several, a table or a workload, got {cases!r}")
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, setting, calibration)

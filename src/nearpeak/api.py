@@ -75,20 +75,22 @@ def bound(cases: Any, target: str | Target, policy: Policy = Policy()) -> Any:
     >>> bound({"op": "gemm", "dtype": "bf16", "m": [1, 4096], "n": 4096, "k": 4096}, "h100_sxm").limiter.tolist()
     ['dram', 'matrix']
     """
-    from nearpeak.ops._table import CaseTable
+    from nearpeak.ops._table import CaseTable, table_of_cases
     from nearpeak.ops._table import case_table as table_of
     from nearpeak.theory.case_bound import case_bound
     from nearpeak.theory.step_bound import step_bound
     from nearpeak.theory.table import bound_table
 
-    device = _target(target)
+    device = device_of(target)
     if isinstance(cases, Case):
         return case_bound(cases, device, policy)
     if isinstance(cases, Workload):
         return step_bound(cases, device, policy)
-    if not isinstance(cases, (CaseTable, Mapping)):
-        cases = _columns_of(cases)
-    return bound_table(cases if isinstance(cases, CaseTable) else table_of(cases), device, policy)
+    if not isinstance(cases, (CaseTable, Iterable)) or isinstance(cases, str):
+        raise SpecError(f"bound: takes a case, several, a table or a workload, got {cases!r}")
+    if not isinstance(cases, CaseTable):
+        cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
+    return bound_table(cases, device, policy)
 
 
 def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], policy: Policy = Policy()) -> Analysis:
@@ -107,7 +109,7 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     targets = [targets] if isinstance(targets, (str, Target)) else list(targets)
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
-    devices = [_target(one) for one in targets]
+    devices = [device_of(one) for one in targets]
     return with_predictions(analysis_of(workload, devices, policy, version=version()), devices)
 
 
@@ -127,7 +129,7 @@ def provision(
 
     if not isinstance(cases, (Case, Workload)):
         raise SpecError(f"provision: takes a Case or a Workload, got {type(cases).__name__}")
-    return provision_of(cases, within_s, None if target is None else _target(target), policy)
+    return provision_of(cases, within_s, None if target is None else device_of(target), policy)
 
 
 def capture(
@@ -195,19 +197,12 @@ def _check_count(name: str, value: Any) -> None:
         raise SpecError(f"{name}={value!r}: must be a whole number of at least 1")
 
 
-def _columns_of(cases: Iterable[Case]) -> dict[str, list[Any]]:
-    """Return cases as columns; none at all are refused."""
-    if not isinstance(cases, Iterable):
-        raise SpecError(f"bound: takes cases, a table or a workload, got {type(cases).__name__}")
-    from nearpeak.capture.table_file import rows_to_columns
+def device_of(one: str | Target) -> Target:
+    """Return the target that is given, or the one of that name.
 
-    records = [one.record() for one in cases]
-    if not records:
-        raise SpecError("bound: no cases are given; give at least one")
-    return rows_to_columns(records)
-
-
-def _target(one: str | Target) -> Target:
+    >>> device_of("h100_sxm").name
+    'h100_sxm'
+    """
     if isinstance(one, str):
         return target(one)
     if isinstance(one, Target):

@@ -10,10 +10,11 @@ import nearpeak
 from nearpeak.core.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import work_of
-from nearpeak.predict.prediction import predict_case
+from nearpeak.ops._table import table_of_cases
+from nearpeak.predict.prediction import predict_case, predict_table
 from nearpeak.targets import target_of
 
-DEVICES = ("h100_sxm", "mi300x")
+DEVICES = ("h100_sxm", "mi300x", "jetson_agx_xavier:15W", "gtx_1080_ti", "b200_sxm")
 
 
 def directed_cases(op, changed=None):
@@ -37,11 +38,32 @@ def _changed(base: Case, given, extent):
         yield case
 
 
+def placed(op, extents):
+    """The directed cases of an operator, with one axis at each of `extents`, each on a device."""
+    cases = dict.fromkeys(case for extent in extents for case in directed_cases(op, extent))
+    for number, case in enumerate(cases):
+        target = target_of(DEVICES[number % len(DEVICES)])
+        if target.links or op not in ("collective", "transfer"):
+            yield case, target
+
+
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("op", sorted(path.stem for path in CASES.glob("*.jsonl")))
 def test_every_case_with_a_rule_is_predicted_also_where_an_extent_is_nil_or_one(op):
-    cases = dict.fromkeys(case for extent in (None, 0, 1) for case in directed_cases(op, extent))
-    for number, case in enumerate(cases):
-        found = predict_case(case, target_of(DEVICES[number % len(DEVICES)]))
+    for case, target in placed(op, (None, 0, 1)):
+        found = predict_case(case, target)
         assert all(map(math.isfinite, (found.low_s, found.time_s, found.high_s))), case
         assert found.bound_s <= found.low_s <= found.time_s <= found.high_s, case
         assert sum(term.time_s for term in found.terms) == pytest.approx(found.time_s, rel=1e-9), case
+        assert all(abs(term.time_s) > 1e-12 * found.time_s for term in found.terms), case
+        assert target.power_w is None or found.power_w <= target.power_w, case
+
+
+@pytest.mark.parametrize("op", sorted(path.stem for path in CASES.glob("*.jsonl")))
+def test_a_table_answers_as_its_cases_do_also_which_part_is_the_largest(op):
+    for case, target in placed(op, (None, 1, 4096)):
+        one, row = predict_case(case, target), predict_table(table_of_cases([case]), target)
+        same = (one.time_s, one.low_s, one.high_s, one.bound_s)
+        assert (row.predicted_s[0], row.low_s[0], row.high_s[0], row.bound_s[0]) == pytest.approx(same, rel=1e-9), case
+        assert row.limiter[0] == one.limiter, (case, target.name)
+        assert row.distance_count[0] == one.distance_count, case

@@ -15,6 +15,7 @@ from benchmarks.accuracy.family import (
     Family,
     best_rows,
     kinds_of,
+    lacks,
     site_numbers,
     target_name,
 )
@@ -72,22 +73,24 @@ FORMATS = {
     "fp8_kvfp8": ("fp8_e4m3", "fp8_e4m3"),
 }  # fmt: skip
 """Formats of products and of the cache by the corpus' name of them."""
+_COLUMNS = ("source", "device", "dtype", "op")
+KNOWN = {(dtype, reading.name) for dtype in FORMATS for reading in READINGS}
+"""Formats and operators that are read."""
 
 
 def _blocks(folder: Path) -> Iterator[Block]:
     for reading in READINGS:
         path = folder / f"{reading.file}.parquet"
-        for source, device, dtype, op in kinds_of(path, "source", "device", "dtype", "op"):
-            if dtype in FORMATS and op == reading.name:
+        for source, device, dtype, op in kinds_of(path, *_COLUMNS, known=lambda *kind: kind[2:4] in KNOWN):
+            if op == reading.name:
                 yield _block(path, reading, source, device, dtype)
 
 
 def _block(path: Path, reading: Reading, source: str, device: str, dtype: str) -> Block:
-    where = f"source = ? and device = ? and dtype = ? and op = ? and flags & {OLD | EAGER} = 0"
-    found = best_rows(path, reading.axes, where, (source, device, dtype, reading.name))
+    where = f"source = ? and device = ? and dtype = ? and op = ? and {lacks(OLD | EAGER)}"
     names = [axis.split(" as ")[-1].strip('"') for axis in reading.axes]
-    if any(found[name].min(initial=1) < (name != "left") for name in names):
-        raise SystemExit(f"{path.name}: {source} {device} {dtype}: rows without a positive shape")
+    positive = [name for name in names if name != "left"]
+    found = best_rows(path, reading.axes, where, (source, device, dtype, reading.name), positive)
     hot = (found["flags"] & HOT) > 0
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
     axes |= {name: np.full((~hot).sum(), value) for name, value in reading.fixed.items()}
@@ -111,6 +114,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="attention",
     blocks=_blocks,
+    files=tuple(dict.fromkeys(reading.file for reading in READINGS)),
     allowed=tuple(
         f"aiconfigurator {device} {op}"
         for device in ("h100_sxm", "a100_sxm_80gb", "b200_sxm", "l40s")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, lacks, site_numbers, target_name
 
 FORMATS = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "int8": "int8"}
 KINDS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
@@ -13,20 +13,22 @@ KINDS = {"all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter
 LEAST_US = 8
 """Times of Vidur below this are left out: they are rounded to whole microseconds."""
 ONE_NODE = f"intra = 1 and n_gpus = per_node and latency_us >= {LEAST_US}"
+FILES = {"aic_collectives": "true", "vidur_collectives": ONE_NODE}
+"""Files, with the rows that map cleanly."""
 LEAST_ROWS = 20
 
 
 def _blocks(folder: Path) -> Iterator[Block]:
-    for file, where in (("aic_collectives", "true"), ("vidur_collectives", ONE_NODE)):
+    for file, where in FILES.items():
         path = folder / f"{file}.parquet"
-        for name in kinds_of(path, "source", "device", "op", "dtype"):
-            if name[2] in KINDS and name[3] in FORMATS:
-                yield _block(path, name, where)
+        names = ("source", "device", "op", "dtype")
+        for name in kinds_of(path, *names, known=lambda *kind: kind[2] in KINDS and kind[3] in FORMATS):
+            yield _block(path, name, where)
 
 
 def _block(path: Path, name: tuple[str, ...], where: str) -> Block:
     source, device, op, dtype = name
-    condition = f"source = ? and device = ? and op = ? and dtype = ? and flags & {OLD | EAGER} = 0 and {where}"
+    condition = f"source = ? and device = ? and op = ? and dtype = ? and {lacks(OLD | EAGER)} and {where}"
     found = best_rows(path, ("bytes::bigint as size_bytes", "n_gpus as ranks"), condition, name)
     ranks, width = found["ranks"].astype(np.int64), 1 if dtype == "int8" else 2
     axes = {"elements": found["size_bytes"].astype(np.int64) // width // ranks * ranks, "ranks": ranks}
@@ -51,6 +53,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="collective",
     blocks=_blocks,
+    files=tuple(FILES),
     allowed=("aiconfigurator", "vidur h100_sxm send", "vidur a100_sxm_80gb send"),
     fixed=_fixed,
     least_rows_count=LEAST_ROWS,

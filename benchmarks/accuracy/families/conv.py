@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, site_numbers, target_name
+from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, lacks, site_numbers, target_name
+from benchmarks.accuracy.names import DEVICES
 from nearpeak.predict._conv_costs import class_of
 from nearpeak.predict._conv_scalars import CLASSES, SCALARS
 from nearpeak.predict._conv_scalars import PASSES as PASSES_OF_FORM
@@ -37,16 +38,14 @@ ALONE = ("miopen",)
 """MIOpen's search runs solver after solver once or twice, with compilation between; others repeat a kernel."""
 LEAST_ROWS = 60
 """DeepBench has 69 to 78 convolutions per pass; those of the MI25 are held out whole."""
-DEVICES = {"gfx1030_72cu": "rx_6800_xt", "gfx900_56cu": "vega_56", "gfx900_64cu": "vega_64"}
-"""Targets of boards that the corpus names by chip and number of units."""
 
 
 def _blocks(folder: Path) -> Iterator[Block]:
     for file, axes in FILES.items():
         path = folder / f"{file}.parquet"
-        for name in kinds_of(path, "source", "device", "op", "dtype"):
-            if name[2] in PASSES and name[3] in FORMATS:
-                yield _block(path, name, axes)
+        names = ("source", "device", "op", "dtype")
+        for name in kinds_of(path, *names, known=lambda *kind: kind[2] in PASSES and kind[3] in FORMATS):
+            yield _block(path, name, axes)
 
 
 def _block(path: Path, name: tuple[str, ...], axes: dict[str, str]) -> Block:
@@ -54,13 +53,12 @@ def _block(path: Path, name: tuple[str, ...], axes: dict[str, str]) -> Block:
     if source == "miopen" and op != "conv_fwd":
         axes = axes | SWAPPED
     dropped = OLD if source in HOST_TIMED else OLD | EAGER
-    where = f"source = ? and device = ? and op = ? and dtype = ? and flags & {dropped} = 0"
+    where = f"source = ? and device = ? and op = ? and dtype = ? and {lacks(dropped)}"
     found = best_rows(path, [f"{value} as x_{axis}" for axis, value in axes.items()], where, name)
     columns: dict[str, Any] = {axis: found[f"x_{axis}"].astype(np.int64) for axis in axes}
     phase, attributes = PASSES[op]
-    target = target_name(device)
     return Block(
-        source=source, device=DEVICES.get(target, target), kind=f"{op} {dtype}", op="conv", phase=phase,
+        source=source, device=target_name(device), kind=f"{op} {dtype}", op="conv", phase=phase,
         dtypes={"dtype": FORMATS[dtype]}, axes=columns, attributes=attributes, measured_s=found["best"],
         sites=site_numbers(*(columns[axis] for axis in ("in_channels", "out_channels", "h", "w", "kh", "batch"))),
         setting=Setting(host_timed=source in HOST_TIMED, is_alone=source in ALONE),
@@ -75,13 +73,13 @@ def miopen_kernels(corpus: Path, block: Block) -> tuple[Any, Any]:
     columns = ", ".join(axes.values())
     query = (
         f"select {columns}, arg_min(kernel, latency_us) as kernel, arg_min(n_solvers, latency_us) = 1 as is_alone "
-        f"from read_parquet(?) where device = ? and op = ? and dtype = ? and flags & {OLD | EAGER} = 0 "
+        f"from read_parquet(?) where device = ? and op = ? and dtype = ? and {lacks(OLD | EAGER)} "
         f"group by {columns}"
     )
     op, dtype = block.kind.split()
-    names = {target: name for name, target in DEVICES.items()}
+    device = next((name for name, target in DEVICES.items() if target == block.device), f"amd_{block.device}")
     path = str(corpus / "miopen_conv.parquet")
-    found = duckdb.execute(query, [path, f"amd_{names.get(block.device, block.device)}", op, dtype]).fetchall()
+    found = duckdb.execute(query, [path, device, op, dtype]).fetchall()
     by_shape = {tuple(row[: len(axes)]): row[len(axes) :] for row in found}
     shapes = zip(*(column.tolist() for column in block.axes.values()), strict=True)
     kernels, alone = zip(*(by_shape[shape] for shape in shapes), strict=True)
@@ -102,6 +100,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="conv",
     blocks=_blocks,
+    files=tuple(FILES),
     allowed=(
         "miopen", "neusight", "deepbench gtx_1080_ti", "deepbench m40", "deepbench p100_pcie", "deepbench titan_x",
         "deepbench v100_sxm",

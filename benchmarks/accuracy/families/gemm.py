@@ -15,6 +15,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     has_column,
     kinds_of,
+    lacks,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -56,18 +57,16 @@ PRODUCTS = {
 def _blocks(folder: Path) -> Iterator[Block]:
     for file in FILES:
         path = folder / f"{file}.parquet"
-        for source, device, dtype in kinds_of(path, "source", "device", "dtype"):
-            if dtype in PRODUCTS:
-                yield _block(path, source, device, dtype)
+        names = ("source", "device", "dtype")
+        for source, device, dtype in kinds_of(path, *names, known=lambda *kind: kind[2] in PRODUCTS):
+            yield _block(path, source, device, dtype)
 
 
 def _block(path: Path, source: str, device: str, dtype: str) -> Block:
     dropped = OLD if source in HOST_TIMED else OLD | EAGER
     batch = "coalesce(batch, 1) as batch" if has_column(path, "batch") else "1 as batch"
-    where = f"device = ? and dtype = ? and source = ? and flags & {dropped} = 0"
-    found = best_rows(path, (batch, "m", "n", "k"), where, (device, dtype, source))
-    if min(found[name].min(initial=1) for name in "mnk") < 1:
-        raise SystemExit(f"{path.name}: {source} {device} {dtype}: rows without a positive shape")
+    where = f"device = ? and dtype = ? and source = ? and {lacks(dropped)}"
+    found = best_rows(path, (batch, "m", "n", "k"), where, (device, dtype, source), positive="mnk")
     hot, product = (found["flags"] & HOT) > 0, PRODUCTS[dtype]
     names = ("m", "n", "k", "batch") if product.op == "gemm" else ("m", "n", "k")
     axes = {name: found[name][~hot].astype(np.int64) for name in names}
@@ -93,6 +92,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="gemm",
     blocks=_blocks,
+    files=FILES,
     allowed=(
         "aiconfigurator h100_sxm", "aiconfigurator a100_sxm_80gb", "aiconfigurator b200_sxm", "aiconfigurator l40s",
         "neusight", "aiter",

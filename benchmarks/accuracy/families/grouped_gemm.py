@@ -16,6 +16,7 @@ from benchmarks.accuracy.family import (
     best_rows,
     has_column,
     kinds_of,
+    lacks,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -47,11 +48,9 @@ def _layers(path: Path, shared: tuple[str, ...], distribution: str) -> Iterator[
     """Yield the layers of one file, a block per format, load and kind of expert."""
     unpacks = _UNPACKS if path.exists() and has_column(path, "kernel") else "false"
     names = ("source", "device", "dtype", distribution, "gated", f"({unpacks})")
-    where = f"{' and '.join(f'{name} = ?' for name in names)} and flags & {OLD | EAGER} = 0"
-    for kind in kinds_of(path, *names):
+    where = f"{' and '.join(f'{name} = ?' for name in names)} and {lacks(OLD | EAGER)}"
+    for kind in kinds_of(path, *names, known=lambda *one: one[2] in FORMATS):
         source, device, dtype, load, gated, unpacked = kind
-        if dtype not in FORMATS:
-            continue
         found = best_rows(path, (*_LAYER, *shared), where, kind)
         hot = (found["flags"] & HOT) > 0
         if not len(found["best"]):
@@ -123,6 +122,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="grouped_gemm",
     blocks=_blocks,
+    files=("aic_moe", "aiter_moe", "infersim_grouped_gemm"),
     allowed=tuple(f"aiconfigurator {device}" for device in ("a100_sxm_80gb", "h100_sxm", "b200_sxm", "l40s")),
     fixed=_fixed,
     least_rows_count=100,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.accuracy.family import (
     Family,
     best_rows,
     kinds_of,
+    lacks,
     site_numbers,
     target_name,
 )  # fmt: skip
@@ -97,12 +99,15 @@ HOST_TIMED = ("neusight", "llmcompass")
 def _blocks(folder: Path) -> Iterator[Block]:
     for file, (mapped, where) in FILES.items():
         path = folder / f"{file}.parquet"
-        for source, device, op in kinds_of(path, "source", "device", "op"):
-            if op in mapped:
-                yield _block(path, (source, device, op), mapped[op], where)
+        for name in kinds_of(path, "source", "device", "op", known=partial(_maps, mapped)):
+            yield _block(path, name, mapped[name[2]], where)
     for block in gemm.FAMILY.blocks(folder):
         if any(block.name.startswith(start) for start in PRODUCTS) and block.op == "gemm":
             yield replace(block, kind=f"product {block.kind}", setting=_setting(block.source))
+
+
+def _maps(mapped: Mapping[str, Mapped], _source: str, _device: str, op: str) -> bool:
+    return op in mapped
 
 
 def _setting(source: str) -> Setting:
@@ -113,7 +118,7 @@ def _block(path: Path, name: tuple[str, str, str], mapped: Mapped, where: str) -
     source, device, op = name
     dropped = OLD if source in HOST_TIMED else OLD | EAGER
     axes = [f"{expression} as x_{axis}" for axis, expression in mapped.axes.items()]
-    found = best_rows(path, axes, f"source = ? and device = ? and op = ? and flags & {dropped} = 0 and {where}", name)
+    found = best_rows(path, axes, f"source = ? and device = ? and op = ? and {lacks(dropped)} and {where}", name)
     hot = (found["flags"] & HOT) > 0
     columns: dict[str, Any] = {axis: found[f"x_{axis}"][~hot].astype(np.int64) for axis in mapped.axes}
     return Block(
@@ -141,6 +146,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
 FAMILY = Family(
     name="stream",
     blocks=_blocks,
+    files=(*FILES, *gemm.FILES),
     allowed=("neusight", "aiconfigurator", "vidur", "aiter"),
     fixed=_fixed,
     least_rows_count=LEAST_ROWS,

@@ -7,23 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._cases import suite_of_words
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.ops._table import CaseTable
     from nearpeak.ops._usable import UsableTable
 
 _SUITE_COLUMNS = ("digest", "call_count")
-
-
-def read_cases(path: Path | None, command: str) -> tuple[dict[str, Any], "CaseTable"]:
-    """Return the columns of a table file, a suite, or JSON lines on standard input, and the cases that they state."""
-    from nearpeak import api
-
-    columns = _suite_columns(path) or _read(path, command)
-    table = api.case_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
-    _tell_passed(table)
-    return columns, table
 
 
 def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "UsableTable"]:
@@ -66,6 +56,44 @@ def _suite_columns(path: Path | None) -> dict[str, Any] | None:
 def _tell_passed(table: "CaseTable") -> None:
     if table.passed_through:
         sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
+
+
+def write_answered(
+    path: Path | None, command: str, columns: Mapping[str, Any], usable: "UsableTable", added: Mapping[str, Any],
+    refused: Mapping[int, str],
+) -> None:  # fmt: skip
+    """Write a table with what was added to its usable rows; then name those that have no answer, if any.
+
+    Args:
+        added: columns of the usable rows.
+        refused: why some of them have no answer, by position among them.
+
+    Raises:
+        NotModelledError: rows are without an answer; the table is written, with a column that says why.
+    """
+    why = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
+    why |= {int(usable.rows[row]): reason for row, reason in refused.items()}
+    if not why:
+        write_cases(path, {**columns, **added})
+        return
+    count = len(usable.rows) + len(usable.refused)
+    write_cases(path, {**columns, **_spread(added, usable.rows, why, count)})
+    row, others = min(why), ", the others answered" if len(why) < count else ""
+    raise NotModelledError(
+        f"{command}: {len(why)} of {count} rows are refused{others} (column 'refused'); "
+        f"the first is row {row + 1}: {why[row]}"
+    )
+
+
+def _spread(added: Mapping[str, Any], rows: Any, refused: Mapping[int, str], count: int) -> dict[str, list[object]]:
+    """Return the columns at the places of their rows, with those of refused rows blank, and why these are."""
+    found: dict[str, list[object]] = {}
+    for name, column in added.items():
+        cells: list[object] = [None] * count
+        for row, cell in zip(rows.tolist(), column.tolist(), strict=True):
+            cells[row] = None if row in refused else cell
+        found[name] = cells
+    return found | {"refused": [refused.get(row) for row in range(count)]}
 
 
 def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:

@@ -1,16 +1,15 @@
 """`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import read_cases, write_cases
+from nearpeak.cli._tables import read_usable, write_answered
 from nearpeak.cli._words import case_of
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.bound import Policy
@@ -35,7 +34,8 @@ def bound(
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
     can be piped in, e.g. from 'nearpeak capture'. A row for which there is no rule, or no figure of the target, stays
-    without a bound and says why in the column refused; the exit code is then 1.
+    without a bound and says why in the column refused; the exit code is then 1. A row that is no case is refused, and
+    nothing is written ('nearpeak predict' answers the others).
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     shared.check_writable(out)
@@ -79,23 +79,12 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
 
     if len(devices) != 1:
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
-    columns, table = read_cases(path, "bound")
-    bounds = answered_table(table, devices[0], policy)
+    columns, usable = read_usable(path, "bound")
+    if usable.refused:
+        (row, (column, text)), *others = usable.refused.items()
+        more = f", and {len(others)} more rows are no cases" if others else ""
+        raise SpecError(f"table: row {row + 1}{f', column {column!r}' if column else ''}: {text}{more}")
+    bounds = answered_table(usable.table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
     added = {"bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
-    if not bounds.refused:
-        write_cases(out, {**columns, **added})
-        return
-    plain = {name: _without(column.tolist(), bounds.refused) for name, column in added.items()}
-    reasons = [bounds.refused.get(row) for row in range(table.row_count)]
-    write_cases(out, {**columns, **plain, "refused": reasons})
-    row, reason = next(iter(bounds.refused.items()))
-    raise NotModelledError(
-        f"bound: {len(bounds.refused)} of {table.row_count} rows are refused, the others answered (column 'refused'); "
-        f"the first is row {row + 1}: {reason}"
-    )
-
-
-def _without(cells: list[object], refused: Mapping[int, str]) -> list[object]:
-    """Return the cells with those of refused rows left blank."""
-    return [None if row in refused else cell for row, cell in enumerate(cells)]
+    write_answered(out, "bound", columns, usable, added, bounds.refused)

@@ -87,7 +87,7 @@ def fit(
     for name, error in refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
     path = out or _own_file(device.name)
-    groups = {**groups_of(path), **{one.name: dict(one.entry) for one in found}}
+    groups = {**groups_of(path), **{one.name: {"device": device.name.split(":")[0], **one.entry} for one in found}}
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.fit_to_json(device, found) if plain else report.fit_to_terminal(device, found)}\n")
     shared.write_whole(path, file_text(groups))

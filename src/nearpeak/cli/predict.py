@@ -8,14 +8,11 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import TABLES
-from nearpeak.cli._tables import read_usable, write_cases
+from nearpeak.cli._tables import read_usable, write_answered
 from nearpeak.cli._words import case_of
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from nearpeak.core.target import Target
     from nearpeak.predict._form import Setting
 
@@ -100,31 +97,7 @@ def _predict_table(
     if energy:
         drawn = energy_table(usable.table, device, found)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
-    refused = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
-    refused |= {int(usable.rows[row]): reason for row, reason in answered.refused.items()}
-    if not refused:
-        write_cases(out, {**columns, **added})
-        return
-    count = len(usable.rows) + len(usable.refused)
-    write_cases(out, {**columns, **_spread(added, usable.rows, refused, count)})
-    row = min(refused)
-    raise NotModelledError(
-        f"predict: {len(refused)} of {count} rows are refused, the others answered (column 'refused'); "
-        f"the first is row {row + 1}: {refused[row]}"
-    )
-
-
-def _spread(
-    added: "Mapping[str, Any]", rows: "Any", refused: "Mapping[int, str]", count: int
-) -> "dict[str, list[object]]":
-    """Return the columns at the places of their rows, with those of refused rows blank, and why these are."""
-    found: dict[str, list[object]] = {}
-    for name, column in added.items():
-        cells: list[object] = [None] * count
-        for row, cell in zip(rows.tolist(), column.tolist(), strict=True):
-            cells[row] = None if row in refused else cell
-        found[name] = cells
-    return found | {"refused": [refused.get(row) for row in range(count)]}
+    write_answered(out, "predict", columns, usable, added, answered.refused)
 
 
 def _predict_workload(

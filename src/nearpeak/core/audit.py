@@ -10,7 +10,7 @@ KINDS = {
     "set_aside": "no positive time, or no case: a missing axis, an unknown format, a cell that is no number",
     "no_bound": "not held against a bound: there is no rule for it, or no figure of the device",
     "repeated": "same case, software and time as an earlier row: a copy, not another measurement",
-    "clamped": "exactly the plain roofline: rewritten, not measured",
+    "clamped": "exactly the plain roofline or the bound: rewritten, not measured",
     "faster_when_larger": "faster by more than the noise than a case that is smaller in one axis and else the same",
     "off_curve": "far off the power law through its neighbours along one axis",
 }

@@ -56,6 +56,8 @@ class Calibration:
     """Version of the form that the scalars belong to."""
     distance_count: int = 0
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
+    is_borrowed: bool = False
+    """Whether the measurements are of other operators, whose form and scalars stand in for this one."""
     correction: Correction | None = None
     """Fitted on top of the scalars; none without."""
     scale: Correction | None = None

@@ -92,13 +92,18 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     return CaseTable(row_count=count, groups=tuple(groups), passed_through=extra)
 
 
-def table_of_cases(cases: Sequence[Case]) -> CaseTable:
+def table_of_cases(cases: Sequence[Any]) -> CaseTable:
     """Return the table that `cases` make, row by row.
 
     >>> from nearpeak.ops import case
     >>> table_of_cases([case("gemm", m=1, n=4, k=8, dtype="bf16")]).row_count
     1
     """
+    strange = next((one for one in cases if not isinstance(one, Case)), None)
+    if strange is not None:
+        raise SpecError(f"cases: {strange!r} is no Case; make one with nearpeak.case(…)")
+    if not cases:
+        raise SpecError("cases: none are given; give at least one")
     records = [case.record() for case in cases]
     names = dict.fromkeys(name for record in records for name in record)
     return case_table({name: [record.get(name) for record in records] for name in names})

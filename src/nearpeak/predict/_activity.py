@@ -60,4 +60,5 @@ def _copied_bytes(cases: CaseColumns, cache: float) -> Any:
     """Return the bytes of the further copies of B that follow one another, as predicted times assume."""
     n, k, batch = (np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("n", "k", "batch"))
     b_bytes = batch * n * k * stored_bytes(formats_of(cases.dtypes)[1], DTYPES[cases.dtypes["dtype"]].scheme)
-    return b_bytes * (np.clip(np.ceil(cache / b_bytes), 1.0, Setting().weight_copies_count) - 1)
+    copies = np.ceil(cache / np.maximum(b_bytes, 1.0))
+    return b_bytes * (np.clip(copies, 1.0, Setting().weight_copies_count) - 1)

@@ -101,7 +101,7 @@ def decode_times(
             break
         load, deep = units * split / hw[1], math.ceil(blocks / split)
         tiles = _waves(load, p[4]) * (start + deep * block)
-        few = 1.0 / min(1.0, load / _SATURATION)
+        few = 1.0 / min(1.0, load / _SATURATION) if load > 0.0 else 1.0
         memory = _together(moved * miss * few / (p[1] * hw[2]), (moved + again) / (l2 * hw[1]))
         body = (tiles**5.0 + memory**5.0) ** 0.2
         combine = 0.0
@@ -123,16 +123,22 @@ def decode_times(
 
 @compiled
 def _visited(q: float, kv: float, per_tile: float, window: float, causal: float) -> tuple[float, float, float]:
-    """Return tiles along a sequence, the keys that all of them visit together and the most that one visits."""
+    """Return tiles along a sequence, the keys that all of them visit together and the most that one visits.
+
+    Of more queries than keys under a causal mask, those beyond see no key, or all of them where `causal` is above 1.
+    """
     tiles, whole = math.ceil(q / per_tile), math.ceil(kv / _BLOCK) * _BLOCK
     reach = whole
     if window > 0.0:
         reach = min(whole, window + max(per_tile, _BLOCK))
     if causal == 0.0 or tiles <= 1.0:
         return tiles, tiles * reach, reach
-    first = kv - q + per_tile + 0.5 * (_BLOCK - min(per_tile, _BLOCK))
-    rising = min(max(math.floor((reach - first) / per_tile) + 1.0, 0.0), tiles)
-    return tiles, rising * (first + 0.5 * per_tile * (rising - 1.0)) + (tiles - rising) * reach, reach
+    beyond = max(q - kv, 0.0)
+    seeing = math.ceil((q - beyond) / per_tile)
+    first = kv - (q - beyond) + per_tile + 0.5 * (_BLOCK - min(per_tile, _BLOCK))
+    rising = min(max(math.floor((reach - first) / per_tile) + 1.0, 0.0), seeing)
+    seen = rising * (first + 0.5 * per_tile * (rising - 1.0)) + (seeing - rising) * reach
+    return tiles, seen + (beyond / per_tile * reach if causal > 1.0 else 0.0), reach
 
 
 @compiled
@@ -162,7 +168,7 @@ def prefill_times(
         if rows > most_rows:
             break
         if choice % 2 == 1:
-            if packs == 0.0 or hq == hk:
+            if packs == 0.0 or hq == hk or hq > hk * rows:  # lone heads, or more than a tile holds
                 continue
             together = hq / hk
         if rows >= 2.0 * q * together and rows > TILES[0]:
@@ -199,8 +205,11 @@ def _pairs(q: float, kv: float, window: float, causal: float) -> float:
     if causal == 0.0:
         return q * kv
     reach = kv if window == 0.0 else min(window, kv)
+    beyond = max(q - kv, 0.0)
+    q = q - beyond
     rising = min(max(reach - (kv - q), 0.0), q)
-    return rising * (kv - q) + 0.5 * rising * (rising + 1.0) + (q - rising) * reach
+    seen = rising * (kv - q) + 0.5 * rising * (rising + 1.0) + (q - rising) * reach
+    return seen + (beyond * reach if causal > 1.0 else 0.0)
 
 
 @compiled

@@ -46,6 +46,7 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     heads, dim = _axis(cases, "heads"), _axis(cases, "dim")
     groups, width = _axis(cases, "kv_heads", heads), _axis(cases, "v_dim", dim)
     window, causal, kv = _band(cases, q, kv)
+    group = np.maximum(heads, 1.0) / np.maximum(groups, 1.0)  # query heads of a key head
     stored = dim if cases.attributes.get("latent") else dim + width
     absorbed = (q == 1) & (dim != width) & (heads == groups) & (target.architecture == "hopper")
     paired = multiplies_in_pairs(target)
@@ -55,13 +56,13 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
-    known = known & ~_uncommon(target, cases, heads / groups, decodes)
+    known = known & ~_uncommon(target, cases, group, decodes)
     # Widths above the widest that most kernels are built for are another matter than gaps between those.
     generic = np.where(known, 0.0, np.where((dim > _VAST) & ~paired, 2.0, 1.0))
     decodes = decodes | absorbed
     rows = 256.0 if paired else 128.0
     packs = float(not paired)
-    apart = _apart(target, cases, heads, heads / groups)
+    apart = _apart(target, cases, heads, group)
     # FlashAttention-3 takes one token of latent attention as a decode step over the latent cache (SGLang 0.5): its time
     # does not grow with the heads in the measurements of AIConfigurator (ai-dynamo 095f58a).
     dim, width, stored = (
@@ -118,12 +119,15 @@ def _axis(cases: CaseColumns, name: str, default: Any = 0) -> Any:
 
 
 def _band(cases: CaseColumns, q: Any, kv: Any) -> tuple[Any, Any, Any]:
-    """Return the window that queries see, whether they see no later key, and the keys in their reach."""
+    """Return the window that queries see, whether they see no later key, and the keys in their reach.
+
+    Whether is 2 where queries beyond the last key see all of them, as masks aligned to the first key let them.
+    """
     attributes = cases.attributes
     served = cases.op == "paged_attention"
     causal = np.asarray(float(served or bool(attributes.get("causal"))))
     if attributes.get("causal") and attributes.get("align", "upper_left") == "upper_left" and cases.op == "attention":
-        kv = np.minimum(q, kv)
+        causal, kv = np.where(q > kv, 2.0, causal), np.minimum(q, kv)
     left, right, chunk = (_axis(cases, name) for name in ("left", "right", "chunk"))
     window = left + np.where(left > 0, np.where(causal > 0, 0.0, right), 0.0)
     # A chunk holds half of its positions on average.
@@ -137,12 +141,13 @@ def _whole(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 
 def _paged(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     batch, tokens = (np.asarray(axes[name], dtype=np.float64) for name in ("batch", "tokens"))
-    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / batch)
+    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / np.maximum(batch, 1.0))
 
 
 def _packed(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     tokens, count = (np.asarray(axes.get(name, 1), dtype=np.float64) for name in ("tokens", "sequences"))
-    return count, np.ceil(tokens / count), np.ceil(np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64) / count)
+    some, keys = np.maximum(count, 1.0), np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64)
+    return count, np.ceil(tokens / some), np.ceil(keys / some)
 
 
 _SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention": _packed}

@@ -12,10 +12,11 @@ from nearpeak.core.prediction import Calibration, Coefficient, Correction
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._correction import correction_of
+from nearpeak.predict._documented import documented_of
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.spread import ELSEWHERE, seen_elsewhere
-from nearpeak.targets import target_of, user_folder
+from nearpeak.predict.spread import ELSEWHERE, OTHER_FORMAT, seen_elsewhere
+from nearpeak.targets import TARGETS, target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
 PRIOR = "_prior_nvidia"
@@ -28,6 +29,8 @@ FAR_RATIO = (1.0, 1.5, 1.0, 2.0)
 That of all devices of a maker was measured by leaving each out; the others are assumptions, for lack of devices.
 """
 
+_SAME_KERNELS = ({"bf16", "fp16"}, {"fp8_tensor", "fp8_e4m3", "fp8_e5m2"})
+"""Formats that the same kernels multiply, at the same rate."""
 _ALIKE_COUNT = 2
 """Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
 CORRECTED_DISTANCE = 1
@@ -52,25 +55,44 @@ def calibration_for(
     """
     if form.calibration is not None:
         return form.calibration(target, cases)
+    if "+" in target.name:  # what an edited limit costs is a part of its own
+        target = replace(target, power_w=documented_of(target).power_w)
     device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
     widened = partial(form.widening, cases.op)
-    corrected = corrected and all(widened(cell) == 1.0 for cell in form.regimes.values())
+    borrowed = any(widened(cell) != 1.0 for cell in form.regimes.values())
+    corrected = corrected and not borrowed
     if file is not None:
-        return _of_file(read_coefficients(file), file.stem, form, groups, corrected)
+        return _of_file(file, device.partition("+")[0], form, groups, corrected)
     for farthest in (2, 3):
         for place, group in enumerate(groups):
             for stem, steps in _sources(form, device, target, cases.dtypes):
-                distance = max(steps, 1 if place >= _ALIKE_COUNT else 0)
+                other = form.is_by_format and is_other_format(groups[0], group)
+                distance = max(steps, 1 if place >= _ALIKE_COUNT and not other else 0)
                 alike = corrected and place < _ALIKE_COUNT
                 found = _stored(form.name, stem, group, distance, alike) if steps <= farthest else None
                 if found is not None:
+                    found = _of_format(found, form) if other else found
                     found = _blended(found, form, target, cases, group) if steps == 2 else found
                     found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
-                    return _widened(found, widened)
+                    return replace(_widened(found, widened), is_borrowed=borrowed)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
     )
+
+
+def is_other_format(wanted: str, group: str) -> bool:
+    """Return whether scalars of a format are of other kernels than those of the wanted one.
+
+    >>> is_other_format("fp16", "bf16"), is_other_format("fp8_block", "fp8_tensor")
+    (False, True)
+    """
+    return wanted != group and not any({wanted, group} <= alike for alike in _SAME_KERNELS)
+
+
+def _of_format(found: Calibration, form: Form) -> Calibration:
+    """Return scalars for a format that they were not fitted on: a step away at least, as sure as formats are alike."""
+    return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
 
 
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
@@ -85,6 +107,9 @@ def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
 def _sources(form: Form, device: str, target: Target, dtypes: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """Yield the files to look into with their steps from the data, kin devices nearest first."""
     yield device, 0
+    edited = device.partition("+")[0]
+    if edited != device and edited in TARGETS:  # also where only the user measured it
+        yield edited, 1
     kin = [stem for stem in _stems(form.name) if stem != device and _akin(stem, target, form)]
     yield from ((stem, 1) for stem in sorted(kin, key=lambda stem: _apart(form, target, _device(stem), dtypes)))
     yield f"_prior_{target.vendor.lower()}", 2
@@ -218,13 +243,18 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _of_file(data: Mapping[str, Any], stem: str, form: Form, groups: tuple[str, ...], corrected: bool) -> Calibration:
-    """Return the first of `groups` that the file holds."""
+def _of_file(file: Path, device: str, form: Form, groups: tuple[str, ...], corrected: bool) -> Calibration:
+    """Return the first of `groups` that the file holds, refused where it states that it is of another device."""
+    data = read_coefficients(file)
     for group in groups:
         entry = data["groups"].get(f"{form.name}.{group}")
-        if entry is not None:
-            return _calibration(entry, f"{stem} {form.name}.{group}", form, 0, corrected)
-    raise NotModelledError(f"calibration {stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
+        if entry is None:
+            continue
+        name = f"{file.stem} {form.name}.{group}"
+        if entry.get("device", device) != device:
+            raise SpecError(f"calibration {name}: was fitted on {entry['device']}, not on {device}")
+        return _calibration(entry, name, form, 0, corrected)
+    raise NotModelledError(f"calibration {file.stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
 
 
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:

@@ -134,6 +134,8 @@ class Form:
     """Groups of coefficients that fit an operator and its formats, best first; each holds all scalars of the form."""
     rows: Callable[[Target, CaseColumns, Any, Setting], Rows]
     """Rule: target, cases, scalars and setting to times."""
+    is_by_format: bool = False
+    """Whether groups are formats: kernels of another one are other kernels."""
     grid: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Extents by axis whose combinations are the candidates of `calibrate plan`; none: there is no plan."""
     grids: Mapping[str, Mapping[str, tuple[int | str, ...]]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "run
 BELOW_RATIO = 0.99
 """Times above this share of the bound may be the timer's."""
 CLAMPED_RATIO = 1e-6
-"""A measurement this near to a computed roofline is one."""
+"""A measurement this near to a computed roofline or bound is one."""
 LEAST_NOISE_RATIO = 0.03
 """Noise taken for granted where a table shows none: repeats of one software differ by 3 to 5 %."""
 CURVE_POINTS = 8
@@ -87,9 +87,10 @@ def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
         by_another = not is_hot and measured[i] >= BELOW_RATIO * _any_s(samples.cases[i], target)
         kind = "hot" if is_hot else "other_algorithm" if by_another else "faster_than_bound"
         yield _finding(samples, i, kind, found.bound_s[i])
-    near = np.abs(measured / np.maximum(found.roofline_s, 1e-30) - 1) < CLAMPED_RATIO
-    for i in np.flatnonzero(near):
-        yield _finding(samples, i, "clamped", found.roofline_s[i])
+    computed_s = np.stack([found.roofline_s, found.bound_s])
+    near = np.abs(measured / np.maximum(computed_s, 1e-30) - 1) < CLAMPED_RATIO
+    for i in np.flatnonzero(near.any(0)):
+        yield _finding(samples, i, "clamped", computed_s[0 if near[0, i] else 1, i])
 
 
 def _any_s(case: Case, target: Target) -> float:
@@ -161,11 +162,14 @@ def _off_curve(samples: Samples, points: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _noise(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[NoiseFloor]:
-    """Yield how far repeats of one software differ, and how far the best times of different software do."""
+    """Yield how far repeats of one software differ, and how far the best times of different software do.
+
+    The same time to the last digit is a copy, which says nothing about noise.
+    """
     times: dict[Case, dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
     for case, label, time in zip(samples.cases, labels, samples.measured_s.tolist(), strict=True):
         times[case][label].append(time)
-    repeats = [own for by_label in times.values() for own in by_label.values() if len(own) > 1]
+    repeats = [own for by_label in times.values() for own in by_label.values() if len(set(own)) > 1]
     across = [[min(own) for own in by_label.values()] for by_label in times.values() if len(by_label) > 1]
     for what, groups in (("repeats", repeats), ("software", across)):
         if groups:

@@ -8,8 +8,10 @@ import numpy as np
 
 from nearpeak.core.calibration import Design, DesignPoint
 from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops import OPS
 from nearpeak.ops import case as case_of
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
@@ -40,7 +42,7 @@ def design(
     (I-optimal, greedily), with scalars spread as they are over measured devices, and with what forms miss around them.
 
     Raises:
-        SpecError: `count` is not from 1 to 30.
+        SpecError: `count` is not from 1 to 30, or a name is not known.
         NotModelledError: no form, or one without candidates, answers for the operator.
 
     >>> from nearpeak.targets import target_of
@@ -50,6 +52,9 @@ def design(
     """
     if not 1 <= count <= MOST_CASES:
         raise SpecError(f"calibrate plan: {count} cases; 1 to {MOST_CASES} is right")
+    OPS[op].rule("forward")
+    for dtype in dtypes.values():
+        dtype_of(dtype)
     form = form_of(op, "forward")
     start = calibration_for(target, form, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
     values = scalars_of(start)

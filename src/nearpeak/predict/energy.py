@@ -1,6 +1,7 @@
 """Energy of predicted cases: power by part times the predicted time, and what a power limit does to that time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from nearpeak.core.expected_energy import PARTS, ExpectedEnergy
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
+from nearpeak.predict._documented import documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict.forms.power import (
     board_w,
@@ -15,13 +17,15 @@ from nearpeak.predict.forms.power import (
     demand_w,
     limited_w,
     power_calibration,
-    stock_of,
+    top_ratio,
 )  # fmt: skip
 
 POWER_TERM = "power"
 """Part of a predicted time by which clocks below the full one prolong it."""
 _CLOCKED = ("tensor", "products", "rows", "padding", "l2")
 """Regimes of parts that follow the clock of multiprocessors."""
+_LEAST_S = 1e-15
+"""Time that stands for none where one divides by it."""
 
 
 def has_power(target: Target) -> bool:
@@ -88,47 +92,75 @@ def energy_sum(each: Sequence[tuple[ExpectedEnergy, int]], time_s: float) -> Exp
     )  # fmt: skip
 
 
-def with_power(
-    target: Target, cases: CaseColumns, form: Form, parts_s: Mapping[str, float]
-) -> tuple[dict[str, float], float]:
-    """Return the parts of a time with what the board's limit costs as a part of its own, and what it adds to the time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Powered:
+    """What a board's limit costs cases, row by row."""
 
-    Scalars were fitted on boards at their stock limit: what it costs there is in them, below their ceilings, and only
-    gets its name. A lower limit makes everything that follows the clock slower.
-    """
-    found = dict(parts_s)
-    if not has_power(target) or not sum(found.values()) > 0:
-        return found, 0.0
-    clocked = [name for name in found if form.regimes.get(name) in _CLOCKED]
-    stock, new = _clocks(target, cases, np.array([sum(found.values())]))
-    clocked_s = sum(found[name] for name in clocked)
-    taken = 0.0
-    for name in (name for name in clocked if name.endswith("_ceiling")):
-        share = min(max(found[name], 0.0), (1 - float(stock[0])) * clocked_s - taken)
-        found[name], taken = found[name] - share, taken + share
-    added = clocked_s * (float(stock[0] / new[0]) - 1)
-    return found | ({POWER_TERM: taken + added} if taken + added > 0 else {}), added
+    parts_s: Any
+    """Parts of their times, without what the limit costs where it is known: below ceilings."""
+    power_s: Any
+    """What it costs them, as a part of its own."""
+    added_s: Any
+    """What it adds to their times."""
 
 
-def slowed_s(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Any) -> Any:
-    """Return the times of cases on a board whose power limit is below that of its device; others as they are.
+def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Any) -> Powered:
+    """Return what the limit of a board costs cases.
+
+    Scalars were fitted on boards at their documented limit: what it costs there is in them, below their ceilings, and
+    only gets its name. A lower limit makes everything that follows the clock slower.
 
     Args:
         parts_s: parts of each time, rows by the terms of the form.
     """
-    if not has_power(target) or board_w(target) >= board_w(stock_of(target)):
-        return time_s
-    clocked = np.array([form.regimes[name] in _CLOCKED for name in form.terms])
-    stock, new = _clocks(target, cases, time_s)
-    return time_s + parts_s[:, clocked].sum(1) * (stock / new - 1)
+    none = np.zeros(len(time_s))
+    if not has_power(target):
+        return Powered(parts_s=parts_s, power_s=none, added_s=none)
+    stock, new = _clocks(target, cases, np.maximum(time_s, _LEAST_S))
+    clocked_s = parts_s[:, _clocked(form)].sum(1)
+    left, taken = parts_s.copy(), none
+    for place in _ceilings(form):
+        share = np.minimum(np.maximum(parts_s[:, place], 0.0), np.maximum((1 - stock) * clocked_s - taken, 0.0))
+        left[:, place], taken = parts_s[:, place] - share, taken + share
+    added = clocked_s * (stock / new - 1)
+    return Powered(parts_s=left, power_s=taken + added, added_s=added)
+
+
+def hides_power(target: Target, form: Form, parts_s: Any, most_s: Any) -> Any:
+    """Return in which rows what the limit costs may decide which part is the largest.
+
+    Args:
+        most_s: the largest part of each row as the form tells them.
+    """
+    if not has_power(target):
+        return np.zeros(len(most_s), dtype=bool)
+    if is_lowered(target):
+        return np.ones(len(most_s), dtype=bool)
+    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _ceilings(form)]
+    return sum(held_s) >= most_s if held_s else np.zeros(len(most_s), dtype=bool)
+
+
+def is_lowered(target: Target) -> bool:
+    """Return whether the power limit is below the documented one."""
+    return has_power(target) and board_w(target) < board_w(documented_of(target))
+
+
+def _clocked(form: Form) -> Any:
+    return np.array([form.regimes[name] in _CLOCKED for name in form.terms])
+
+
+def _ceilings(form: Form) -> list[int]:
+    """Return the places of the parts by which clocked units stay below their documented rates."""
+    clocked = _clocked(form)
+    return [place for place, name in enumerate(form.terms) if clocked[place] and name.endswith("_ceiling")]
 
 
 def _clocks(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Any]:
-    """Return the clocks at the limits of the whole device and of `target`, as shares of the full one."""
-    stock = stock_of(target)
-    demand = demand_w(target, cases, _values(power_calibration(stock.name, cases.dtypes.get("dtype", "bf16"))), time_s)
-    at_stock = clock_ratio(demand, board_w(stock))
-    return at_stock, at_stock if board_w(target) >= board_w(stock) else clock_ratio(demand, board_w(target))
+    """Return the clocks at the documented limit and at that of `target`, as shares of the target's full one."""
+    values = _values(power_calibration(stock_of(target).name, cases.dtypes.get("dtype", "bf16")))
+    demand, top = demand_w(target, cases, values, time_s), top_ratio(target)
+    documented = clock_ratio(demand, board_w(documented_of(target)), top)
+    return documented, clock_ratio(demand, board_w(target), top) if is_lowered(target) else documented
 
 
 def _values(used: Calibration) -> Any:

@@ -109,7 +109,7 @@ def cells_of(ends: Any, regimes: Any, times_s: Any) -> Any:
     return ends[regimes, 0] if alike else ends[regimes, band_of(times_s)]
 
 
-def stretched(logs: Any, scale: Any, apart_ratio: float) -> Any:
+def stretched(logs: Any, scale: Any, apart_ratio: float, *, is_low: bool) -> Any:
     """Return ends of intervals, all low or all high ones, for cases as sure as their scales tell.
 
     Args:
@@ -117,11 +117,13 @@ def stretched(logs: Any, scale: Any, apart_ratio: float) -> Any:
         scale: how far each case deviates against others.
         apart_ratio: by what measurements of another source are faster or slower, whatever the scale.
 
-    >>> stretched(np.log([0.5, 2.0]), np.array([2.0, 2.0]), 1.0).tolist()
-    [0.25, 4.0]
+    >>> stretched(np.log([0.5, 0.7]), np.array([2.0, 2.0]), 1.0, is_low=True).round(2).tolist()
+    [0.25, 0.49]
+    >>> stretched(np.log([1.0]), np.array([1.0]), 2.0, is_low=True).tolist()
+    [0.5]
     """
     own = logs * scale
-    return np.exp(own if apart_ratio == 1.0 else np.copysign(np.hypot(own, np.log(apart_ratio)), own))
+    return np.exp(own if apart_ratio == 1.0 else (-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
 
 
 def shortest(ratios: Any, inside: int) -> tuple[float, float]:

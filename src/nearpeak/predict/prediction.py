@@ -19,7 +19,7 @@ from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._correction import seen
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
 from nearpeak.predict._interval_scale import POWER
-from nearpeak.predict.energy import energy_of, has_power, slowed_s, with_power
+from nearpeak.predict.energy import POWER_TERM, energy_of, has_power, hides_power, powered
 from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
 from nearpeak.predict.same import Same
 from nearpeak.predict.spread import seen_elsewhere
@@ -32,6 +32,10 @@ ANY = Policy(algorithm="any")
 """What bounds the times of cases that libraries run by other than classical algorithms."""
 LIBRARY = "library"
 """Part that the bounded correction adds or takes."""
+BEYOND = (LIBRARY, POWER_TERM, BOUND)
+"""Parts of a time that are no terms of its form."""
+ROUNDING_RATIO = 1e-12
+"""Share of a time below which a part is what differences of others leave over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,30 +88,35 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     rows = form.rows(target, cases, scalars_of(calibration), setting)
     policy = ANY if np.any(form.admits_any(cases)) else Policy()
     bound_s = case_bound(case, target, policy).time_s
-    found = {name: float(part) for name, part in zip(form.terms, rows.parts_s[0], strict=True) if part != 0.0}
     ratio, scale = _refined(calibration, form, target, cases, setting, rows)
-    kernel_s = float((rows.time_s * ratio)[0])
-    if kernel_s != rows.time_s[0]:
-        found[LIBRARY] = kernel_s - float(rows.time_s[0])
-    named, added_s = with_power(target, cases, form, found)
-    parts = [(name, part) for name, part in named.items() if part != 0.0]
-    form_s = kernel_s + added_s
-    parts += [(BOUND, bound_s - form_s)] if bound_s > form_s else []
+    limited = powered(target, cases, form, rows.time_s * ratio, rows.parts_s)
+    form_s = float((rows.time_s * ratio + limited.added_s)[0])
     time_s = max(form_s, bound_s)
-    largest = max(parts, key=lambda part: part[1])[0]
+    parts = dict(zip(form.terms, map(float, limited.parts_s[0]), strict=True))
+    parts[LIBRARY] = parts.get(LIBRARY, 0.0) + float((rows.time_s * (ratio - 1.0))[0])
+    parts |= {POWER_TERM: float(limited.power_s[0]), BOUND: time_s - form_s}
+    terms = _terms(parts, time_s)
     regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
-    band = int(band_of(form_s))
+    band, kind = int(band_of(form_s)), form.kind(cases.attributes)
     low, high = (
-        float(stretched(np.log(end_of(one, regime, band, form.kind(cases.attributes))), scale[0], apart))
+        float(stretched(np.log(end_of(one, regime, band, kind)), scale[0], apart, is_low=one is calibration.low_ratio))
         for one, apart in zip((calibration.low_ratio, calibration.high_ratio), calibration.apart_ratio, strict=True)
     )
     low_s, high_s = max(bound_s, time_s * low), time_s * high
     return Prediction(
         time_s=time_s, low_s=low_s, high_s=high_s,
         energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
-        terms=tuple(WaterfallTerm(name=name, time_s=part) for name, part in parts),
-        limiter=largest, bound_s=bound_s, regime=regime, calibration=calibration, algorithm=policy.algorithm,
+        terms=terms, limiter=max(terms, key=lambda one: one.time_s).name, bound_s=bound_s,
+        regime=regime, calibration=calibration, algorithm=policy.algorithm,
     )  # fmt: skip
+
+
+def _terms(parts: Mapping[str, float], time_s: float) -> tuple[WaterfallTerm, ...]:
+    """Return the parts of a time, without those that are nothing but what rounding leaves of others."""
+    kept = {name: part for name, part in parts.items() if abs(part) > ROUNDING_RATIO * time_s}
+    if not kept:
+        kept = {max(parts, key=lambda name: parts[name]): time_s}
+    return tuple(WaterfallTerm(name=name, time_s=part) for name, part in kept.items())
 
 
 def predict_table(
@@ -126,19 +135,47 @@ def predict_table(
         for where, part, rows in pieces:
             place, most_s = largest(rows.parts_s)
             ratio, scale = _refined(calibration, form, target, part, _setting_of(setting, where), rows)
-            form_s, least_s = slowed_s(target, part, form, rows.time_s * ratio, rows.parts_s), bound_s[where]
+            kernel_s, least_s = rows.time_s * ratio, bound_s[where]
+            form_s, its_limiter = _limited(target, part, form, rows, (kernel_s, least_s), (place, most_s))
             time_s[where] = expected_s = np.maximum(form_s, least_s)
             for its, logs, apart in zip((low_s, high_s), ends, calibration.apart_ratio, strict=True):
-                its[where] = expected_s * stretched(cells_of(logs, place, form_s), scale, apart)
+                cells = cells_of(logs, place, form_s)
+                its[where] = expected_s * stretched(cells, scale, apart, is_low=its is low_s)
             low_s[where] = np.maximum(low_s[where], least_s)
-            is_library = rows.time_s * (ratio - 1.0) > most_s
-            limiter[where] = np.where(is_library, len(form.terms), place) + len(names)
+            limiter[where] = its_limiter + len(names)
             decides[where], distance[where] = least_s > form_s, calibration.distance_count
-        names += [*form.terms, LIBRARY]
+        names += [*form.terms, *BEYOND]
     return PredictionTable(
         predicted_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s,
         limiter=np.array(names, dtype=object)[limiter], distance_count=distance, bound_decides=decides,
     )  # fmt: skip
+
+
+def _limited(
+    target: Target, cases: CaseColumns, form: Form, rows: Rows, times_s: tuple[Any, Any], most: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    """Return the times of cases under the board's limit, and the place of their largest parts among terms and BEYOND.
+
+    Args:
+        times_s: corrected times, and bounds.
+        most: place of the largest term of the form, and that part.
+    """
+    from nearpeak.predict._largest_kernel import largest
+
+    (kernel_s, least_s), (place, most_s) = times_s, (most[0].copy(), most[1])
+    form_s, power_s = kernel_s, None
+    some = np.flatnonzero(hides_power(target, form, rows.parts_s, most_s))
+    if len(some):
+        those = replace(cases, axes={name: column[some] for name, column in cases.axes.items()})
+        found = powered(target, those, form, kernel_s[some], rows.parts_s[some])
+        form_s, power_s = kernel_s.copy(), np.zeros_like(kernel_s)
+        form_s[some], power_s[some] = kernel_s[some] + found.added_s, found.power_s
+        place[some], most_s[some] = largest(found.parts_s)
+    for beyond, part_s in enumerate((kernel_s - rows.time_s, power_s, least_s - form_s), len(form.terms)):
+        larger = () if part_s is None else np.flatnonzero(part_s > most_s)
+        if len(larger):
+            place[larger], most_s[larger] = beyond, part_s[larger]
+    return form_s, place
 
 
 def _bounds_s(table: CaseTable, target: Target) -> Any:

@@ -12,6 +12,8 @@ from nearpeak.core.prediction import Calibration
 FILE = Path(__file__).parent / "coefficients/spread.toml"
 ELSEWHERE = "elsewhere"
 """Name of measurements by nobody whose measurements are known, such as a user's own."""
+OTHER_FORMAT = "other_format_"
+"""Begin of the names, by form, of measurements of another format than the one behind the scalars."""
 
 
 def seen_elsewhere(found: Calibration, measured_by: str) -> Calibration:

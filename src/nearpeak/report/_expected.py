@@ -106,7 +106,7 @@ def to_terminal(analysis: Analysis) -> str:
         if one.prediction is not None:
             lines += [f"    {text}" for text in legend(one.prediction)]
             lines += [f"  left out, {count} calls: {why}" for why, count in one.prediction.unpredicted.items()]
-        blocks.append("\n".join(lines))
+        blocks.append("\n".join(words.hung(lines)))
     return "\n\n".join(blocks)
 
 

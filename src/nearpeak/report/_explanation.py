@@ -9,6 +9,8 @@ from nearpeak.core.target import Target
 from nearpeak.report._words import hung
 from nearpeak.units import show
 
+LIBRARY = "library"
+"""Part that was fitted to what the form misses."""
 LEAST_SHARE = 0.005
 """Parts that differ by less than this share of the whole difference are summed into one line in text."""
 
@@ -27,6 +29,8 @@ def facts_of(first: Target, second: Target) -> dict[str, tuple[float, float, str
         "multiprocessors": (first.sm_count, second.sm_count, ""),
         "memory bandwidth": (first.dram.bandwidth_bytes_per_s, second.dram.bandwidth_bytes_per_s, "B/s"),
         "last cache": (first.l2.capacity_bytes, second.l2.capacity_bytes, "B"),
+        "clock": (first.clock_hz or None, second.clock_hz or None, "Hz"),
+        "power limit": (first.power_w, second.power_w, "W"),
     }
     for unit in sorted(set(first.peaks) & set(second.peaks)):
         figures[f"{unit} rate"] = (first.peaks[unit].flop_per_s, second.peaks[unit].flop_per_s, "FLOP/s")
@@ -62,6 +66,7 @@ def to_terminal(labels: tuple[str, str], targets: tuple[Target, Target], found: 
     )
     if targets[0] != targets[1] and not (first.high_s < second.low_s or second.high_s < first.low_s):
         lines.append("their 90 % intervals overlap: the difference may be less than what predictions miss")
+    lines += _turned(first, second)
     lines += ["", f"  {'part':16}{'A':>12}{'B':>12}{'B - A':>12}", *_part_lines(parts_of(first, second), difference)]
     facts = facts_of(*targets)
     if facts:
@@ -70,6 +75,17 @@ def to_terminal(labels: tuple[str, str], targets: tuple[Target, Target], found: 
     if first.calibration.name != second.calibration.name:
         lines += ["", f"  scalars of A: {first.calibration.name}; of B: {second.calibration.name}"]
     return "\n".join(hung(lines))
+
+
+def _turned(first: Prediction, second: Prediction) -> list[str]:
+    """Return a warning where only the correction makes the one that takes longer take less, or the reverse."""
+    one, two = (found.time_s - found.waterfall_s.get(LIBRARY, 0.0) for found in (first, second))
+    if (two - one) * (second.time_s - first.time_s) >= 0:
+        return []
+    return [
+        f"without the part {LIBRARY} B would take {two / one:.3g} times as long: which of them takes longer is told by "
+        "measurements of like cases, not by the form, and is less sure than either time"
+    ]
 
 
 def _part_lines(parts: Mapping[str, tuple[float, float]], difference: float) -> list[str]:

@@ -12,6 +12,7 @@ from nearpeak.units import show
 
 _NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
 """What the bound is of, by the algorithms that it admits."""
+BORROWED = ", but of other operators, not of this one: the interval is wider"
 
 
 def to_json(case: Case, target: Target, found: Prediction) -> str:
@@ -28,6 +29,7 @@ def to_json(case: Case, target: Target, found: Prediction) -> str:
             "energy": None if found.energy is None else dataclasses.asdict(found.energy),
             "calibration": {
                 "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,
+                "is_borrowed": used.is_borrowed,
                 "scalars": scalars,
             },
         }
@@ -47,7 +49,7 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
         lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
     if found.energy is not None:
         lines.append(f"  energy: {energy_line(found.energy)}")
-    lines.append(f"  {DISTANCE[found.distance_count]}")
+    lines.append(f"  {DISTANCE[found.distance_count]}{BORROWED if used.is_borrowed else ''}")
     lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
     loose = [one.name for one in used.coefficients if not one.identified]
     if loose:

@@ -41,6 +41,7 @@ _DTYPE_POLICIES: Mapping[str, str] = {
 }
 
 _KEPT = "\u00a0"  # a space at which no line is broken
+_UNIT = re.compile(r"(?<=[0-9]) (?=(?:%|[nµmkMGTP]?(?:s|J|W|B|B/s|FLOP|FLOP/s|Hz))(?![\w/]))")
 # Escape sequences of terminals: CSI, OSC up to its terminator, and two-character ones.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Controls, and the characters that reverse or hide what stands beside them.
@@ -62,20 +63,22 @@ def clean(text: str) -> str:
 def hung(lines: Iterable[str], width: int = 80) -> Iterator[str]:
     """Yield `lines` broken at words to `width` characters; what is broken hangs two deeper than its line.
 
-    A number keeps its per cent sign beside it.
+    A number keeps its unit beside it.
 
     >>> list(hung(["  to be or not to be"], width=12))
     ['  to be or', '    not to', '    be']
-    >>> list(hung(["products 53 %"], width=12))
-    ['products', '  53 %']
+    >>> list(hung(["products 53 %", "between 1 us and 1.5 µs"], width=12))
+    ['products', '  53 %', 'between 1 us', '  and 1.5 µs']
+    >>> list(hung(["about 99.85 µs"], width=11))
+    ['about', '  99.85 µs']
     """
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())]
         broken = textwrap.wrap(
-            line.replace(" %", f"{_KEPT}%"), width, subsequent_indent=f"{indent}  ", break_long_words=False,
+            _UNIT.sub(_KEPT, line), width, subsequent_indent=f"{indent}  ", break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
-        yield from (one.replace(f"{_KEPT}%", " %") for one in broken or [""])
+        yield from (one.replace(_KEPT, " ") for one in broken or [""])
 
 
 def shortened(text: str, width: int) -> str:

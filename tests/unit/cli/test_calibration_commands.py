@@ -4,8 +4,10 @@ import json
 import numpy as np
 import pytest
 
+import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
+from nearpeak.predict import _calibrations, prediction
 
 
 def run(capsys, *words):
@@ -26,6 +28,24 @@ def test_words_of_the_second_case_replace_those_of_the_first(capsys):
     found = json.loads(run(capsys, "explain", case, "m=4097", "-t", "a100_sxm_80gb", "--json"))
     assert [one["m"] for one in found["cases"]] == [4096, 4097]
     assert found["cases"][1]["n"] == 4096
+
+
+def test_a_difference_whose_sign_is_the_corrections_says_so(capsys, monkeypatch):
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    words = ("explain", "gemm m=4096 n=4096 k=4096 dtype=bf16", "m=4097", "-t")
+    form = [nearpeak.predict(nearpeak.case("gemm", m=m, n=4096, k=4096, dtype="bf16"), "h100_sxm", correction=False)
+            for m in (4096, 4097)]  # fmt: skip
+    assert form[0].time_s < form[1].time_s, "what else is there to test"
+    turned = run(capsys, *words, "h100_sxm")
+    assert "B takes 0.9" in turned
+    assert "without the part library B would take 1.0" in turned
+    assert "without the part" not in run(capsys, *words, "a100_sxm_80gb")
+
+
+def test_modes_of_a_device_differ_by_clock_and_power(capsys):
+    case = "gemm m=1024 n=1024 k=1024 dtype=fp16"
+    found = json.loads(run(capsys, "explain", case, "-t", "jetson_agx_orin", "-t", "jetson_agx_orin:15W", "--json"))
+    assert {"clock", "power limit"} <= set(found["device_figures"])
 
 
 def test_nothing_to_compare_is_refused(capsys):
@@ -52,6 +72,19 @@ def test_a_plan_is_a_table_that_fit_takes_back_once_times_are_added(tmp_path, ca
     assert json.loads(run(capsys, *words, str(own)))["calibration"]["row_count"] == 30
 
 
+@pytest.mark.parametrize(("op", "dtype"), [("attention", "bf16"), ("grouped_gemm", "fp8_block")])
+def test_attention_and_experts_have_a_plan_too(op, dtype, capsys):
+    found = json.loads(run(capsys, "calibrate", "plan", "-t", "b300_sxm", "--op", op, "--dtype", dtype, "--json"))
+    assert len(found["points"]) == 30
+    assert found["error_after"] < 0.5 * found["error_before"]
+
+
+@pytest.mark.parametrize(("option", "name"), [("--op", "gem"), ("--dtype", "bf61")])
+def test_a_plan_for_what_nobody_knows_is_refused_by_name(option, name, capsys):
+    with pytest.raises(SpecError, match=f"'{name}': not known"):
+        run(capsys, "calibrate", "plan", "-t", "h20", option, name)
+
+
 def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     rows = [("gemm", "bf16", 8192, 8192, 8192, time) for time in (1600.0, 200.0)]
@@ -62,3 +95,33 @@ def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     with out.open() as file:
         assert [row["findings"] for row in csv.DictReader(file)] == ["", "faster_than_bound"]
     assert np.isfinite(found["findings"][0]["expected_s"])
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """A user folder of its own; what was read of another, or before a fit, is forgotten."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    yield tmp_path
+    forget()
+
+
+def forget():
+    for cached in (_calibrations._stored, _calibrations._groups, prediction._remembered):
+        cached.cache_clear()
+
+
+def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edits(own_folder, capsys):
+    tmp_path = own_folder
+    rows = [(m, n, k) for m in (1, 64, 1024, 8192) for n in (512, 8192) for k in (512, 4096)]
+    lines = [f"gemm,bf16,{m},{n},{k},{5 + m * n * k / 1e8}" for m, n, k in rows]
+    (tmp_path / "in.csv").write_text("\n".join(["op,dtype,m,n,k,time_us", *lines]) + "\n")
+    run(capsys, "calibrate", "fit", "--data", str(tmp_path / "in.csv"), "-t", "rtx_5090")
+    own = next(tmp_path.rglob("rtx_5090.toml"))
+    forget()
+    words = ("predict", "gemm", "m=64", "n=4096", "k=4096", "dtype=bf16", "--json")
+    with pytest.raises(SpecError, match="was fitted on rtx_5090, not on h100_sxm"):
+        run(capsys, *words, "-t", "h100_sxm", "--calibration", str(own))
+    assert json.loads(run(capsys, *words, "-t", "rtx_5090", "--calibration", str(own)))["predicted_s"] > 0
+    edited = json.loads(run(capsys, *words, "-t", "rtx_5090", "--set", 'dram.bandwidth="2 TB/s"'))
+    assert edited["calibration"]["source"].startswith("in.csv")
+    assert edited["distance_count"] == 1

@@ -1,7 +1,13 @@
 import csv
 import json
 
+import pytest
+
+import nearpeak
+from nearpeak.capture._saved import save_text
 from nearpeak.cli import application
+from nearpeak.core.workload import Call, Workload
+from nearpeak.errors import NotModelledError, SpecError
 
 
 def run(capsys, *words):
@@ -27,3 +33,60 @@ def test_a_table_comes_back_with_the_predicted_columns(tmp_path, capsys):
     for row in rows:
         assert float(row["bound_s"]) <= float(row["low_s"]) <= float(row["predicted_s"]) <= float(row["high_s"])
         assert row["limiter"]
+
+
+def test_rows_that_are_no_cases_keep_their_place_and_bounds_count_them(tmp_path, capsys):
+    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    rows = ("bf16,16,4096", "bf16,,4096", "bf61,16,4096", "bf16,-1,4096", "bf16,16,4.5")
+    table.write_text("op,dtype,m,n,k\n" + "".join(f"gemm,{row},4096\n" for row in rows))
+    with pytest.raises(NotModelledError, match=r"4 of 5 rows are refused.*the first is row 2: gemm: axis 'm'"):
+        run(capsys, "predict", "--cases", str(table), "--out", str(out), "-t", "h100_sxm")
+    with out.open() as file:
+        found = list(csv.DictReader(file))
+    assert float(found[0]["bound_s"]) > 0
+    assert found[0]["refused"] == ""
+    assert [row["bound_s"] for row in found[1:]] == [""] * 4
+    assert [row["refused"].partition(":")[0] for row in found[1:]] == ["gemm", "dtype", "m", "n"]
+    with pytest.raises(SpecError, match=r"table: row 2: gemm: axis 'm' is missing.* and 3 more rows are no cases"):
+        run(capsys, "bound", "--cases", str(table), "-t", "h100_sxm")
+
+
+def on_a_terminal(capsys, monkeypatch, *words):
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    return run(capsys, *words).splitlines()
+
+
+def test_what_is_measured_on_a_device_is_not_said_of_operators_that_are_not(capsys, monkeypatch):
+    words = ("predict", "attention", "batch=1", "heads=32", "q=1", "kv=4096", "dim=128", "-t", "h100_sxm")
+    own = on_a_terminal(capsys, monkeypatch, *words, "dtype=bf16")
+    borrowed = on_a_terminal(capsys, monkeypatch, *words, "dtype=fp32")
+    assert "  measured on this device" in own
+    assert "  measured on this device, but of other operators, not of this one: the interval" in borrowed
+    assert max(map(len, own + borrowed)) <= 80
+    assert not any(line.endswith(tuple("0123456789")) and "between" in line for line in own + borrowed)
+
+
+def test_copies_which_no_table_has_are_not_called_measured(capsys):
+    words = ("elements=4194304", "dtype=fp16", "-t", "h100_sxm", "--json")
+    copy, send = (json.loads(run(capsys, "predict", op, *words)) for op in ("transfer", "collective"))
+    assert copy["calibration"]["is_borrowed"]
+    assert not send["calibration"]["is_borrowed"]
+    assert "library" not in copy["waterfall_s"]
+    assert copy["high_s"] / copy["predicted_s"] > send["high_s"] / send["predicted_s"]
+
+
+def test_a_table_of_which_no_row_is_answered_does_not_say_that_others_are(tmp_path, capsys):
+    table = tmp_path / "in.csv"
+    table.write_text("op,dtype,rows,columns\nsoftmax,fp16,8,8\nsoftmax,fp16,9,9\n")
+    with pytest.raises(NotModelledError, match=r"2 of 2 rows are refused \(column"):
+        run(capsys, "predict", "--cases", str(table), "-t", "gaudi3")
+
+
+def test_a_saved_workload_is_shown_within_eighty_columns(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "step.json"
+    case = nearpeak.case("softmax", rows=4096, columns=4096, dtype="fp16")
+    call = Call(case=case, operator="softmax", phase="forward", call_count=3)
+    path.write_text(save_text(Workload(name="some", step="forward", calls=(call,))))
+    lines = on_a_terminal(capsys, monkeypatch, "predict", str(path), "-t", "h100_sxm", "-t", "gtx_1080_ti")
+    assert any("expected, operator by operator" in line for line in lines)
+    assert max(map(len, lines)) <= 80

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from benchmarks.accuracy.__main__ import main
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds, site_numbers
 from benchmarks.accuracy.refine import interval
@@ -52,10 +53,59 @@ def test_a_site_lies_in_the_same_fold_on_every_device(tmp_path):
     assert where[0] == where[1]
 
 
-def test_a_row_without_a_positive_time_is_refused_and_counted(tmp_path):
-    broken = (*ROWS, ("nvidia_h100_sxm", "bfloat16", 64, 64, 64, float("nan"), 0))
-    with pytest.raises(SystemExit, match="1 rows without a positive time"):
-        list(blocks(corpus(tmp_path, broken)))
+def test_rows_that_cannot_be_right_are_set_aside_and_counted_and_the_others_scored(tmp_path, capsys):
+    broken = (
+        ("nvidia_h100_sxm", "bfloat16", 16, 4096, 4096, -3.0, 0),
+        ("nvidia_h100_sxm", "bfloat16", 64, 64, 64, float("nan"), 0),
+        ("nvidia_h100_sxm", "bfloat16", 64, 64, 64, None, 0),
+        ("nvidia_h100_sxm", "bfloat16", None, 64, 64, 3.0, 0),
+        ("nvidia_h100_sxm", "bfloat16", 64, 0, 64, 3.0, None),
+        ("nvidia_h100_sxm", None, 64, 64, 64, 3.0, 0),
+    )
+    block = next(one for one in blocks(corpus(tmp_path, (*ROWS, *broken))) if one.device == "h100_sxm")
+    assert block.measured_s == pytest.approx([13e-6, 1500e-6])
+    told = capsys.readouterr().err
+    assert "nvidia_h100_sxm bfloat16 aiconfigurator: 3 rows without a positive time set aside" in told
+    assert "2 shapes that lack an axis, or where one is out of range set aside" in told
+    assert "aiconfigurator nvidia_h100_sxm None: left out" in told
+    assert "aiconfigurator nvidia_h100_sxm int4_wo: left out" in told
+
+
+def scores_of(folder, capsys, monkeypatch, *options):
+    monkeypatch.setattr("sys.argv", ["accuracy", str(folder), *options])
+    main()
+    return capsys.readouterr()
+
+
+def test_rows_of_other_devices_are_scored_however_they_are_named(tmp_path, capsys, monkeypatch):
+    shape = ("bfloat16", 8192, 8192, 8192, 900.0, 0)
+    rows = [(name, *shape) for name in ("NVIDIA H200 SXM", "rtx_4090", "nvidia_rtx3090", "acme_one")]
+    rows.append(("nvidia_a30", "bfloat16", 64, 64, 64, 1.0, 0x04))
+    told = scores_of(corpus(tmp_path, rows), capsys, monkeypatch, "--family", "gemm")
+    for name in ("h200_sxm", "rtx_4090", "rtx_3090"):
+        assert f"| gemm | aiconfigurator {name} bfloat16 | device | 1 |" in told.out
+    assert "acme_one bfloat16 | not scored: target 'acme_one': not known" in told.out
+    assert "aiconfigurator a30 bfloat16: no row left" in told.err
+
+
+def test_few_rows_of_a_fitted_device_are_not_called_rows_of_a_device_without_any(tmp_path, capsys, monkeypatch):
+    rows = [("nvidia_h100_sxm", "bfloat16", 4096, 128 * n, 4096, 20.0 + 5 * n, 0) for n in range(8, 48)]
+    told = scores_of(corpus(tmp_path, rows), capsys, monkeypatch, "--family", "gemm")
+    (line,) = [line for line in told.out.splitlines() if "aiconfigurator h100_sxm" in line]
+    protocol, count = (cell.strip() for cell in line.split("|")[3:5])
+    assert protocol == "sites"
+    assert 0 < int(count) < len(rows)
+
+
+def test_a_folder_without_a_table_is_refused_and_one_without_a_column_says_so(tmp_path, capsys, monkeypatch):
+    (tmp_path / "strange.parquet").touch()
+    with pytest.raises(SystemExit):
+        scores_of(tmp_path, capsys, monkeypatch)
+    assert "no table to score" in capsys.readouterr().err
+    duckdb.sql(f"copy (select 1 as m) to '{tmp_path / 'aic_gemm.parquet'}' (format parquet)")
+    told = scores_of(tmp_path, capsys, monkeypatch, "--family", "gemm")
+    assert "| gemm | its tables | not read:" in told.out
+    assert "strange.parquet: not read" in told.err
 
 
 def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):

@@ -55,6 +55,18 @@ def test_copies_and_clamped_cells_are_found():
     assert (2, "repeated") not in kinds(columns | {"software": ["a", "b"]})[0]
     roofline = bound_table(samples_of(columns).table, H100, Policy()).roofline_s
     assert (1, "clamped") in kinds(columns | {"time_us": roofline * 1e6})[0]
+    bound_s = bound_table(samples_of(columns).table, H100, Policy()).bound_s
+    assert bound_s[0] != roofline[0], "what else is there to test"
+    assert (1, "clamped") in kinds(columns | {"time_us": bound_s * 1e6})[0]
+
+
+def test_copies_are_no_proof_that_measurements_repeat_without_noise():
+    times = {"op": "gemm", "dtype": "bf16", "m": [512, 512, 1024, 1024], "n": 8192, "k": 8192}
+    _, copied = kinds(times | {"time_us": [200.0, 200.0, 400.0, 400.0]})
+    assert copied.noise == ()
+    _, found = kinds(times | {"time_us": [200.0, 200.0, 400.0, 420.0]})
+    (noise,) = found.noise
+    assert (noise.what, noise.pair_count, noise.median_ratio) == ("repeats", 1, pytest.approx(0.05))
 
 
 def test_a_larger_case_that_is_much_faster_and_a_point_off_its_curve_are_found():

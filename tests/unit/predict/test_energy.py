@@ -54,6 +54,36 @@ def test_a_lower_limit_slows_products_by_a_part_named_power_and_leaves_memory_al
     assert thin[0] == pytest.approx(thin[1], 0.01)
 
 
+@pytest.mark.parametrize("device", ["jetson_agx_xavier:10W", "jetson_agx_orin:15W", "jetson_orin_nano:7W"])
+def test_a_documented_mode_costs_what_its_clocks_say_and_draws_no_more_than_it_may(device):
+    case = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="fp16")
+    whole, mode = nearpeak.predict(case, device.partition(":")[0]), nearpeak.predict(case, device)
+    assert mode.time_s / mode.bound_s == pytest.approx(whole.time_s / whole.bound_s, rel=0.3)
+    tiny = nearpeak.predict(nearpeak.case("sgd", parameters=9, dtype="fp32"), device)
+    assert max(one.power_w for one in (mode, tiny)) <= target_of(device).power_w
+
+
+def test_an_edited_limit_is_paid_for_once():
+    free, held = (
+        nearpeak.predict(LARGE, "h100_sxm"),
+        nearpeak.predict(LARGE, target_of("h100_sxm", ['power.limit="300 W"'])),
+    )
+    assert held.waterfall_s["clock"] == pytest.approx(free.waterfall_s["clock"], rel=1e-3)
+    assert 1.3 < held.time_s / free.time_s < 2.0
+    assert held.power_w <= 300
+
+
+def test_what_libraries_add_does_not_follow_the_clock_and_is_summed_once():
+    target = target_of("jetson_agx_xavier:15W", ['power.limit="8 W"'])
+    image = {"batch": 1, "in_channels": 64, "out_channels": [64, 738], "h": 56, "w": 56}
+    table = case_table({"op": "conv", "dtype": "fp32", **image, "kh": 3, "kw": 3, "ph": 1, "pw": 1})
+    found = predict_table(table, target)
+    for row, one in enumerate(nearpeak.predict(case, target) for case in table.cases()):
+        assert one.waterfall_s["library"] != 0
+        assert sum(one.waterfall_s.values()) == pytest.approx(one.time_s, rel=1e-9)
+        assert found.predicted_s[row] == pytest.approx(one.time_s, rel=1e-9)
+
+
 def test_a_table_gives_the_same_times_and_energies_as_its_cases():
     target, m = limited(700), [1, 64, 8192]
     table = case_table({"op": "gemm", "dtype": "bf16", "m": m, "n": 8192, "k": 8192})

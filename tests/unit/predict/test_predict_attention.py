@@ -125,3 +125,27 @@ def test_query_heads_that_no_kernel_takes_together_take_a_time_each():
     for device, least, most in (("l40s", 6, 9), ("h100_sxm", 1, 2)):
         few_heads, many_heads = times(device, heads=[8, 64], kv_heads=1, left=128, **decoded)
         assert least * few_heads < many_heads < most * few_heads
+
+
+@pytest.mark.parametrize("axes", [{"batch": 0, "q": 4, "kv": 153, "dim": 6, "v_dim": 16}, {"q": 0, "kv": 5}])
+def test_attention_without_a_query_to_decode_takes_the_launch_and_no_unknown_time(axes):
+    found = attention(**axes, dtype="fp8_e4m3")
+    assert 0 == found.bound_s <= found.low_s <= found.time_s <= found.high_s < 1e-4
+
+
+def test_queries_beyond_the_last_key_see_none_of_them_or_all():
+    shape = {"heads": 32, "q": 4096, "kv": 2048, "causal": True}
+    seen = {align: attention(**shape, align=align) for align in ("upper_left", "lower_right")}
+    pairs = {"lower_right": 2048 * 2049 / 2, "upper_left": 2048 * 2049 / 2 + 2048 * 2048}
+    tensor_s = {align: found.waterfall_s["tensor"] for align, found in seen.items()}
+    assert tensor_s["upper_left"] / tensor_s["lower_right"] == pytest.approx(
+        pairs["upper_left"] / pairs["lower_right"], rel=1e-3
+    )
+    assert attention(heads=32, q=4096, kv=256, causal=True, align="lower_right").waterfall_s["tensor"] > 0
+
+
+def test_twice_as_many_query_heads_of_one_key_head_take_about_twice_as_long():
+    shape = {"kv_heads": 1, "q": 4096, "kv": 4096, "dim": 64, "causal": True}
+    few, many = (attention("a100_sxm_80gb", heads=heads, **shape) for heads in (64, 128))
+    assert 1.7 < many.time_s / few.time_s < 2.1
+    assert many.waterfall_s["masked_pairs"] > 0

@@ -43,6 +43,18 @@ def test_a_table_gives_the_same_ends_as_its_cases():
         assert (found.low_s[row], found.high_s[row]) == pytest.approx((one.low_s, one.high_s))
 
 
+def test_scalars_of_another_format_are_a_step_away_and_less_sure_by_what_formats_differ():
+    times, fitted = {}, {"int8": "fp8_tensor", "fp16": "bf16", "bf16": "bf16"}
+    for dtype, group in fitted.items():
+        case = nearpeak.case("gemm", m=2048, n=4096, k=4096, dtype=dtype)
+        times[dtype] = nearpeak.predict(case, "h100_sxm")
+        assert times[dtype].calibration.name == f"h100_sxm gemm.{group}"
+    assert [times[dtype].distance_count for dtype in fitted] == [1, 0, 0]
+    assert times["int8"].calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of("other_format_gemm"))))
+    assert times["fp16"].calibration.apart_ratio == (1.0, 1.0)
+    assert times["int8"].high_s / times["int8"].low_s > 1.5 * times["fp16"].high_s / times["fp16"].low_s
+
+
 def test_links_of_another_kind_make_a_kin_device_less_sure():
     case = nearpeak.case("collective", kind="all_reduce", ranks=4, elements=2**20, dtype="fp16")
     near, far = (nearpeak.predict(case, name) for name in ("h200_sxm", "h100_pcie"))

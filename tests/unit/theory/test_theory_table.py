@@ -105,7 +105,7 @@ def test_a_blank_cell_repeats_the_axis_that_it_stands_for():
 
 
 def test_no_cases_are_refused():
-    with pytest.raises(SpecError, match="no cases"):
+    with pytest.raises(SpecError, match="cases: none are given"):
         nearpeak.bound([], "h100_sxm")
 
 

@@ -58,6 +58,10 @@ def _copy(target: Target, size: Any, scalar: Mapping[str, float]) -> dict[str, A
     return {"copy_start": scalar["copy_s"], "copy": wire_s, "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1)}
 
 
+_UNSEEN_WIDENING = 2.5
+"""Power by which the intervals of copies widen: no public table of them was found, so that it is an assumption."""
+
+
 def _collective(target: Target, cases: CaseColumns, size: Any, scalar: Mapping[str, float]) -> dict[str, Any]:
     """Return the parts of the protocol that a library takes, or of the kernel over peer memory where it is faster."""
     kind = str(cases.attributes["kind"])
@@ -97,6 +101,7 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    widening=lambda op, _cell: 1.0 if op == "collective" else _UNSEEN_WIDENING,
     alien=lambda target, other: is_bridged(target) != is_bridged(other),
     grids={
         "collective": {

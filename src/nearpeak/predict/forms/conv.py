@@ -111,6 +111,7 @@ FORM = Form(
     kernels=_kernels,
     admits_any=_admits_any,
     groups=_groups,
+    is_by_format=True,
     rows=_rows,
     phases=("forward", "backward"),
 )  # fmt: skip

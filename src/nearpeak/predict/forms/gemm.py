@@ -95,6 +95,7 @@ FORM = Form(
     terms=TERMS,
     regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},
     groups=_groups,
+    is_by_format=True,
     rows=_rows,
     grid={
         "m": (1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384),

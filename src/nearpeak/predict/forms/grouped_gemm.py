@@ -87,6 +87,16 @@ FORM = Form(
         ),
     },
     groups=_groups,
+    is_by_format=True,
+    grids={
+        "grouped_gemm": {
+            "m": (64, 512, 4096, 16384),
+            "n": (512, 2048, 7168),
+            "k": (512, 2048, 7168),
+            "groups": (64,),
+            "touched_groups": (8, 64),
+        },
+    },
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,

@@ -1,8 +1,7 @@
 """Power: what a board draws while a case runs, from how much of the time each of its units is busy."""
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._activity import activity
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
+from nearpeak.predict._documented import stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
-from nearpeak.targets import TARGETS, target_of, user_folder
+from nearpeak.targets import user_folder
 
 _FOLDER = Path(__file__).parents[1] / "coefficients/power"
 _ALIKE = {
@@ -27,9 +27,13 @@ _SHARPNESS = 8.0
 """Power at which a board's limit takes over from what its units would draw."""
 VOLTAGE_AT_REST_RATIO, VOLTAGE_FLOOR_RATIO, LEAST_CLOCK_RATIO = 0.4, 0.65, 0.15
 """Voltage towards clock 0, its least, and the least clock, of those at full clock: assumptions, no table has them."""
-_HALVINGS = 24
-_CLOCKED = [place for place, part in enumerate(PARTS) if part in ("filled", "products", "vector", "cache")]
-_STEADY = [place for place in range(len(PARTS)) if place not in _CLOCKED]
+_GRID_COUNT = 1 + 2**11
+"""Clocks between which power is taken to be straight: off by less than a millionth."""
+_STEADY = [list(PARTS).index("memory")]
+_CLOCKED = [place for place in range(len(PARTS)) if place not in _STEADY]
+"""Parts that fall with the clock and the voltage: also what a board draws that waits at its full clock, leakage
+included. Memory has a clock of its own.
+"""
 FAR_RATIO = 3.0
 """How much wider, in logarithms, the interval is where another device's ratios stand in: an assumption."""
 SCALARS = scalars(
@@ -61,32 +65,37 @@ def board_w(target: Target) -> float:
     return target.power_w
 
 
-def stock_of(target: Target) -> Target:
-    """Return the whole device that a partition, power mode or edit derives from, on which coefficients were fitted."""
-    return target if ":" not in target.name and "+" not in target.name else _stock(target.name) or target
+def top_ratio(target: Target) -> float:
+    """Return the highest clock of a target as a share of the whole device's: power modes lower it.
 
-
-@lru_cache(maxsize=256)
-def _stock(name: str) -> Target | None:
-    stem = re.split("[:+]", name, maxsplit=1)[0]
-    return target_of(stem) if stem in TARGETS else None
+    >>> from nearpeak.targets import target_of
+    >>> round(top_ratio(target_of("jetson_agx_xavier:10W")), 2), top_ratio(target_of("h100_sxm:1g.10gb"))
+    (0.38, 1.0)
+    """
+    stock = stock_of(target)
+    return target.clock_hz / stock.clock_hz if target.clock_hz and stock.clock_hz else 1.0
 
 
 def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
     """Return what the parts of a board would draw without its limit: rows by parts.
 
-    Energy per byte and per operation are those of the whole device, whatever its limit, share or memory is set to.
+    Energy per byte and per operation are those of the whole device, whatever its limit, share or memory is set to, at
+    the clock and the voltage of the target.
 
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
     stock = stock_of(target)
     limit_w, shares = board_w(stock), activity(target, stock, cases, time_s)
     scalar = dict(zip((one.name for one in SCALARS), values, strict=True))
-    return np.stack([limit_w * scalar[f"{name}_ratio"] * shares[name] for name in PARTS], 1)
+    demand = np.stack([limit_w * scalar[f"{name}_ratio"] * shares[name] for name in PARTS], 1)
+    demand[:, _CLOCKED] *= _drawn_ratio(top_ratio(target))
+    return demand
 
 
 def limited_w(demand: Any, limit_w: float) -> Any:
     """Return the parts as a board draws them that lowers its clock at its limit: those that depend on it shrink.
+
+    Idle and busy power were fitted as constants, so that they shrink only where they exceed the limit by themselves.
 
     >>> limited_w(np.array([[250.0, 100.0, 400.0, 500.0, 0.0, 0.0, 100.0]]), 1000.0).sum().round()
     np.float64(989.0)
@@ -94,7 +103,8 @@ def limited_w(demand: Any, limit_w: float) -> Any:
     fixed, whole = demand[:, :2].sum(1), demand.sum(1)
     total = whole / (1 + (whole / limit_w) ** _SHARPNESS) ** (1 / _SHARPNESS)
     scale = np.clip((total - fixed) / np.maximum(whole - fixed, 1e-9), 0.0, 1.0)
-    return np.concatenate([demand[:, :2], demand[:, 2:] * scale[:, None]], 1)
+    kept = np.minimum(total / np.maximum(fixed, 1e-9), 1.0)
+    return np.concatenate([demand[:, :2] * kept[:, None], demand[:, 2:] * scale[:, None]], 1)
 
 
 def power_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
@@ -102,24 +112,37 @@ def power_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any
     return limited_w(demand_w(target, cases, values, time_s), board_w(target))
 
 
-def clock_ratio(demand: Any, limit_w: float) -> Any:
-    """Return the share of the full clock at which a board stays within its limit, row by row; 1 where it need not fall.
+def clock_ratio(demand: Any, limit_w: float, top: float = 1.0) -> Any:
+    """Return the share of its clock at which a board stays within its limit, row by row; 1 where it need not fall.
 
-    Power of units falls with the clock and the square of a voltage that falls linearly to a floor; memory has a clock
-    of its own. Found by halving.
+    Power falls with the clock and the square of a voltage that falls linearly to a floor; memory has a clock of its
+    own.
+
+    Args:
+        demand: what the parts draw at the clock `top`, a share of the full one.
 
     >>> drawn = np.array([[200.0, 100.0, 0.0, products, 0.0, 0.0, 100.0] for products in (300.0, 900.0)])
     >>> clock_ratio(drawn, 1000.0).round(2)
-    array([1.  , 0.83])
+    array([1.  , 0.88])
     """
     steady, clocked = demand[:, _STEADY].sum(1), demand[:, _CLOCKED].sum(1)
-    low, high = np.full(len(demand), LEAST_CLOCK_RATIO), np.ones(len(demand))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        voltage = np.maximum(VOLTAGE_FLOOR_RATIO, VOLTAGE_AT_REST_RATIO + (1 - VOLTAGE_AT_REST_RATIO) * middle)
-        fits = steady + clocked * middle * voltage**2 <= limit_w
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return np.where(steady + clocked <= limit_w, 1.0, low)
+    left = np.clip((limit_w - steady) / np.maximum(clocked, 1e-9), 0.0, 1.0)
+    clocks, drawn = _grid()
+    found = np.interp(left * _drawn_ratio(top), drawn, clocks) / top
+    return np.where(left == 1.0, 1.0, np.clip(found, LEAST_CLOCK_RATIO, 1.0))
+
+
+def _drawn_ratio(clock: Any) -> Any:
+    """Return what units draw at a share of the full clock, as a share of what they draw at the full one."""
+    voltage = np.maximum(VOLTAGE_FLOOR_RATIO, VOLTAGE_AT_REST_RATIO + (1 - VOLTAGE_AT_REST_RATIO) * clock)
+    return clock * voltage**2
+
+
+@cache
+def _grid() -> tuple[Any, Any]:
+    """Return clocks, up to twice the full one, with what units draw at each."""
+    clocks = np.linspace(0.0, 2.0, _GRID_COUNT)
+    return clocks, _drawn_ratio(clocks)
 
 
 @lru_cache(maxsize=256)
