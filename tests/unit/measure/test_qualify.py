@@ -63,8 +63,11 @@ def test_a_file_of_scores_that_was_cut_off_goes_on_and_another_file_is_left_alon
         out.write_text(whole + whole[:kept])
         assert list(qualified([SOFTMAX], 0, TIMING, out)) == []
         assert out.read_text() == whole
-    assert read_scores(whole + whole[:-2], "scores") == {SOFTMAX.digest: 1.0}
-    for text in ('{"op": "softmax", "rows": 4}', whole + '{"op": "softmax"}\n'):
+    for kept in (1, len(whole) - 2):
+        assert read_scores(whole + whole[:kept], "scores") == {SOFTMAX.digest: 1.0}
+    broken = whole + whole[: len(whole) // 2] + "\n"
+    suite_line = '{"digest":"ab","op":"softmax"}\n'
+    for text in ('{"op": "softmax", "rows": 4}', whole + '{"op": "softmax"}\n', broken, whole + "\n", suite_line):
         other.write_text(text)
         with pytest.raises(SpecError, match="is no line of scores"):
             list(qualified([SOFTMAX], 0, TIMING, other))
