@@ -57,6 +57,20 @@ def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path
     assert out.read_text() == text
 
 
+def test_a_file_that_nothing_came_to_be_written_to_is_not_left_behind(tmp_path):
+    out, there = tmp_path / "results.jsonl", tmp_path / "there.jsonl"
+    there.touch()
+    for path in (out, there):
+        with pytest.raises(SpecError, match="no_such_module"):
+            list(measure([CASE], "callable:no_such_module:softmax", TIMING, out=path))
+    assert [path.exists() for path in (out, there)] == [False, True]
+
+
+def test_cases_that_come_one_by_one_are_measured_at_every_launch():
+    found = list(run_cases(iter([CASE]), "null", TIMING, launch_count=2))
+    assert [one.launch for one in found] == [1, 2]
+
+
 def test_a_device_is_refused_as_a_file_of_results(tmp_path):
     out = tmp_path / "results.jsonl"
     out.symlink_to("/dev/zero")
