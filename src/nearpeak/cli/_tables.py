@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._cases import suite_of_words
+from nearpeak.cli._shared import check_writable
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ def _suite_columns(path: Path | None) -> dict[str, Any] | None:
 def _tell_passed(table: "CaseTable") -> None:
     if table.passed_through:
         sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
+
+
+def check_table(path: Path | None) -> None:
+    """Refuse a path that cannot become a table file, before any work is done for it."""
+    from nearpeak.capture.table_file import check_suffix
+
+    check_writable(path)
+    if path is not None:
+        check_suffix(path)
 
 
 def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:

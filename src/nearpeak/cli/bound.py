@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import read_cases, write_cases
+from nearpeak.cli._tables import check_table, read_cases, write_cases
 from nearpeak.cli._words import case_of
 from nearpeak.errors import NotModelledError, SpecError
 
@@ -38,7 +38,7 @@ def bound(
     without a bound and says why in the column refused; the exit code is then 1.
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
-    shared.check_writable(out)
+    check_table(out)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
     if words and out is not None:
@@ -80,6 +80,7 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
     if len(devices) != 1:
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
     columns, table = read_cases(path, "bound")
+    columns.pop("refused", None)  # what an earlier bound of the table said
     bounds = answered_table(table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
     added = {"bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._tables import check_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +108,7 @@ def plan(
     from nearpeak.report import _calibration as report
 
     device = _one_target(target, "plan")
-    shared.check_writable(out)
+    check_table(out)
     found = design(device, op, {"dtype": dtype}, count)
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")
