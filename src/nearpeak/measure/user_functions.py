@@ -14,6 +14,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
+from nearpeak.measure.outputs import output_names
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
@@ -136,17 +137,3 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
 """Attributes by which a callable says more of itself."""
-
-
-@functools.lru_cache(maxsize=64)
-def output_names(case: Case) -> tuple[str, ...]:
-    """Return the names of what the forward pass of `case` gives.
-
-    >>> from nearpeak.ops import case
-    >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
-    ('values', 'indices')
-    """
-    from nearpeak.measure.validation import forward_case
-    from nearpeak.measure.validation._oracle import declared_formats
-
-    return tuple(declared_formats(forward_case(case)))
