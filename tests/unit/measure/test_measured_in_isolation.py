@@ -1,6 +1,8 @@
 """Cases in processes of their own: whatever a case does becomes a row, and the run goes on."""
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ from typer.testing import CliRunner
 
 import nearpeak
 from nearpeak.cli import application
-from nearpeak.core.measurement import Outcome, Timing
+from nearpeak.core.measurement import Environment, Outcome, Timing
 from nearpeak.errors import SpecError
-from nearpeak.measure.lock import device_lock
+from nearpeak.measure.lock import device_lock, lock_path
 from nearpeak.measure.results import read_results
 from nearpeak.measure.session import run_cases
 from nearpeak.measuring import measure
@@ -106,6 +108,34 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(SpecError, match=r"results.jsonl:1: no line of a result file"):
         list(measure(CASE, "null", TIMING, out=out))
     assert out.read_text() == '{"op": "gemm"}\n'
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_device_that_another_user_has_measured_on_can_be_held(monkeypatch, umask):
+    environment, mask = Environment(device="a shared device"), os.umask(umask)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        try:
+            with device_lock(environment):
+                pass
+            lock_path(environment).chmod(lock_path(environment).stat().st_mode & 0o444)  # not mine to write
+            with _as_nobody(), device_lock(environment):
+                pass
+        finally:
+            os.umask(mask)
+
+
+@contextlib.contextmanager
+def _as_nobody():
+    """Act as a user without rights of his own, where this process may."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(me)
 
 
 def test_samples_wait_for_the_device(tmp_path, monkeypatch):
