@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.core.measurement import Environment, Outcome, Timing
-from nearpeak.errors import SpecError
+from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.measure.lock import device_lock, lock_path
 from nearpeak.measure.results import read_results
 from nearpeak.measure.session import run_cases
@@ -179,3 +180,19 @@ def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, opt
 def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result():
     (row,) = run_cases([CASE], "callable:kernels:exhaust", Timing(**{**_fields(TIMING), "validate": True}))
     assert row.outcome is Outcome.OOM, row.note
+
+
+def test_an_export_whose_package_is_absent_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--export", str(tmp_path / "a.parquet")]
+    done = CliRunner().invoke(application(), words)
+    assert isinstance(done.exception, MissingExtraError)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "the 1 core that is usable"), (2, "the 2 cores that are usable")])
+def test_threads_beyond_the_cores_are_said_wherever_cores_are_counted(count, said, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--threads", "3"]
+    assert said in CliRunner().invoke(application(), words).stderr

@@ -221,3 +221,18 @@ def test_results_are_written_for_other_tools(tmp_path):
     written = json.loads((tmp_path / "a.json").read_text())["benchmarks"]
     assert written[0]["stats"]["data"] == list(found[0].samples_s)
     assert written[1]["stats"]["median"] == 1e-3
+
+
+def test_a_file_for_other_tools_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    from nearpeak.measure.export import write_pytest_benchmark
+
+    def full(path, text, **_):
+        path.write_bytes(text.encode()[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "a.json"
+    out.write_text("before")
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_pytest_benchmark(out, [runner_of("null").measure(GEMM)])
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.json", "before")]
