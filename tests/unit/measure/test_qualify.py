@@ -41,13 +41,15 @@ def test_rows_are_written_before_they_are_said_and_not_made_twice(tmp_path):
 def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkeypatch, capsys):
     suite, scores = tmp_path / "suite.jsonl", tmp_path / "scores.jsonl"
     words = ["suite", "build", "--sweep", "op=softmax dtype=fp32 rows=4 columns=16", "--out", str(suite)]
-    for command in (words, ["qualify", str(suite), "-o", str(scores)]):
+    qualify = ["qualify", str(suite), "-o", str(scores)]
+    for command in (words, qualify, [*qualify, "--seed", "1"]):
         monkeypatch.setattr("sys.argv", ["nearpeak", *command])
         with pytest.raises(SystemExit) as left:
             main()
         assert left.value.code == 0
     said = capsys.readouterr().out
     assert "mutants told from right answers" in said
+    assert "holds a row for every case already, whatever its seed" in said
     found = coverage_of(read_suite(suite), scores=read_scores(scores.read_text(), "scores")).directed[-1]
     row = json.loads(scores.read_text())
     share = len(row["killed"]) / (len(row["killed"]) + len(row["survived"]))
