@@ -35,9 +35,7 @@ def qualify(
         sys.stdout.write(f"{row['case']}: {said}{left}\n")
         sys.stdout.flush()
     if not all_count + unscored:
-        sys.stdout.write(
-            f"{out} holds a row for every case already, whatever its seed; another --out scores them again\n"
-        )
+        sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")
         return
     without = f"; {unscored} cases without a score" if unscored else ""
     sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
