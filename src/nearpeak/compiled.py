@@ -1,6 +1,8 @@
 """Compiles inner loops once per machine; the result is kept in the user's cache folder, never beside the code."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -9,13 +11,26 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _is_writable(folder: Path) -> bool:
+    """Say whether files can be kept in a folder, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
 # An installation may be read-only, and several may share a machine: numba adds the path of the source file itself.
 numba.config.CACHE_DIR = platformdirs.user_cache_dir("nearpeak")
+_KEPT = _is_writable(Path(numba.config.CACHE_DIR))
+"""Whether machine code is kept; without a folder for it each process compiles its own."""
 
 
 def compiled(function: F) -> F:
     """Return a formula as machine code, compiled at its first call and kept for later processes."""
-    return cast(F, numba.njit(cache=True, fastmath={"nsz", "arcp", "contract", "afn"}, error_model="numpy")(function))
+    return cast(F, numba.njit(cache=_KEPT, fastmath={"nsz", "arcp", "contract", "afn"}, error_model="numpy")(function))
 
 
 def compiled_as_written(function: F) -> F:
@@ -23,7 +38,7 @@ def compiled_as_written(function: F) -> F:
 
     One row alone then gives what it gives among many, though they fill the vector units.
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    return cast(F, numba.njit(cache=_KEPT, error_model="numpy")(function))
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba is untyped here
@@ -38,7 +53,7 @@ def fused(_context: Any, x: Any, y: Any, z: Any) -> Any:
 
 def compiled_sums(function: F) -> F:
     """Return the same of loops that add up: sums may be taken in any order, so that they fill the vector units."""
-    return cast(F, numba.njit(cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})(function))
+    return cast(F, numba.njit(cache=_KEPT, fastmath={"nsz", "arcp", "contract", "reassoc"})(function))
 
 
 def compiled_exactly(function: F, *, owned: bool = True) -> F:
@@ -48,4 +63,4 @@ def compiled_exactly(function: F, *, owned: bool = True) -> F:
         owned: whether it counts references to its arrays, which costs more than small work does; without that it may
             make none, and its callers hold those that it is given.
     """
-    return cast(F, numba.njit(cache=True, error_model="numpy", boundscheck=False, _nrt=owned)(function))
+    return cast(F, numba.njit(cache=_KEPT, error_model="numpy", boundscheck=False, _nrt=owned)(function))

@@ -24,9 +24,8 @@ def read_columns(path: Path) -> dict[str, Any]:
     """
     if not path.exists():
         raise SpecError(f"table {path}: not found")
-    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}.get(path.suffix)
-    if reader is None:
-        raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
+    check_suffix(path)
+    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix]
     try:
         columns = reader(path)
     except UnicodeDecodeError as error:
@@ -36,11 +35,21 @@ def read_columns(path: Path) -> dict[str, Any]:
     return columns
 
 
+def check_suffix(path: Path) -> None:
+    """Refuse a table whose suffix names no format.
+
+    >>> check_suffix(Path("cases.txt"))
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: table cases.txt: suffix '.txt' is not one of .csv, .jsonl, .parquet
+    """
+    if path.suffix not in SUFFIXES:
+        raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
+
+
 def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     """Write the columns to `path`, by its suffix; the file appears whole or not at all."""
-    writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}.get(path.suffix)
-    if writer is None:
-        raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
+    check_suffix(path)
+    writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[path.suffix]
     with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
         part = Path(folder) / f"part{path.suffix}"
         writer(part, columns)

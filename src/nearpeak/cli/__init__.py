@@ -1,6 +1,7 @@
 """The command line: one file per command; each parses, makes one call and prints."""
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -37,6 +38,8 @@ def application() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and leave with the documented exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error does with what an encoding lacks
     words = [BARE.get(word, word) for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
     try:
         code = application()(words, standalone_mode=False) or 0

@@ -10,6 +10,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._farm_engine import opened_store
+from nearpeak.cli._tables import check_table
 from nearpeak.cli.measure import seconds_of
 from nearpeak.cli.store import STORE
 from nearpeak.errors import SpecError
@@ -97,7 +98,7 @@ def results(
 
     if kind:
         KINDS[kind]
-    shared.check_writable(out)
+    check_table(out)
     uids = None if of is None else _uids(of)
     rows = found(opened_store(place_of(store), create=False), kind=kind, uids=uids)
     if out is not None:

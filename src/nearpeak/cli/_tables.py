@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._cases import suite_of_words
+from nearpeak.cli._shared import check_writable
 from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
@@ -94,6 +95,15 @@ def _spread(added: Mapping[str, Any], rows: Any, refused: Mapping[int, str], cou
             cells[row] = None if row in refused else cell
         found[name] = cells
     return found | {"refused": [refused.get(row) for row in range(count)]}
+
+
+def check_table(path: Path | None) -> None:
+    """Refuse a path that cannot become a table file, before any work is done for it."""
+    from nearpeak.capture.table_file import check_suffix
+
+    check_writable(path)
+    if path is not None:
+        check_suffix(path)
 
 
 def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import write_cases
+from nearpeak.cli._tables import check_table, write_cases
 from nearpeak.errors import SpecError
 
 
@@ -29,7 +29,7 @@ def audit(
     devices = shared.targets_of(target, [])
     if len(devices) != 1:
         raise SpecError(f"audit: a table takes one target, got {len(devices)}; run once per target")
-    shared.check_writable(out)
+    check_table(out)
     columns = read_columns(table)
     found = audited(columns, samples_of(columns), devices[0])
     plain = json or not shared.on_terminal()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import read_usable, write_answered
+from nearpeak.cli._tables import check_table, read_usable, write_answered
 from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
@@ -38,7 +38,7 @@ def bound(
     nothing is written ('nearpeak predict' answers the others).
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
-    shared.check_writable(out)
+    check_table(out)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
     if words and out is not None:
@@ -80,6 +80,7 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
     if len(devices) != 1:
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
     columns, usable = read_usable(path, "bound")
+    columns.pop("refused", None)  # what an earlier bound of the table said
     if usable.refused:
         (row, (column, text)), *others = usable.refused.items()
         more = f", and {len(others)} more rows are no cases" if others else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._tables import check_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +29,13 @@ def roofs(
     from nearpeak.targets import CPU, user_folder
     from nearpeak.units import show
 
+    path = user_folder() / "targets" / f"{CPU}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, float] = {}
     with progress("measuring products, memory and launches"):
         for name, value in cpu_roofs():
             found[name] = value
     found = kept_roofs(found, _known())
-    path = user_folder() / "targets" / f"{CPU}.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
     units = {"memory": "B/s", "launch": "s"}
     for name, value in found.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
@@ -78,6 +79,8 @@ def fit(
 
     device = _one_target(target, "fit")
     shared.check_writable(out)
+    path = out or _own_file(device.name)
+    groups_of(path)  # a file that cannot be added to is refused before the work
     samples = samples_of(read_columns(data))
     _tell_set_aside(samples.set_aside)
     with shared.progress("fitting"):
@@ -86,7 +89,6 @@ def fit(
         raise next(iter(refused.values()))
     for name, error in refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
-    path = out or _own_file(device.name)
     groups = {**groups_of(path), **{one.name: {"device": device.name.split(":")[0], **one.entry} for one in found}}
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.fit_to_json(device, found) if plain else report.fit_to_terminal(device, found)}\n")
@@ -107,7 +109,7 @@ def plan(
     from nearpeak.report import _calibration as report
 
     device = _one_target(target, "plan")
-    shared.check_writable(out)
+    check_table(out)
     found = design(device, op, {"dtype": dtype}, count)
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")

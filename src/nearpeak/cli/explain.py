@@ -34,9 +34,9 @@ def explain(
         )
     if len(cases) == len(devices) == 1:
         raise SpecError("explain: one case on one target has nothing to differ from; add a case or a --target")
-    words = shlex.split(cases[0])
+    words = _words(cases[0])
     first = case_of(words, "explain")
-    second = case_of(_replaced(words, shlex.split(cases[1])), "explain") if len(cases) == 2 else first
+    second = case_of(_replaced(words, _words(cases[1])), "explain") if len(cases) == 2 else first
     pair, targets = (first, second), (devices[0], devices[-1])
     found = predict(first, targets[0]), predict(second, targets[1])
     if json or not shared.on_terminal():
@@ -49,6 +49,21 @@ def explain(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(explain)
+
+
+def _words(case: str) -> list[str]:
+    """Return the words of one case.
+
+    Raises:
+        SpecError: there is none, or a quote in it does not end.
+    """
+    try:
+        words = shlex.split(case)
+    except ValueError as error:
+        raise SpecError(f"explain: case {case!r}: {str(error).lower()}") from None
+    if not words:
+        raise SpecError(f"explain: case {case!r}: is empty; give e.g. 'gemm m=4096 n=4096 k=4096 dtype=bf16' 'm=4097'")
+    return words
 
 
 def _replaced(words: list[str], other: list[str]) -> list[str]:

@@ -169,7 +169,8 @@ def warn_of_threads(threads: int) -> None:
     from nearpeak.measure.environment import usable_core_count
 
     if threads > (count := usable_core_count()):
-        sys.stderr.write(f"--threads {threads}: they share the {count} cores that are usable here\n")
+        cores = "1 core that is" if count == 1 else f"{count} cores that are"
+        sys.stderr.write(f"--threads {threads}: they share the {cores} usable here\n")
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -226,6 +227,10 @@ def _check_files(out: Path | None, export: list[Path]) -> None:
     for path in export:
         if path.suffix not in (".parquet", ".json"):
             raise SpecError(f"--export {path}: is neither .parquet nor .json")
+        if path.suffix == ".parquet":
+            from nearpeak.measure.export import check_parquet
+
+            check_parquet(path)
 
 
 def _json_line(one: "Measurement") -> str:

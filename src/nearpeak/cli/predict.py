@@ -8,7 +8,7 @@ import typer
 
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import TABLES
-from nearpeak.cli._tables import read_usable, write_answered
+from nearpeak.cli._tables import check_table, read_usable, write_answered
 from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
@@ -52,10 +52,12 @@ def predict(
     reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak analyze'.
     """
     devices = shared.targets_of(target, edits)
-    shared.check_writable(out)
+    check_table(out)
     file = Path(words[0]) if len(words or ()) == 1 and Path(words[0]).suffix in (*TABLES, *WORKLOADS) else None
-    if words and (cases is not None or (out is not None and file is None)):
+    if words and cases is not None:
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
+    if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
+        raise SpecError("predict: --out and --energy add columns to a table of cases; give one, e.g. --cases FILE")
     how = _setting(corrected=not no_correction, elsewhere=elsewhere)
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(str(file), devices, calibration, json=json, how=how)
@@ -91,6 +93,7 @@ def _predict_table(
     from nearpeak.predict.energy_table import energy_table
 
     columns, usable = read_usable(path, "predict")
+    columns.pop("refused", None)  # what an earlier prediction of the table said
     answered = answered_predictions(usable.table, device, how, calibration)
     found = answered.predictions
     added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}

@@ -29,11 +29,14 @@ def qualify(
     cases = [one.case for one in suites.read_suite(suite).chosen]
     for row in qualified(cases, seed, timing, out):
         dead, alive = len(row["killed"]), len(row["survived"])
-        killed, all_count, unscored = killed + dead, all_count + dead + alive, unscored + (not dead + alive)
+        killed, all_count, unscored = killed + dead, all_count + dead + alive, unscored + (dead + alive == 0)
         said = row.get("reason") or f"{dead} of {dead + alive} mutants"
         left = f"; not: {', '.join(row['survived'])}" if alive else ""
         sys.stdout.write(f"{row['case']}: {said}{left}\n")
         sys.stdout.flush()
+    if not all_count + unscored:
+        sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")
+        return
     without = f"; {unscored} cases without a score" if unscored else ""
     sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
 

@@ -194,10 +194,11 @@ def _cheapest(found: "Suite", device: "Target", share: float, identity: str, bud
 
     plan = suites.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
     found = plan.suite
-    sys.stderr.write(
-        f"{len(found.chosen)} of {len(found.cases)} cases are run; {len(plan.picks)} of them cover use,\n"
-        f"  in {plan.cover_ratio:.1%} of the time of all that workloads call\n  ({found.plan['time']})\n"
+    covering = (
+        f"{len(plan.picks)} of them cover use,\n  in {plan.cover_ratio:.1%} of the time of all that workloads call"
     )
+    what = covering if plan.use_s else "no workload calls any of them,\n  they meet obligations"
+    sys.stderr.write(f"{len(found.chosen)} of {len(found.cases)} cases are run; {what}\n  ({found.plan['time']})\n")
     return found
 
 

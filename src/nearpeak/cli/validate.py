@@ -16,7 +16,7 @@ from nearpeak.cli._words import case_of
 from nearpeak.errors import IncorrectError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from nearpeak.core.case import Case
     from nearpeak.core.validation import Validation
@@ -62,13 +62,15 @@ def validate(
     wrong result from a right one is no failure there. Exit code 12 when a check fails. 'nearpeak validate' with the
     words and the seed of a record shows it again.
     """
+    options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
+               "--set": edits, "--mutants": mutants}  # fmt: skip
     if probes:
-        _refuse_beside_probes({"cases": words, "--runner": runner, "--implementation": implementation,
-                               "--emulate": emulate, "--mutants": mutants})  # fmt: skip
+        _refuse("--probes asks a package by itself", {"cases": words, "--skeleton": skeleton, **options})
         return _probed(probes, json=json)
     if not words:
         raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
     if skeleton:
+        _refuse("--skeleton checks nothing", options)
         return _print_skeleton(words)
     suite = suite_of_words(words)
     tested = _tested(runner, implementation, emulate, formats, edits, seed)
@@ -183,10 +185,10 @@ def _hung(line: str) -> str:
     return "\n".join(hung([line]))
 
 
-def _refuse_beside_probes(options: dict[str, object]) -> None:
+def _refuse(why: str, options: "Mapping[str, object]") -> None:
     asked = [name for name, value in options.items() if value]
     if asked:
-        raise SpecError(f"validate: --probes asks a package by itself; leave out {', '.join(asked)}")
+        raise SpecError(f"validate: {why}; leave out {', '.join(asked)}")
 
 
 def _probed(name: str, *, json: bool) -> None:

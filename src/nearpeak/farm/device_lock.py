@@ -10,7 +10,7 @@ from pathlib import Path
 from nearpeak.core.measurement import Environment
 from nearpeak.errors import UnfitError
 from nearpeak.farm.values import Device
-from nearpeak.measure.lock import lock_path
+from nearpeak.measure.lock import lock_path, opened
 
 _POLL_S = 0.05
 
@@ -45,7 +45,7 @@ def held(
     with ExitStack() as stack:
         files = []
         for path, mode in wanted:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            file = opened(path)
             stack.callback(os.close, file)
             _wait(file, mode, (path, time.monotonic() + wait_s), is_stopped)
             files.append(file)

@@ -57,7 +57,9 @@ def usable_core_count() -> int:
     >>> usable_core_count() >= 1
     True
     """
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_settings() -> list[tuple[str, str]]:

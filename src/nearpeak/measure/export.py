@@ -2,7 +2,9 @@
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,10 +23,9 @@ def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
         MissingExtraError: duckdb is absent.
         SpecError: there is nothing to write.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError(f"{path}: Parquet needs duckdb; install nearpeak[tables]") from None
+    check_parquet(path)
+    import duckdb
+
     if not measurements:
         raise SpecError(f"{path}: there are no results to write")
     names = tuple(_flat(measurements[0]))
@@ -33,9 +34,29 @@ def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
         connection.execute(f"CREATE TABLE results ({kinds})")
         rows = [tuple(_flat(one).values()) for one in measurements]
         connection.executemany(f"INSERT INTO results VALUES ({', '.join('?' * len(names))})", rows)
-        part = path.with_name(path.name + ".part")
-        connection.execute(f"COPY results TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT PARQUET)")
-        part.replace(path)
+        with _whole(path) as part:
+            connection.execute(f"COPY results TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT PARQUET)")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give where to write what then appears at `path` whole, or not at all."""
+    with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
+        part = Path(folder) / path.name
+        yield part
+        part.replace(path.resolve())
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse to write Parquet where its package is absent.
+
+    Raises:
+        MissingExtraError: duckdb is absent.
+    """
+    try:
+        import duckdb  # noqa: F401  # whether it is there is the question
+    except ImportError:
+        raise MissingExtraError(f"{path}: Parquet needs duckdb; install nearpeak[tables]") from None
 
 
 _LISTS = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
@@ -71,7 +92,8 @@ def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> N
         "commit_info": {}, "benchmarks": [_benchmark(one) for one in found],
         "datetime": datetime.now(tz=UTC).isoformat(), "version": "5.1.0",
     }  # fmt: skip
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    with _whole(path) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _benchmark(one: Measurement) -> dict[str, Any]:

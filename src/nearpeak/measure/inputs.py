@@ -60,6 +60,8 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
         return _true(generator, spec.shape, found or _most(op, arguments))
     if kind in ("int", "opaque"):
         return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), found if below else 0)
+    if below == 2 and found:  # of zeros and ones, the ones are what is found
+        return _true(generator, spec.shape, found).astype(_FLOATS.get(spec.dtype, np.float32))
     if below and numerics.kind == "exact":
         return _whole(generator, spec, below, found).astype(_FLOATS.get(spec.dtype, np.float32))
     values = _values(generator, spec)
@@ -91,7 +93,8 @@ def _true(generator: np.random.Generator, shape: tuple[int, ...], count: int) ->
 
 def _whole(generator: np.random.Generator, spec: Tensor, below: int, distinct_count: int) -> Any:
     """Return integers from 0 to below `below`, of which so many differ; 0 for as it comes."""
-    kind, shape = _INTEGERS.get(spec.dtype, np.int8), spec.shape
+    shape, is_float = spec.shape, dtype_of(spec.dtype).kind == "float"
+    kind = np.int64 if is_float else _INTEGERS.get(spec.dtype, np.int8)
     if not 0 < distinct_count <= min(below, spec.elements):
         return generator.integers(0, below, shape).astype(kind)
     chosen = generator.choice(below, distinct_count, replace=False)

@@ -38,13 +38,30 @@ def device_lock(environment: Environment, wait_s: float = WAIT_S) -> Iterator[No
         UnfitError: another measurement holds it for longer than `wait_s`.
     """
     path = lock_path(environment)
-    # Everybody may lock it; a link that somebody else placed there is not followed.
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = opened(path)
     try:
         _wait(file, path, time.monotonic() + wait_s)
         yield
     finally:
         os.close(file)
+
+
+def opened(path: Path) -> int:
+    """Return the lock file, open and made if need be; a link that somebody else placed there is not followed.
+
+    Everybody may lock it, which takes no right to write: in a shared folder a file is its maker's alone, whatever its
+    mode says.
+    """
+    how = os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | how, 0o644)
+    except FileExistsError:
+        try:
+            return os.open(path, os.O_RDWR | how)
+        except PermissionError:
+            return os.open(path, os.O_RDONLY | how)
+    os.fchmod(file, 0o644)  # the umask may have hidden it from others
+    return file
 
 
 def _wait(file: int, path: Path, deadline_s: float) -> None:

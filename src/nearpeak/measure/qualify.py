@@ -1,6 +1,7 @@
 """Mutation scores of cases: what share of wrong implementations each tells from right ones, as a file that goes on."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> It
             yield row
 
 
-_HEAD = '{"digest":'
+_HEAD = b'{"digest":'
 
 
 def _known(out: Path) -> set[str]:
@@ -41,15 +42,25 @@ def _known(out: Path) -> set[str]:
     """
     if not out.is_file():  # a device may never end
         raise SpecError(f"{out}: is no file that can be read again; name one")
-    text = out.read_text(encoding="utf-8", errors="replace")
-    kept = text.rfind("\n") + 1
-    lines = text[:kept].splitlines()
-    foreign = next((number for number, line in enumerate(lines, 1) if not line.startswith(_HEAD)), None)
-    if foreign is not None or not _HEAD.startswith(text[kept:][: len(_HEAD)]):
-        raise SpecError(f"{out}:{foreign or len(lines) + 1}: is no line of scores; name another file")
-    if kept < len(text):
-        out.write_text(text[:kept], encoding="utf-8")
-    return {str(json.loads(line)["digest"]) for line in lines}
+    data = out.read_bytes()
+    kept = data.rfind(b"\n") + 1
+    lines = data[:kept].decode("utf-8", "replace").split("\n")[:-1]
+    digests = [_digest(line) for line in lines]
+    if None in digests or not _HEAD.startswith(data[kept:][: len(_HEAD)]):
+        number = [*digests, None].index(None) + 1
+        raise SpecError(f"{out}:{number}: is no line of scores; name another file")
+    if kept < len(data):
+        os.truncate(out, kept)
+    return set(filter(None, digests))
+
+
+def _digest(line: str) -> str | None:
+    """Return the case of a line of scores; none where it is no such line."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return str(row["digest"]) if isinstance(row, dict) and {"digest", "killed", "survived"} <= row.keys() else None
 
 
 def _row(case: Case, seed: int, timing: Timing) -> Row:

@@ -53,7 +53,7 @@ class ResultFile:
 
 @contextmanager
 def result_file(path: Path) -> Iterator[ResultFile]:
-    """Hold `path`, which is made when it does not exist, as a result file.
+    """Hold `path` as a result file; one that is made for it is gone again where the block fails and nothing is in it.
 
     Raises:
         SpecError: another process writes it, or it is no result file.
@@ -63,15 +63,27 @@ def result_file(path: Path) -> Iterator[ResultFile]:
         raise SpecError(f"{path}: is no file that can be read again; name one")
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SpecError(f"{path}: another measurement writes it; name another file") from None
+        _lock(file, path)
         if new:
             _sync_folder(path.resolve().parent)
-        yield ResultFile(file, path)
+        try:
+            yield ResultFile(file, path)
+        except BaseException:
+            if new and not os.fstat(file).st_size:
+                path.unlink(missing_ok=True)
+            raise
     finally:
         os.close(file)
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = os.fstat(file).st_nlink > 0  # whoever made it may have removed it since it was opened here
+    except BlockingIOError:
+        is_held = False
+    if not is_held:
+        raise SpecError(f"{path}: another measurement writes it; name another file")
 
 
 def read_results(path: Path) -> tuple[Measurement, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.target import Target
+from nearpeak.measure.environment import cpu_name, read_text
 
 REPEAT_S = 1.0
 """Time spent on each way to reach a roof; the best run of all counts."""
@@ -159,7 +160,7 @@ def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> s
 
 def _cache() -> str:
     """Return the table of the last cache, empty where the operating system does not say."""
-    sizes = [_read(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
     kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]
     if not kib:
         return "[l2]"
@@ -171,12 +172,7 @@ def _memory_bytes() -> int:
 
 
 def _title() -> str:
-    return f"This CPU: {_cpu_name()}, {os.cpu_count() or 1} cores"
-
-
-def _cpu_name() -> str:
-    names = [line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")]
-    return (names[0] if names else platform.processor() or platform.machine()).replace('"', "")
+    return f"This CPU: {cpu_name()}, {os.cpu_count() or 1} cores"
 
 
 def _clock_hz() -> float:
@@ -186,11 +182,4 @@ def _clock_hz() -> float:
 
 
 def _cpuinfo() -> list[str]:
-    return _read(Path("/proc/cpuinfo")).splitlines()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+    return read_text(Path("/proc/cpuinfo")).splitlines()

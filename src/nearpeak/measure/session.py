@@ -30,7 +30,8 @@ def run_cases(
         telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
     """
     anew = fresh or launch_count > 1
-    wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in dict.fromkeys(cases)]
+    each = tuple(dict.fromkeys(cases))
+    wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in each]
     with sampled_beside(telemetry_hz) as beside:
         take = _take(runner, lambda found: judge(beside(found)), fresh=anew)
         if out is None:

@@ -1,11 +1,12 @@
 """A function to start from: what an implementation of a case is given and what it must return."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.errors import MeasureError
+from nearpeak.measure.contract import beyond_rounds
+from nearpeak.measure.outputs import outputs_of
 from nearpeak.ops import OPS, label_of
 from nearpeak.ops._constants import constants_of
 
@@ -28,16 +29,14 @@ def skeleton(case: Case) -> str:
         return {"output": output}  # bfloat16 [4, 8]
     """
     from nearpeak.measure.validation import forward_case
-    from nearpeak.measure.validation._draw import drawn
+    from nearpeak.measure.validation._formats import torch_format
     from nearpeak.measure.validation._oracle import declared_formats
 
     operator, forward = OPS[case.op], forward_case(case)
     arguments = operator.forward_arguments(forward)
-    declared_formats(forward)  # refuses what PyTorch does not compute
-    inputs = drawn(case.op, arguments, ("formats",), "normal")
-    if inputs is None:
-        raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
-    outputs = operator.torch_call({name: one.clone() for name, one in inputs.items()}, **arguments)
+    if not beyond_rounds(forward):
+        declared_formats(forward)  # refuses what PyTorch does not compute
+    inputs, outputs = operator.inputs(**arguments), outputs_of(forward)
     about = f"{label_of(forward)}: {operator.summary.removeprefix('Return the least work of ').rstrip('.')}"
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
@@ -46,7 +45,10 @@ def skeleton(case: Case) -> str:
         *_wrapped(about),
         *_wrapped(f"arguments: {given}"),
         *(_wrapped(f"constants: {fixed}") if fixed else ()),
-        *(f'    {name} = tensors["{name}"]  # {_form(one)}' for name, one in inputs.items()),
+        *(
+            f'    {name} = tensors["{name}"]  # {_form(torch_format(one.dtype), one.shape)}'
+            for name, one in inputs.items()
+        ),
         "    ...",
         *_returned(outputs),
     ]
@@ -60,9 +62,13 @@ def _wrapped(text: str) -> list[str]:
 def _returned(outputs: Mapping[str, Any]) -> list[str]:
     if len(outputs) == 1:
         ((name, one),) = outputs.items()
-        return [f'    return {{"{name}": {name}}}  # {_form(one)}']
-    return ["    return {", *(f'        "{name}": {name},  # {_form(one)}' for name, one in outputs.items()), "    }"]
+        return [f'    return {{"{name}": {name}}}  # {_form(one.dtype, one.shape)}']
+    return [
+        "    return {",
+        *(f'        "{name}": {name},  # {_form(one.dtype, one.shape)}' for name, one in outputs.items()),
+        "    }",
+    ]
 
 
-def _form(tensor: Any) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+def _form(dtype: Any, shape: Sequence[int]) -> str:
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

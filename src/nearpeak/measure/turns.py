@@ -41,6 +41,8 @@ LEAST_COUNT = 3
 """Samples of a turn."""
 JUDGED_TURNS = 6
 """Turns of a process among which one at random has its outputs verified."""
+END_S = 3.0
+"""Time after which a process that does not end is killed: programs of the user's have two seconds of it."""
 MARK = '{"nearpeak_turn":1,'
 """Begins each answer, so that it is found among what a case prints."""
 
@@ -77,7 +79,7 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
     number = 0
     while True:
         with contextlib.ExitStack() as both:
-            sides = [both.enter_context(_side(case, arm, timing, holds=arm is arms[0])) for arm in arms]
+            sides = [both.enter_context(_side(case, arm, timing, holds=not one)) for one, arm in enumerate(arms)]
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
@@ -169,14 +171,17 @@ class Side:
         return float(answer["time_s"])
 
     def end(self) -> None:
-        """End the process."""
+        """End the process: it may put away what it has made, and is killed when that takes too long."""
+        assert self._process.stdin is not None  # both are pipes
+        assert self._process.stdout is not None
         with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+            self._process.wait()
+        self._process.stdout.close()
 
     def _write(self, line: str) -> None:
         with contextlib.suppress(OSError):  # one that has ended has no answer either

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import hashlib
 import importlib
 import importlib.util
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
+from nearpeak.measure.outputs import output_names
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
@@ -60,14 +62,18 @@ def object_of(text: str, where: str) -> Any:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Return the module of a file, imported once, with the modules beside it in reach."""
+    """Return the module of a file, imported once; another module may have its name already."""
     path = path.resolve()
     if not path.is_file():
         raise SpecError(f"{path}: no such file")
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) == str(path):
-        return known
-    name = path.stem if known is None else f"{path.stem}_of_{path.parent.name}"
+    other = sys.modules.get(path.stem)
+    is_free = other is None or getattr(other, "__file__", None) == str(path)
+    name = path.stem if is_free else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    return sys.modules.get(name) or _executed(name, path)
+
+
+def _executed(name: str, path: Path) -> ModuleType:
+    """Return the module of a file that has just been imported, with the modules beside it in reach."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # a file that ends with .py has a loader
     assert spec.loader is not None
@@ -106,7 +112,7 @@ def _absent(holder: Any, name: str) -> str:
 def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return `call` with results by name: a single array or tensor is the only output of the case.
 
-    A tensor asked for that the case does not have is answered with the names of those that it has.
+    A name that is neither input nor argument is answered with the names of those that there are.
     """
 
     @functools.wraps(call, updated=())
@@ -117,7 +123,8 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
             asked = error.args[0] if error.args else None
             if not isinstance(asked, str) or asked in inputs:
                 raise
-            raise LookupError(f"no input {asked!r}; the case has {', '.join(inputs) or 'none'}") from error
+            there, given = (", ".join(names) or "none" for names in (inputs, arguments))
+            raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
         if isinstance(found, Mapping):
             return dict(found)
         if found is None and "out" in arguments:
@@ -136,17 +143,3 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
 """Attributes by which a callable says more of itself."""
-
-
-@functools.lru_cache(maxsize=64)
-def output_names(case: Case) -> tuple[str, ...]:
-    """Return the names of what the forward pass of `case` gives.
-
-    >>> from nearpeak.ops import case
-    >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
-    ('values', 'indices')
-    """
-    from nearpeak.measure.validation import forward_case
-    from nearpeak.measure.validation._oracle import declared_formats
-
-    return tuple(declared_formats(forward_case(case)))

@@ -265,20 +265,23 @@ def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: 
 
 def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int, corrected: bool) -> Calibration:
     """Return one group of a file, checked."""
-    if entry.get("version") != form.version:
-        raise SpecError(f"calibration {name}: is for {entry.get('version')!r}; this is {form.version!r}, fit again")
-    values, loose = entry.get("scalars", {}), entry.get("unidentified", ())
+    if not isinstance(entry, dict) or entry.get("version") != form.version:
+        found = entry.get("version") if isinstance(entry, dict) else entry
+        raise SpecError(f"calibration {name}: is for {found!r}; this is {form.version!r}, fit again")
+    _check_entry(entry, name, frozenset(form.regimes.values()))
+    values, loose = entry["scalars"], entry.get("unidentified", ())
     wrong = sorted({scalar.name for scalar in form.scalars} ^ set(values))
     if wrong:
         raise SpecError(f"calibration {name}: scalars differ from those of the form: {', '.join(wrong)}")
     for scalar in form.scalars:
         given, low, high = values[scalar.name], scalar.low_value, scalar.high_value
-        if not low <= given <= high:
+        if not isinstance(given, (int, float)) or not low <= given <= high:
             raise SpecError(f"calibration {name}: {scalar.name} is {given}; {low} to {high} is right")
     wide = FAR_RATIO[distance]
     trees = TREES if corrected and distance <= CORRECTED_DISTANCE else ()
     refined = {kind: _trees(entry, name, kind) for kind in trees}
-    interval = entry["interval"] if any(refined.values()) else entry.get("plain_interval", entry["interval"])
+    is_plain = "plain_interval" in entry and not any(refined.values())
+    interval = entry["plain_interval" if is_plain else "interval"]
     return Calibration(
         name=name,
         coefficients=tuple(
@@ -293,6 +296,30 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int,
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
         correction=refined.get("correction"), scale=refined.get("scale"),
     )  # fmt: skip
+
+
+_HELD = {"scalars": (dict, "table"), "row_count": (int, "whole number"), "source": (str, "text"),
+         "unidentified": (list, "list")}  # fmt: skip
+"""What a group holds beside its version and intervals."""
+
+
+def _check_entry(entry: Mapping[str, Any], name: str, regimes: frozenset[str]) -> None:
+    """Refuse a group that holds something else than `coefficient_file` writes."""
+    for key, (kind, words) in _HELD.items():
+        if not isinstance(entry.get(key, [] if key == "unidentified" else None), kind):
+            raise SpecError(f"calibration {name}: {key} is {entry.get(key)!r}; a {words} is right, fit again")
+    for key in ("interval", *(("plain_interval",) if "plain_interval" in entry else ())):
+        ends = entry.get(key)
+        if not isinstance(ends, dict) or regimes - ends.keys() or not all(map(_is_interval, ends.values())):
+            wanted = ", ".join(sorted(regimes))
+            raise SpecError(
+                f"calibration {name}: {key} is {ends!r}; [low, high] for each of {wanted} is right, fit again"
+            )
+
+
+def _is_interval(ends: Any) -> bool:
+    is_pair = isinstance(ends, list) and len(ends) == 2 and all(isinstance(one, (int, float)) for one in ends)
+    return is_pair and 0 < ends[0] <= ends[1]
 
 
 def _trees(entry: Mapping[str, Any], name: str, kind: str) -> Correction | None:

@@ -30,7 +30,7 @@ class Plan:
 
     @property
     def cover_ratio(self) -> float:
-        """Time of the cases chosen for use over that of all cases of the workloads."""
+        """Time of the cases chosen for use over that of all cases of the workloads; 0 where no workload calls any."""
         return self.cover_s / self.use_s if self.use_s else 0.0
 
 

@@ -37,9 +37,13 @@ def _cut_off(line: str) -> bool:
     """Say whether a line of `nearpeak qualify` is still being written, or was cut off."""
     try:
         json.loads(line)
-    except ValueError:
-        return line.startswith('{"digest":')
+    except (ValueError, RecursionError):
+        return _HEAD.startswith(line[: len(_HEAD)])
     return False
+
+
+_HEAD = '{"digest":'
+"""How lines of `nearpeak qualify` begin."""
 
 
 def _row(line: str, where: str) -> tuple[str, int, int]:

@@ -53,6 +53,18 @@ def test_nothing_to_compare_is_refused(capsys):
         run(capsys, "explain", "gemm m=1 n=1 k=1 dtype=bf16", "-t", "h100_sxm")
 
 
+@pytest.mark.parametrize(("first", "said"), [("gemm m='1", "no closing quotation"), (" ", "is empty; give")])
+def test_words_that_are_no_case_are_refused(first, said, capsys):
+    with pytest.raises(SpecError, match=said):
+        run(capsys, "explain", first, "m=2", "-t", "h100_sxm")
+
+
+def test_a_plan_of_an_unknown_format_is_refused_before_it_is_made(tmp_path, capsys):
+    with pytest.raises(SpecError, match="is not one of"):
+        run(capsys, "calibrate", "plan", "-t", "h20", "--out", str(tmp_path / "plan.txt"))
+    assert capsys.readouterr().out == ""
+
+
 def test_a_plan_is_a_table_that_fit_takes_back_once_times_are_added(tmp_path, capsys):
     plan, own = tmp_path / "plan.csv", tmp_path / "own.toml"
     found = json.loads(run(capsys, "calibrate", "plan", "-t", "h20", "--out", str(plan), "--json"))

@@ -1,5 +1,6 @@
 """The command line: exit codes, one line per error, data on stdout, nothing half-written."""
 
+import io
 import json
 import sys
 
@@ -187,3 +188,14 @@ def test_cases_can_be_piped_in(run, monkeypatch):
     code, out, _ = run("bound", "--target", "h100_sxm")
     assert code == 0
     assert json.loads(out)["limiter"] == "dram"
+
+
+def test_what_the_terminal_s_encoding_lacks_is_written_in_other_words(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--text"]
+    monkeypatch.setattr(sys, "argv", ["nearpeak", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert b"1 ms \\xb1 0.0%" in written.getvalue()

@@ -90,3 +90,33 @@ def test_a_saved_workload_is_shown_within_eighty_columns(tmp_path, capsys, monke
     lines = on_a_terminal(capsys, monkeypatch, "predict", str(path), "-t", "h100_sxm", "-t", "gtx_1080_ti")
     assert any("expected, operator by operator" in line for line in lines)
     assert max(map(len, lines)) <= 80
+
+
+CASE = ("gemm", "m=16", "n=16", "k=16", "dtype=bf16")
+
+
+@pytest.mark.parametrize("options", [("--energy",), ("--out", "predicted.csv")])
+@pytest.mark.parametrize("words", [CASE, ("model.onnx",)])
+def test_options_of_tables_are_refused_where_there_is_none(words, options, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match="add columns to a table"):
+        run(capsys, "predict", *words, *options, "-t", "h100_sxm")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("predict", "--cases"), ("bound", "--cases"), ("audit",)])
+def test_a_table_of_an_unknown_format_is_refused_before_it_is_worked_out(command, tmp_path, capsys):
+    table = tmp_path / "in.csv"
+    table.write_text("op,dtype,m,n,k,time_us\ngemm,bf16,16,16,16,10\n")
+    with pytest.raises(SpecError, match="is not one of"):
+        run(capsys, *command, str(table), "--out", str(tmp_path / "out.txt"), "-t", "h100_sxm")
+    said = capsys.readouterr()
+    assert said.out + said.err == ""
+
+
+@pytest.mark.parametrize("command", ["predict", "bound"])
+def test_why_a_row_was_refused_before_is_no_reason_now(command, tmp_path, capsys):
+    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    table.write_text("op,dtype,m,n,k,refused\ngemm,bf16,16,16,16,no figure of a link\n")
+    run(capsys, command, "--cases", str(table), "--out", str(out), "-t", "h100_sxm")
+    assert "refused" not in out.read_text().splitlines()[0]

@@ -117,6 +117,9 @@ def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch
     assert "# constants: EPSILON = 1e-05" in text
     assert 'weight = tensors["weight"]  # bfloat16 [8]' in text
     compile(text, "skeleton", "exec")
+    size = ("m=1000000", "n=1000000", "k=1000000", "dtype=bf16")
+    code, text, _ = run(monkeypatch, capsys, "gemm", *size, "--skeleton")  # nothing of it is drawn or computed
+    assert (code, "# bfloat16 [1, 1000000, 1000000]" in text) == (0, True)
 
 
 def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_checked(monkeypatch, capsys, tmp_path):
@@ -206,6 +209,8 @@ def test_a_package_is_a_runner_and_what_it_lacks_is_said(monkeypatch, capsys):
         ((), "there is no case"),
         (("--probes", "beaverpie"), "did you mean beaverpy"),
         ((*SOFTMAX, "--probes", "beaverpy"), "leave out cases"),
+        (("--probes", "beaverpy", "--skeleton"), "leave out --skeleton"),
+        ((*SOFTMAX, "--skeleton", "--runner", "numpy", "--mutants"), "leave out --runner, --mutants"),
     ],
 )
 def test_neither_cases_nor_a_package_or_both_are_refused(monkeypatch, capsys, words, said):

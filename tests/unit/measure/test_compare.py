@@ -50,6 +50,16 @@ def test_one_that_cannot_run_is_named_instead_of_judged(kernel, outcome):
     assert f"callable:kernels:{kernel}" in found.note
 
 
+def test_what_a_program_was_given_is_put_away_when_its_round_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    program = Arm(runner=f"process:{sys.executable} {Path(__file__).parent / 'program.py'}")
+    rounds = turns.rounds_of(nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp32"), (program, program), TIMING)
+    next(rounds)  # of one arm beside itself, which waits for the device that it holds if both are taken for the first
+    assert len(list(tmp_path.glob("nearpeak-*/a.bin"))) == 2
+    rounds.close()
+    assert [path.suffix for path in tmp_path.glob("nearpeak-*")] == [".lock"]
+
+
 def test_recorded_times_are_no_side_of_a_comparison():
     with pytest.raises(SpecError, match="needs something that runs"):
         compare(CASE, arm("softmax"), Arm(runner="null"), TIMING)

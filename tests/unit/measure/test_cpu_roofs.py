@@ -36,7 +36,7 @@ def test_a_busy_machine_does_not_lower_a_known_roof():
 
 def test_roofs_of_another_machine_are_not_kept(monkeypatch):
     other = target(MEASURED)
-    monkeypatch.setattr(roofs, "_cpu_name", lambda: "another one")
+    monkeypatch.setattr(roofs, "cpu_name", lambda: "another one")
     assert roofs.kept_roofs({**MEASURED, "fp32": 1.0}, other)["fp32"] == 1.0
 
 

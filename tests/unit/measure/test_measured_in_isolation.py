@@ -1,6 +1,9 @@
 """Cases in processes of their own: whatever a case does becomes a row, and the run goes on."""
 
+import contextlib
 import os
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,9 +11,9 @@ from typer.testing import CliRunner
 
 import nearpeak
 from nearpeak.cli import application
-from nearpeak.core.measurement import Outcome, Timing
-from nearpeak.errors import SpecError
-from nearpeak.measure.lock import device_lock
+from nearpeak.core.measurement import Environment, Outcome, Timing
+from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.measure.lock import device_lock, lock_path
 from nearpeak.measure.results import read_results
 from nearpeak.measure.session import run_cases
 from nearpeak.measuring import measure
@@ -57,6 +60,20 @@ def test_a_file_that_holds_something_else_is_refused_and_left_as_it_was(tmp_path
     assert out.read_text() == text
 
 
+def test_a_file_that_nothing_came_to_be_written_to_is_not_left_behind(tmp_path):
+    out, there = tmp_path / "results.jsonl", tmp_path / "there.jsonl"
+    there.touch()
+    for path in (out, there):
+        with pytest.raises(SpecError, match="no_such_module"):
+            list(measure([CASE], "callable:no_such_module:softmax", TIMING, out=path))
+    assert [path.exists() for path in (out, there)] == [False, True]
+
+
+def test_cases_that_come_one_by_one_are_measured_at_every_launch():
+    found = list(run_cases(iter([CASE]), "null", TIMING, launch_count=2))
+    assert [one.launch for one in found] == [1, 2]
+
+
 def test_a_device_is_refused_as_a_file_of_results(tmp_path):
     out = tmp_path / "results.jsonl"
     out.symlink_to("/dev/zero")
@@ -92,6 +109,34 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(SpecError, match=r"results.jsonl:1: no line of a result file"):
         list(measure(CASE, "null", TIMING, out=out))
     assert out.read_text() == '{"op": "gemm"}\n'
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_device_that_another_user_has_measured_on_can_be_held(monkeypatch, umask):
+    environment, mask = Environment(device="a shared device"), os.umask(umask)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        try:
+            with device_lock(environment):
+                pass
+            lock_path(environment).chmod(lock_path(environment).stat().st_mode & 0o444)  # not mine to write
+            with _as_nobody(), device_lock(environment):
+                pass
+        finally:
+            os.umask(mask)
+
+
+@contextlib.contextmanager
+def _as_nobody():
+    """Act as a user without rights of his own, where this process may."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(me)
 
 
 def test_samples_wait_for_the_device(tmp_path, monkeypatch):
@@ -135,3 +180,19 @@ def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, opt
 def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result():
     (row,) = run_cases([CASE], "callable:kernels:exhaust", Timing(**{**_fields(TIMING), "validate": True}))
     assert row.outcome is Outcome.OOM, row.note
+
+
+def test_an_export_whose_package_is_absent_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--export", str(tmp_path / "a.parquet")]
+    done = CliRunner().invoke(application(), words)
+    assert isinstance(done.exception, MissingExtraError)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "the 1 core that is usable"), (2, "the 2 cores that are usable")])
+def test_threads_beyond_the_cores_are_said_wherever_cores_are_counted(count, said, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: count)
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--threads", "3"]
+    assert said in CliRunner().invoke(application(), words).stderr

@@ -41,13 +41,15 @@ def test_rows_are_written_before_they_are_said_and_not_made_twice(tmp_path):
 def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkeypatch, capsys):
     suite, scores = tmp_path / "suite.jsonl", tmp_path / "scores.jsonl"
     words = ["suite", "build", "--sweep", "op=softmax dtype=fp32 rows=4 columns=16", "--out", str(suite)]
-    for command in (words, ["qualify", str(suite), "-o", str(scores)]):
+    qualify = ["qualify", str(suite), "-o", str(scores)]
+    for command in (words, qualify, [*qualify, "--seed", "1"]):
         monkeypatch.setattr("sys.argv", ["nearpeak", *command])
         with pytest.raises(SystemExit) as left:
             main()
         assert left.value.code == 0
     said = capsys.readouterr().out
     assert "mutants told from right answers" in said
+    assert "holds a row for every case already, whatever its seed" in said
     found = coverage_of(read_suite(suite), scores=read_scores(scores.read_text(), "scores")).directed[-1]
     row = json.loads(scores.read_text())
     share = len(row["killed"]) / (len(row["killed"]) + len(row["survived"]))
@@ -63,8 +65,11 @@ def test_a_file_of_scores_that_was_cut_off_goes_on_and_another_file_is_left_alon
         out.write_text(whole + whole[:kept])
         assert list(qualified([SOFTMAX], 0, TIMING, out)) == []
         assert out.read_text() == whole
-    assert read_scores(whole + whole[:-2], "scores") == {SOFTMAX.digest: 1.0}
-    for text in ('{"op": "softmax", "rows": 4}', whole + '{"op": "softmax"}\n'):
+    for kept in (1, len(whole) - 2):
+        assert read_scores(whole + whole[:kept], "scores") == {SOFTMAX.digest: 1.0}
+    broken = whole + whole[: len(whole) // 2] + "\n"
+    suite_line = '{"digest":"ab","op":"softmax"}\n'
+    for text in ('{"op": "softmax", "rows": 4}', whole + '{"op": "softmax"}\n', broken, whole + "\n", suite_line):
         other.write_text(text)
         with pytest.raises(SpecError, match="is no line of scores"):
             list(qualified([SOFTMAX], 0, TIMING, other))

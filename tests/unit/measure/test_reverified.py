@@ -107,6 +107,9 @@ def test_indices_lie_in_their_range_and_as_many_differ_as_the_case_says():
     assert set(target.tolist()) == set(range(9))
     mask = drawn(nearpeak.case("masked_select", elements=50, found=20, dtype="fp32"))[0]["mask"]
     assert mask.sum() == 20
+    assert np.count_nonzero(drawn(nearpeak.case("nonzero", elements=50, found=20, dtype="fp32"))[0]["x"]) == 20
+    many = drawn(nearpeak.case("unique", elements=4000, found=3000, dtype="fp32"))[0]["x"]
+    assert (len(np.unique(many)), many.min() >= 0) == (3000, True)
     assert (drawn(nearpeak.case("batch_norm", batch=2, channels=3, spatial=4, train=False, dtype="fp32"))[0]
             ["running_var"] > 0).all()  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Every runner: what it declares is so, what it computes agrees with the reference, what it cannot do it says."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 import nearpeak
@@ -106,6 +108,25 @@ def test_a_program_that_breaks_the_protocol_is_named(mode, outcome, message):
 def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path):
     with pytest.raises(SpecError, match="no such program"):
         runner_of(f"process:{tmp_path}/absent", TIMING)
+    with pytest.raises(SpecError, match="no closing quotation"):
+        runner_of("process:./program 'one", TIMING)
+
+
+def test_a_program_whose_inputs_cannot_be_written_is_ended_and_its_folder_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen = []
+
+    def full(case, arrays, folder):
+        seen.extend(tmp_path.iterdir())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("nearpeak.measure.runners.process._written", full)
+    children = set(psutil.Process().children())
+    backend = runner_of("process:/bin/cat", TIMING).backend
+    with pytest.raises(OSError, match="No space left") as left:
+        backend.prepare(GEMM, drawn(GEMM))
+    assert left.value.errno == errno.ENOSPC
+    assert (len(seen), [*tmp_path.iterdir()], {*psutil.Process().children()} - children) == (1, [], set())
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a compiler of C++")
@@ -200,3 +221,18 @@ def test_results_are_written_for_other_tools(tmp_path):
     written = json.loads((tmp_path / "a.json").read_text())["benchmarks"]
     assert written[0]["stats"]["data"] == list(found[0].samples_s)
     assert written[1]["stats"]["median"] == 1e-3
+
+
+def test_a_file_for_other_tools_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    from nearpeak.measure.export import write_pytest_benchmark
+
+    def full(path, text, **_):
+        path.write_bytes(text.encode()[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    out = tmp_path / "a.json"
+    out.write_text("before")
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_pytest_benchmark(out, [runner_of("null").measure(GEMM)])
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.json", "before")]

@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._kin import kin_values
+from nearpeak.predict.coefficient_file import file_text
 from nearpeak.predict.fit import fit
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_case, scalars_of
@@ -134,6 +137,29 @@ def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours()
 def test_what_cannot_be_predicted_is_refused_in_one_line():
     with pytest.raises(NotModelledError, match="GPUs that state a rate for it only"):
         nearpeak.predict(nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16"), "gaudi3")
+
+
+@pytest.mark.parametrize(("line", "instead", "said"), [
+    ("source = .*", "", "source is None; a text is right"),
+    ("row_count = .*", "row_count = 'x'", "row_count is 'x'"),
+    ("unidentified = .*", "unidentified = 3", "unidentified is 3; a list"),
+    ("launch_s = .*", "launch_s = 'x'", "launch_s is x"),
+    ("tensor = .*", "", "for each of dram, l2, launch, tensor is right"),
+    ("dram = .*", "dram = [2.0, 1.0]", "is right, fit again"),
+    ("dram = .*", "dram = 1.0", "is right, fit again"),
+])  # fmt: skip
+def test_a_calibration_that_holds_something_else_is_refused_in_one_line(line, instead, said, tmp_path):
+    entry = {
+        "version": FORM.version, "row_count": 9, "source": "a bench", "unidentified": [],
+        "scalars": {one.name: one.usual_value for one in FORM.scalars},
+        "interval": {regime: [0.9, 1.1] for regime in FORM.regimes.values()},
+    }  # fmt: skip
+    path, case = tmp_path / "mine.toml", nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16")
+    path.write_text(file_text({"gemm.bf16": entry}))
+    assert nearpeak.predict(case, "h100_sxm", calibration=path).time_s > 0
+    path.write_text(re.sub(f"^{line}$", instead, path.read_text(), flags=re.MULTILINE))
+    with pytest.raises(SpecError, match=re.escape(said)):
+        nearpeak.predict(case, "h100_sxm", calibration=path)
 
 
 def test_a_calibration_of_another_version_or_out_of_range_is_refused(tmp_path):

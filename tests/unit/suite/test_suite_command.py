@@ -78,6 +78,13 @@ def test_what_was_written_and_what_constraints_removed_is_said(tmp_path, monkeyp
     assert "sweep 1: sweep 1" not in run("show", out, "--cases")
 
 
+def test_a_cover_of_cases_that_no_workload_calls_names_no_share_of_use(tmp_path):
+    words = ["suite", "build", "--op", "fill", "--cover", "50%", "-t", "h100_sxm", "--out", str(tmp_path / "s.jsonl")]
+    said = CliRunner().invoke(application(), words).stderr
+    assert "no workload calls any of them" in said
+    assert "%" not in said
+
+
 @pytest.mark.parametrize("words", [["--cover", "99"], ["--cover", "0%"], ["--cover", "101%"], ["--cover", "x%"]])
 def test_shares_that_are_none_are_refused(words):
     with pytest.raises(SpecError, match="is not a share from 0 to 100 percent"):

@@ -1,5 +1,6 @@
 """Runs cases in a program of the user's, `process:COMMAND`, which answers JSON lines: C++, CUTLASS, other languages."""
 
+import contextlib
 import json
 import math
 import shlex
@@ -51,7 +52,10 @@ class ExternalProcess:
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Keep the command."""
-        self._words, self._timing = shlex.split(argument), timing
+        try:
+            self._words, self._timing = shlex.split(argument), timing
+        except ValueError as error:
+            raise SpecError(f"process: {argument!r}: {str(error).lower()}; quote whole words") from None
         if not self._words:
             raise SpecError("process: the command is empty; write process:'./program --option'")
         if shutil.which(self._words[0]) is None:
@@ -63,27 +67,20 @@ class ExternalProcess:
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Start the program, write the inputs and tell it the case."""
-        folder = tempfile.TemporaryDirectory(prefix="nearpeak-")
-        program = _Program(self._words)
-        start = time.perf_counter()
-        request = {
-            "do": "prepare", "protocol": PROTOCOL, "case": case.record(), "digest": case.digest,
-            "thread_count": self._timing.thread_count, "folder": folder.name,
-            "inputs": _written(case, inputs[0], Path(folder.name)),
-        }  # fmt: skip
-
-        def close() -> None:
-            program.close()
-            folder.cleanup()
-
-        try:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nearpeak-")))
+            program = _Program(self._words)
+            stack.callback(program.close)
+            start = time.perf_counter()
+            request = {
+                "do": "prepare", "protocol": PROTOCOL, "case": case.record(), "digest": case.digest,
+                "thread_count": self._timing.thread_count, "folder": str(folder),
+                "inputs": _written(case, inputs[0], folder),
+            }  # fmt: skip
             answer, ledger = _understood(program, program.ask(request))
-        except Exception:
-            close()
-            raise
+            close = stack.pop_all().close
         return Prepared(
-            runs=(_Run(program),),
-            outputs=lambda _: _read(program, Path(folder.name)),
+            runs=(_Run(program),), outputs=lambda _: _read(program, folder),
             algorithm=str(answer.get("algorithm", "")), ledger=ledger,
             phases_s={"build": time.perf_counter() - start}, close=close,
         )  # fmt: skip

@@ -66,12 +66,22 @@ class Sampler:
         self._file = _memory_file()
         self._records, self._ticks, self._read = wire.Records(self._file), [], []  # type: ignore[var-annotated]
         self._header: dict[str, Any] = {}
+        try:
+            self._process = self._begun(root)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _begun(self, root: str) -> "subprocess.Popen[str]":
+        """Return the process, which has said what it reads."""
         before_ns = time.monotonic_ns()
-        self._process = self._started(root)
+        process = self._started(root)
         self._pump()
-        if not before_ns <= self._header.get("begun_ns", -1) <= time.monotonic_ns():
-            self.stop()
-            raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
+        if before_ns <= self._header.get("begun_ns", -1) <= time.monotonic_ns():
+            return process
+        process.kill()
+        process.communicate()
+        raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
         with tempfile.TemporaryFile("w+", errors="replace") as said:  # a pipe that nobody reads would fill and block
@@ -83,7 +93,7 @@ class Sampler:
             if self._asked(process, root):
                 return process
             process.kill()
-            process.wait()
+            process.communicate()
             said.seek(0)
             lines = said.read().strip().splitlines()
         raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")

@@ -13,8 +13,6 @@ _REASONS = (
     ("hardware power brake", 0x80), ("display clock setting", 0x100),
 )  # fmt: skip
 """NVML API reference, nvmlClocksEventReasons."""
-HELD_DOWN = frozenset(name for name, bit in _REASONS if bit not in (0x1, 0x2, 0x100))
-"""Reasons that make a measurement one of a throttled device."""
 _STEP_W, _STEP_J, _STEP_HZ = 1e-3, 1e-3, 1e6
 _API = "NVML API reference"
 

@@ -16,7 +16,7 @@ def _float(*shape: int) -> Any:
     return _RANDOM.standard_normal(shape).astype(np.float32)
 
 
-X, WEIGHT, BIAS = _float(4, 6), _float(5, 6), _float(5)
+X, WEIGHT = _float(4, 6), _float(5, 6)
 
 
 def _zero(*shape: int) -> Any:

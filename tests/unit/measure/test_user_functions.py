@@ -1,0 +1,49 @@
+"""Functions of users: the names of what they return, of whatever size."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.measure.outputs import output_names, outputs_of
+from nearpeak.measure.user_functions import function_of, naming
+
+NONZERO = nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")
+"""Its outputs are as long as the data say."""
+
+
+def test_the_name_of_a_bare_result_is_found_without_computing_the_case():
+    pytest.importorskip("torch")
+    case = nearpeak.case("gemm", m=10**6, n=10**6, k=10**6, dtype="bf16")
+    result = np.zeros(3)
+    assert naming(case, lambda inputs, **_: result)({}) == {"y": result}
+
+
+def test_without_pytorch_a_bare_array_has_its_name_too(monkeypatch):
+    case = nearpeak.case("softmax", rows=4, columns=4, dtype="fp32")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert [output_names.__wrapped__(one) for one in (case, NONZERO)] == [("y",), ("y",)]
+
+
+def test_outputs_that_the_data_decide_are_computed():
+    torch = pytest.importorskip("torch")
+    (found,) = outputs_of(NONZERO).values()
+    assert (found.dtype, tuple(found.shape)) == (torch.int64, (4, 1))
+
+
+def test_files_of_one_name_are_modules_apart_and_each_is_imported_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    files = [tmp_path / place / "same" / "json.py" for place in ("one", "two")]
+    for number, file in enumerate(files):
+        file.parent.mkdir(parents=True)
+        file.write_text(f"def number():\n    return {number}\n")
+    found = [[function_of(f"{file}:number") for _ in range(2)] for file in files]
+    assert [one() for one, _ in found] == [0, 1]
+    assert [first is second for first, second in found] == [True, True]
+
+
+def test_a_name_that_is_nowhere_is_said_with_inputs_and_arguments():
+    call = naming(NONZERO, lambda inputs, **arguments: {"scale": inputs["x"]}["factor"])
+    with pytest.raises(LookupError, match="nothing is called 'factor'; inputs: x; arguments: elements, found"):
+        call({"x": 1.0}, elements=9, found=4)
