@@ -32,6 +32,14 @@ def _inputs(elements: int, tests: int, dtype: str, **_: Any) -> dict[str, Tensor
     return {"x": Tensor(shape=(elements,), dtype=dtype), "t": Tensor(shape=(tests,), dtype=dtype)}
 
 
+def _valid(drawn: dict[str, Any], elements: int, tests: int, **_: Any) -> dict[str, Any]:
+    """Return some elements that are of the set, its last first: few elements would seldom meet those of a large set."""
+    if not tests:
+        return {}
+    members = np.resize(drawn["t"][::-1], elements)
+    return {"x": np.where(drawn["x"] > members, members, drawn["x"])}
+
+
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"y": np.isin(arrays["x"], arrays["t"]) * 1}
 
@@ -57,6 +65,7 @@ OPERATOR = Operator(
     source="definition",
     numerics=Numerics(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten.isin.{kind}": _from_aten for kind in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")},

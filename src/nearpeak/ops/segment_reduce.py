@@ -1,5 +1,6 @@
 """Sums, means and extrema of consecutive rows that belong together."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
 
 FUNCTIONS = ("sum", "mean", "prod", "max", "min")
+_OF_NONE = {"max": {"initial": -np.inf}, "min": {"initial": np.inf}}
+"""What an extremum of a segment without rows is, as PyTorch has it."""
 
 
 @free_when_empty
@@ -75,9 +78,9 @@ def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, 
 
 
 def _valid(drawn: dict[str, Any], rows: int, segments: int, **_: Any) -> dict[str, Any]:
-    """Return how many rows each segment has: one at least, and as many more as the drawn numbers are large."""
-    shares = drawn["lengths"] / max(drawn["lengths"].sum(), 1)
-    lengths = 1 + np.floor(shares * (rows - segments)).astype(np.int64)
+    """Return how many rows each segment has: one at least if they suffice, and more as the drawn numbers are large."""
+    shares, least = drawn["lengths"] / max(drawn["lengths"].sum(), 1), int(rows >= segments)
+    lengths = least + np.floor(shares * (rows - least * segments)).astype(np.int64)
     lengths[-1:] += rows - lengths.sum()
     return {"lengths": lengths}
 
@@ -87,7 +90,8 @@ def _parts(arrays: dict[str, Any]) -> list[Any]:
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    return {"y": np.stack([getattr(np, function)(part, axis=0) for part in _parts(arrays)])}
+    reduced = partial(getattr(np, function), axis=0, **_OF_NONE.get(function, {}))
+    return {"y": np.stack([reduced(part) for part in _parts(arrays)])}
 
 
 def _backward_reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
@@ -95,7 +99,8 @@ def _backward_reference(arrays: dict[str, Any], function: str, **_: Any) -> dict
     slopes: dict[str, Any] = {
         "sum": np.ones_like, "mean": lambda part: np.ones_like(part) / len(part),
         "prod": lambda part: part.prod(0) / part,
-        "max": lambda part: 1.0 * (part == part.max(0)), "min": lambda part: 1.0 * (part == part.min(0)),
+        "max": lambda part: 1.0 * (part == part.max(0, **_OF_NONE["max"])),
+        "min": lambda part: 1.0 * (part == part.min(0, **_OF_NONE["min"])),
     }  # fmt: skip
     pairs = zip(parts, arrays["grad_y"], strict=True)
     return {"grad_x": np.concatenate([slopes[function](part) * grad for part, grad in pairs])}

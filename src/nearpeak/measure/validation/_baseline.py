@@ -68,9 +68,14 @@ def judged(
 
 
 def as_wide(result: CheckResult, rounds: Sequence[Question]) -> CheckResult:
-    """Return the failed comparison `result` of few results, or that it passes as PyTorch's own are about as far off."""
+    """Return the failed comparison `result` of few results, or that it passes as PyTorch's own are about as far off.
+
+    What may be rounded once only, and was rounded twice, is no matter of luck.
+    """
     worst = result.worst
     if worst is None or not 1 < worst.bound_ratio <= AS_WIDE:
+        return result
+    if any(asked.expected[worst.output].once for asked in rounds):
         return result
     few = [asked for asked in rounds if asked.expected[worst.output].values.size < FEW]
     found = (worst_of(baseline_of(asked), asked.expected) for asked in few)
