@@ -58,9 +58,8 @@ def validate(
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
     Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
-    measure SUITE' gives each its own); one that cannot be checked is a row that says so, and one that could not tell a
-    wrong result from a right one is no failure there. Exit code 12 when a check fails. 'nearpeak validate' with the
-    words and the seed of a record shows it again.
+    measure SUITE' gives each its own); one that cannot be checked is a row that says so, one that could not tell wrong
+    from right no failure. Exit code 12 when a check fails. The words and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip
@@ -76,11 +75,7 @@ def validate(
     tested = _tested(runner, implementation, emulate, formats, edits, seed)
     if suite is not None:
         return _suite_validated([one.case for one in suite.chosen], tested, (seed, mutants), json=json)
-    case = case_of(words, "validate")
-    found = _validated(case, tested(case), (seed, mutants), json=json)
-    if found.failed:
-        raise IncorrectError(_failure(case, found))
-    return None
+    return _case_validated(case_of(words, "validate"), tested, (seed, mutants), json=json)
 
 
 def _print_skeleton(words: list[str]) -> None:
@@ -109,6 +104,15 @@ def _tested(
         given = _imported(implementation)
         return lambda _: given
     return lambda case: _of_runner(runner or "torch_cpu", case)
+
+
+def _case_validated(
+    case: "Case", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, json: bool
+) -> None:
+    """Print what the contract says of one case, and fail where a check fails."""
+    found = _validated(case, tested(case), how, json=json)
+    if found.failed:
+        raise IncorrectError(_failure(case, found))
 
 
 def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> "Validation":

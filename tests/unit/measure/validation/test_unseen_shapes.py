@@ -43,6 +43,9 @@ KILLED = [
     ("cast", {"elements": 8, "dtype": "fp32", "out_dtype": "bool"}, "computed in fewer bits"),
     ("scatter", {"rows": 200, "width": 64, "table_rows": 5, "indices": 16, "scalar": True, "dtype": "fp16"},
      "NaN swallowed table"),
+    ("batch_norm", {"batch": 64, "channels": 1, "spatial": 80, "train": True, "running": False, "dtype": "bf16"},
+     "variance by n - 1"),
+    ("isin", {"elements": 7, "tests": 64, "dtype": "fp64"}, "last slice dropped t[0]"),
 ]  # fmt: skip
 
 
@@ -57,6 +60,8 @@ def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
 
 
 RIGHT = [
+    ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
+    ("segment_reduce", {"rows": 2, "segments": 5, "width": 3, "function": "max", "dtype": "fp32"}),
     ("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
     ("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
     ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
