@@ -64,6 +64,8 @@ class Numerics:
     special: str = "propagate"
     """What NaN and infinities in the inputs do: `propagate` as in the reference, `unspecified`, or the inputs of which
     the former holds."""
+    by_element: tuple[str, ...] = ()
+    """Choices, as values of attributes, under which a decomposition is stable element by element, too."""
     unspecified: tuple[str, ...] = ()
     """Choices, as values of attributes, for which NaN and infinities are left open."""
     exact: tuple[str, ...] = ()

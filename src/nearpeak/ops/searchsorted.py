@@ -47,8 +47,15 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return the boundaries in order."""
-    return {"boundaries": np.sort(drawn["boundaries"], axis=-1)}
+    """Return the boundaries in order, and some first values next to the last of them: few would seldom lie there."""
+    boundaries, values = np.sort(drawn["boundaries"], axis=-1), drawn["values"].copy()
+    if boundaries.size and values.size:
+        before, last, first = boundaries[:, -2:].min(-1), boundaries[:, -1], values[:, 0]
+        is_odd = np.floor(1024.5 * np.abs(first)) % 2 == 1
+        between = np.where(before < last, (before + last) / 2, first)
+        ends = np.where(is_odd, last + np.abs(last) / 2, between)
+        values[:, 0] = np.where(first > boundaries[:, boundaries.shape[-1] // 2], ends, first)
+    return {"boundaries": boundaries, "values": values}
 
 
 def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, Any]:

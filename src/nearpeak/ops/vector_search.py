@@ -71,14 +71,36 @@ def _inputs(queries: int, vectors: int, dim: int, dtype: str, lists: int, **_: A
     return found | ({"list_of": Tensor(shape=(vectors,), dtype="int64")} if lists else {})
 
 
+def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_: Any) -> dict[str, Any]:
+    """Return few vectors that point one way where signs are all that counts: else all of the best were the same.
+
+    The last query is small then, and 0 in fp32: it has a sign in fp64 alone.
+    """
+    if metric != "cosine" or dim != 1 or not drawn["vectors"].size:
+        return {}
+    sizes = np.abs(drawn["vectors"])
+    count = int(1024 * sizes.flat[0]) % (k + 1)
+    ranks = np.argsort(np.argsort(sizes, axis=0), axis=0)
+    queries = drawn["queries"].copy()
+    queries[-1:] *= 2.0**-200 if dtype == "fp64" and count % 2 else 1.0
+    return {"queries": queries, "vectors": np.where(ranks < count, sizes, -sizes)}
+
+
 def _far(queries: Any, vectors: Any, metric: str) -> Any:
     """Return a number that is smaller the nearer a vector is, for each query and vector."""
     if metric == "l2":
         return ((queries[:, None] - vectors) ** 2).sum(-1)
-    found = -(queries @ vectors.T)
-    if metric == "ip":
-        return found
-    return found / ((queries**2).sum(-1) ** 0.5)[:, None] / ((vectors**2).sum(-1) ** 0.5)
+    return -(queries @ vectors.T) if metric == "ip" else -(_direction(queries) @ _direction(vectors).T)
+
+
+def _direction(x: Any) -> Any:
+    """Return vectors of length 1, by way of no square of a small number, which fp16 does not hold."""
+    if isinstance(x, np.ndarray):
+        x = x / np.abs(x).max(-1, keepdims=True)
+        return x / (x**2).sum(-1, keepdims=True) ** 0.5
+    import torch
+
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
 def _ranked(arrays: dict[str, Any], lists: int, probes: int, metric: str, **_: Any) -> dict[str, Any]:
@@ -143,6 +165,7 @@ OPERATOR = Operator(
         picks={"positions": "far"},
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     ranked=_ranked,
     at_positions=_at_positions,

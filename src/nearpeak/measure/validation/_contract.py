@@ -20,6 +20,7 @@ def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
     chosen = {*named.values(), *(f"{name}={value}" for name, value in named.items())}
     rows = [entry.partition(":") for entry in numerics.rounds]
     numerics = replace(numerics, rounds=tuple(kind for kind, _, choice in rows if not choice or choice in chosen))
+    numerics = replace(numerics, by_element=tuple(chosen.intersection(numerics.by_element)))
     if numerics.step_if and arguments.get(numerics.step_if):
         numerics = replace(numerics, steps_count=numerics.steps_count + 1)
     if chosen.intersection(numerics.exact):

@@ -130,7 +130,7 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
         return random.integers(0, limit, tensor.shape) * _UNEVEN.get(distribution, 1.0)
     if distribution in _OF_FORMAT:
         return _OF_FORMAT[distribution](random, tensor)
-    if contract == "exact" and distribution in ALWAYS and tensor.elements <= DISTINCT:
+    if contract == "exact" and distribution in ALWAYS and 1 < tensor.elements <= DISTINCT:
         # Which of two equal values an index names is not what these rounds are about.
         places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
         return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
@@ -181,8 +181,13 @@ def _close(random: Any, tensor: Tensor) -> Any:
     Where there are more elements than such numbers, the following ones of twice and four times the size are used too.
     """
     steps = round(1 / (2 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]))
-    octave, place = np.divmod(random.permutation(tensor.elements), min(steps, 2**23))
+    places = random.permutation(max(tensor.elements, _CLOSE))[: tensor.elements]
+    octave, place = np.divmod(places, min(steps, 2**23))
     return ((1 + place / steps) * 2.0 ** (octave % 8)).reshape(tensor.shape)
+
+
+_CLOSE = 8
+"""Numbers next to each other, at least, of which few elements are drawn, so that they lie among those of more."""
 
 
 def _next_to(random: Any, edges: Any, tensor: Tensor) -> Any:

@@ -242,7 +242,7 @@ def answers(
         return reference({**{name: array.copy() for name, array in fixed.items()}, **changed})
 
     step = 4 * max(_finest(formats), coarsest_ratio)
-    spread_over = numerics.kind == "decomposition"
+    spread_over = numerics.kind == "decomposition" and not numerics.by_element
     exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
     shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)

@@ -32,6 +32,11 @@ def _writes_all(arguments: Arguments) -> bool:
     return bool(not chosen and arguments["rows"] == arguments["table_rows"])
 
 
+def are_numbers(arguments: Arguments) -> bool:
+    """Say whether cosines of vectors of one number are asked for."""
+    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
+
+
 _IGNORED, _ROTATED = "operand ignored", "wrong group or row"
 _TRANSPOSED, _TWICE = "operand transposed", "tile counted twice"
 _ONE_PART = "one part is all of them, and begins at the first"
@@ -57,6 +62,11 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: are_numbers(given) and given["dtype"] == "fp32",
         "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
     ),
+    ("vector_search", "bits lost", "distances"): (are_numbers, "a cosine of numbers is 1 or -1, which few bits hold"),
+    ("weight_norm", "bits lost", "norm"): (
+        lambda given: bool(given["columns"] == 1 and given["dtype"] in ("fp16", "bf16")),
+        "the norm of one number is its magnitude, and half the bits of fp32 hold those of 16 bits",
+    ),
     ("unique", "columns swapped", "counts"): (
         lambda given: bool(given["elements"] <= 2),
         "two elements are two values, each counted once, or one",
@@ -72,8 +82,3 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
     ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
 }
 """By operator, mistake and input: when it changes nothing, and why."""
-
-
-def are_numbers(arguments: Arguments) -> bool:
-    """Say whether cosines of vectors of one number are asked for."""
-    return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
