@@ -46,6 +46,11 @@ KILLED = [
     ("batch_norm", {"batch": 64, "channels": 1, "spatial": 80, "train": True, "running": False, "dtype": "bf16"},
      "variance by n - 1"),
     ("isin", {"elements": 7, "tests": 64, "dtype": "fp64"}, "last slice dropped t[0]"),
+    ("decomposition", {"batch": 2, "m": 13, "n": 64, "function": "lu_parts", "dtype": "fp32"}, "bits lost y1"),
+    ("searchsorted", {"rows": 1, "values": 3, "boundaries": 7, "dtype": "fp32"}, "tile counted twice boundaries[1]"),
+    ("searchsorted", {"rows": 1, "values": 1, "boundaries": 1, "dtype": "fp64"}, "computed in fewer bits"),
+    ("vector_search", {"queries": 2, "vectors": 257, "dim": 1, "k": 4, "metric": "cosine", "dtype": "fp16"},
+     "columns swapped positions"),
 ]  # fmt: skip
 
 
@@ -67,6 +72,7 @@ RIGHT = [
     ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
     ("vector_search", {"queries": 4, "vectors": 40, "dim": 5, "k": 9, "dtype": "bf16", "metric": "cosine"}),
     ("vector_search", {"queries": 3, "vectors": 20, "dim": 1, "k": 8, "dtype": "fp32", "metric": "cosine"}),
+    ("vector_search", {"queries": 2, "vectors": 257, "dim": 1, "k": 4, "dtype": "fp16", "metric": "cosine"}),
     ("wkv", {"batch": 40, "tokens": 1, "channels": 64, "dtype": "fp16"}),
     ("kthvalue", {"rows": 3, "columns": 7, "k": 2, "dtype": "fp32"}),
     ("weight_norm", {"rows": 127, "columns": 1, "dtype": "fp32"}),
@@ -124,6 +130,7 @@ PROOFS = [
     ("margin_loss", {"rows": 12, "classes": 6, "labels": 2, "function": "multilabel_margin", "dtype": "fp64"},
      "upstream reversed"),
     ("decomposition", {"batch": 2, "m": 5, "n": 1, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
+    ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip
 
