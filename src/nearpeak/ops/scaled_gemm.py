@@ -179,6 +179,7 @@ def _torch_call(tensors: dict[str, Any], m: int, n: int, dtype: str, **arguments
         and (a.dtype, b.dtype) == (torch.bfloat16, torch.int8)
         and "b_zero" not in tensors
         and not a.is_cuda
+        and a.shape[1] % _PACKED_DEPTH == 0
     ):
         return {"y": torch._weight_int8pack_mm(a, b.T.contiguous(), scales[1])}
     wide = torch.float64 if out_dtype == torch.float64 else torch.float32
@@ -269,6 +270,11 @@ def _from_onnx(site: OnnxSite) -> Match:
         packed = f"uint{bits}" if zero.dtype == "uint8" else zero.dtype
         arguments |= {"b_zeros": scales.distinct, "zero_dtype": packed}
     return Match(arguments=arguments)
+
+
+_PACKED_DEPTH = 16
+"""What the depth of PyTorch's product of packed int8 weights must be a multiple of: with others it reads beyond its
+rows on CPUs, and answers NaN or ends the process (PyTorch 2.13, seen on x86-64 with k of 2, 8, 24 and 40)."""
 
 
 def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, ...], out_dtype: Any) -> bool:

@@ -65,6 +65,7 @@ def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
 
 
 RIGHT = [
+    ("scaled_gemm", {"m": 9, "n": 32, "k": 2, "dtype": "int8_weight_only", "out_dtype": "bf16"}),
     ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 3, "function": "max", "dtype": "fp32"}),
     ("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
