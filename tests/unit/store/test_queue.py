@@ -16,11 +16,10 @@ DAY_NS = 86_400 * 10**9
 NOW_NS = 100 * DAY_NS
 
 
-def plain(store, asked):
+def plain(alerts, weights, asked):
     """The queue by definition: every alert is looked at, weighed and compared, one after the other."""
-    weights = weights_of(store.browsing.members())
     found = []
-    for one in store.findings.alerts():
+    for one in alerts:
         weight = weights.get(one.id, NOTHING)
         is_shown = asked.shown in ("all", one.status, "closed" if one.status in CLOSED else "open")
         texts = [text.lower() for text in (one.title, one.rev_hi, one.assignee)]
@@ -42,8 +41,9 @@ def every_question(at_ns=NOW_NS):
 
 
 def assert_same(queue, store):
+    alerts, weights = store.findings.alerts(), weights_of(store.browsing.members())
     for asked in every_question():
-        assert queue.wanted(asked) == plain(store, asked), asked
+        assert queue.wanted(asked) == plain(alerts, weights, asked), asked
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Expected gains of autocast: the worked table of docs/explain/mixed_precision.md, and what must hold of any step."""
 
+from functools import cache
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -37,6 +39,7 @@ class Encoder(nn.Module):
         return x + self.down(functional.gelu(self.up(self.second(x))))
 
 
+@cache
 def step(kind, *shape, autocast=None, dtype="fp32", explicit=True):
     if kind == "resnet-18":
         return api.capture("resnet-18", batch=shape[0], dtype=dtype, autocast=autocast)

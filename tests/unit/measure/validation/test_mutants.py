@@ -123,8 +123,7 @@ def test_every_operator_is_judged_in_two_formats(op):
 @pytest.mark.parametrize("op", OPS)
 def test_every_operator_has_a_case_that_tells_right_from_constant(op):
     warnings.simplefilter("ignore")
-    gates = [validate(one, pytorch(one), seed=SEED).results[0].status for one in cases(op)]
-    assert "PASS" in gates
+    assert any(validate(one, pytorch(one), seed=SEED).results[0].status == "PASS" for one in cases(op))
 
 
 def named(op, name, **arguments):
