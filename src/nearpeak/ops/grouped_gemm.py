@@ -150,7 +150,7 @@ def _valid(drawn: dict[str, Any], m: int, k: int, split: str, load: str, **_: An
     offsets, extent = drawn["offsets"], m if split == "m" else k
     if load:
         return {"offsets": np.cumsum(counts_of(load, extent, len(offsets)))}
-    ends = np.sort(np.minimum(offsets, extent))
+    ends = np.sort(offsets % (extent + 1))  # they are below m, and may be far beyond k
     ends[-1:] = extent
     return {"offsets": ends}
 

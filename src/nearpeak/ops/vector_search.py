@@ -71,11 +71,19 @@ def _inputs(queries: int, vectors: int, dim: int, dtype: str, lists: int, **_: A
     return found | ({"list_of": Tensor(shape=(vectors,), dtype="int64")} if lists else {})
 
 
+_IRRATIONAL = 0.5 * (5**0.5 - 1)
+"""Multiples of it have fractions that are far from each other: Knuth 1998, The Art of Computer Programming 3, 6.4."""
+
+
 def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_: Any) -> dict[str, Any]:
     """Return few vectors that point one way where signs are all that counts: else all of the best were the same.
 
-    The last query is small then, and 0 in fp32: it has a sign in fp64 alone.
+    The last query is small then, and 0 in fp32: it has a sign in fp64 alone. Centroids are not equally far from a
+    query, so that it is no matter of choice which lists are looked into.
     """
+    if "centroids" in drawn:
+        apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
+        return {"centroids": drawn["centroids"] + apart / 2}
     if metric != "cosine" or dim != 1 or not drawn["vectors"].size:
         return {}
     sizes = np.abs(drawn["vectors"])

@@ -46,6 +46,8 @@ KILLED = [
     ("batch_norm", {"batch": 64, "channels": 1, "spatial": 80, "train": True, "running": False, "dtype": "bf16"},
      "variance by n - 1"),
     ("isin", {"elements": 7, "tests": 64, "dtype": "fp64"}, "last slice dropped t[0]"),
+    ("grouped_gemm", {"m": 200, "n": 24, "k": 9, "groups": 2, "split": "k", "accumulate": True, "dtype": "bf16",
+                      "out_dtype": "fp32"}, "wrong group or row offsets[0]"),
     ("decomposition", {"batch": 2, "m": 13, "n": 64, "function": "lu_parts", "dtype": "fp32"}, "bits lost y1"),
     ("searchsorted", {"rows": 1, "values": 3, "boundaries": 7, "dtype": "fp32"}, "tile counted twice boundaries[1]"),
     ("searchsorted", {"rows": 1, "values": 1, "boundaries": 1, "dtype": "fp64"}, "computed in fewer bits"),
@@ -65,6 +67,7 @@ def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
 
 
 RIGHT = [
+    ("vector_search", {"queries": 48, "vectors": 128, "dim": 4, "k": 3, "lists": 127, "probes": 17, "dtype": "fp64"}),
     ("scaled_gemm", {"m": 9, "n": 32, "k": 2, "dtype": "int8_weight_only", "out_dtype": "bf16"}),
     ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 3, "function": "max", "dtype": "fp32"}),
@@ -131,6 +134,8 @@ PROOFS = [
     ("margin_loss", {"rows": 12, "classes": 6, "labels": 2, "function": "multilabel_margin", "dtype": "fp64"},
      "upstream reversed"),
     ("decomposition", {"batch": 2, "m": 5, "n": 1, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
+    ("paged_attention", {"batch": 1, "heads": 4, "tokens": 12, "pages": 4, "dim": 4, "page": 3, "kv_heads": 2,
+                         "dtype": "fp64", "kv_dtype": "fp8_e4m3"}, "wrong group or row table[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip

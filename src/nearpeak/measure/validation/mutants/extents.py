@@ -63,6 +63,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
     ),
     ("vector_search", "bits lost", "distances"): (are_numbers, "a cosine of numbers is 1 or -1, which few bits hold"),
+    ("paged_attention", _ROTATED, "table"): (
+        lambda given: bool(given["batch"] == given["q"] == 1 and given["tokens"] % given["page"] == 0),
+        "one query sees all keys of full pages, in any order",
+    ),
     ("weight_norm", "bits lost", "norm"): (
         lambda given: bool(given["columns"] == 1 and given["dtype"] in ("fp16", "bf16")),
         "the norm of one number is its magnitude, and half the bits of fp32 hold those of 16 bits",
