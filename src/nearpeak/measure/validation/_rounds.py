@@ -95,6 +95,7 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
         others += ["integer", "wide"]  # few true, few false: rows that are none or all
+    others += [one for one in numerics.rounds if one == "saturated"]  # a zero point shows in what is clipped alone
     others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
     others = [one for one in numerics.rounds if one in KINDS] or others
     for number in range(2, MOST_TRIED):

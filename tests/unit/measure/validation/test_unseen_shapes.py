@@ -46,6 +46,7 @@ KILLED = [
     ("batch_norm", {"batch": 64, "channels": 1, "spatial": 80, "train": True, "running": False, "dtype": "bf16"},
      "variance by n - 1"),
     ("isin", {"elements": 7, "tests": 64, "dtype": "fp64"}, "last slice dropped t[0]"),
+    ("fake_quantise", {"channels": 48, "columns": 2, "learnable": True, "dtype": "fp32"}, "last slice dropped zero[0]"),
     ("grouped_gemm", {"m": 200, "n": 24, "k": 9, "groups": 2, "split": "k", "accumulate": True, "dtype": "bf16",
                       "out_dtype": "fp32"}, "wrong group or row offsets[0]"),
     ("decomposition", {"batch": 2, "m": 13, "n": 64, "function": "lu_parts", "dtype": "fp32"}, "bits lost y1"),
@@ -136,6 +137,7 @@ PROOFS = [
     ("decomposition", {"batch": 2, "m": 5, "n": 1, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
     ("paged_attention", {"batch": 1, "heads": 4, "tokens": 12, "pages": 4, "dim": 4, "page": 3, "kv_heads": 2,
                          "dtype": "fp64", "kv_dtype": "fp8_e4m3"}, "wrong group or row table[0]"),
+    ("nll_loss", {"rows": 200, "classes": 7, "dtype": "bf16", "reduction": "mean"}, "sums in fewer bits x[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip
