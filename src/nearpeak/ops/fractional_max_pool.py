@@ -60,8 +60,12 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return numbers from 0 to 1, as generators of random numbers give them."""
-    return {"samples": abs(drawn["samples"]) % 1}
+    """Return numbers from 0 to 1, as generators of random numbers give them: all over it, however few are drawn."""
+    return {"samples": _APART * abs(drawn["samples"]) % 1}
+
+
+_APART = 512 * (5**0.5 - 1)
+"""What tells apart numbers that are close, or whole, by its fractions."""
 
 
 def _spans(extent: int, kernel: int, count: int, sample: float) -> list[tuple[int, int]]:

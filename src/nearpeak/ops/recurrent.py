@@ -12,6 +12,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
+from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._recurrent_cells import run, run_back
@@ -144,6 +145,7 @@ def _parameters(
     features: int, hidden: int, width: int, layers: int, directions: int, projection: int, row: Cell
 ) -> tuple[int, int]:
     """Return the weights and the biases of all layers."""
+    required_at_most("recurrent", {"both ways": 2}, directions=directions)
     inputs = features + maximum(layers - 1, 0) * directions * width + layers * width
     gates = directions * row.gate_count * hidden
     return gates * inputs + layers * directions * projection * hidden, 2 * layers * gates

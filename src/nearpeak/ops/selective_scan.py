@@ -82,6 +82,11 @@ def _inputs(
     return found | ({"state": Tensor(shape=(batch, channels, state), dtype=state_dtype)} if begun else {})
 
 
+def _valid(drawn: dict[str, Any], softplus: bool, **_: Any) -> dict[str, Any]:
+    """Return states that decay, at steps forward: ones that grow soon leave every format."""
+    return {"a": -np.abs(drawn["a"])} | ({} if softplus else {"dt": np.abs(drawn["dt"])})
+
+
 def _operands(arrays: dict[str, Any], dt: Any) -> tuple[Any, ...]:
     """Return q, k, v and g of a recurrence with one head per channel and one column per state."""
     spread = 0 * arrays["x"][..., None]
@@ -175,6 +180,7 @@ OPERATOR = Operator(
     source="Gu and Dao 2023, arXiv:2312.00752",
     numerics=Numerics(kind="normalisation", reduction="tokens state", steps_count=2),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -98,6 +98,11 @@ def _inputs(
     return found | ({"state": Tensor(shape=(batch, heads, state, dim), dtype=state_dtype)} if begun else {})
 
 
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return states that decay: ones that grow soon leave every format."""
+    return {"a": -np.abs(drawn["a"])}
+
+
 def _operands(arrays: dict[str, Any], heads: int, groups: int) -> tuple[Any, ...]:
     """Return dt and linear attention's q, k, v and g."""
     dt = arrays["dt"]
@@ -169,6 +174,7 @@ OPERATOR = Operator(
     source="Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived",
     numerics=Numerics(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -47,6 +47,8 @@ KILLED = [
      "variance by n - 1"),
     ("isin", {"elements": 7, "tests": 64, "dtype": "fp64"}, "last slice dropped t[0]"),
     ("fake_quantise", {"channels": 48, "columns": 2, "learnable": True, "dtype": "fp32"}, "last slice dropped zero[0]"),
+    ("fractional_max_pool", {"batch": 1, "channels": 2, "w": 7, "kw": 2, "ow": 3, "h": 2, "kh": 2, "dtype": "fp64"},
+     "operand transposed samples"),
     ("grouped_gemm", {"m": 200, "n": 24, "k": 9, "groups": 2, "split": "k", "accumulate": True, "dtype": "bf16",
                       "out_dtype": "fp32"}, "wrong group or row offsets[0]"),
     ("decomposition", {"batch": 2, "m": 13, "n": 64, "function": "lu_parts", "dtype": "fp32"}, "bits lost y1"),
@@ -68,6 +70,7 @@ def test_wrong_kernels_at_unseen_shapes_are_killed(op, arguments, name):
 
 
 RIGHT = [
+    ("selective_scan", {"batch": 2, "tokens": 257, "channels": 3, "state": 4, "dtype": "fp16"}),
     ("vector_search", {"queries": 48, "vectors": 128, "dim": 4, "k": 3, "lists": 127, "probes": 17, "dtype": "fp64"}),
     ("scaled_gemm", {"m": 9, "n": 32, "k": 2, "dtype": "int8_weight_only", "out_dtype": "bf16"}),
     ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
@@ -138,6 +141,10 @@ PROOFS = [
     ("paged_attention", {"batch": 1, "heads": 4, "tokens": 12, "pages": 4, "dim": 4, "page": 3, "kv_heads": 2,
                          "dtype": "fp64", "kv_dtype": "fp8_e4m3"}, "wrong group or row table[0]"),
     ("nll_loss", {"rows": 200, "classes": 7, "dtype": "bf16", "reduction": "mean"}, "sums in fewer bits x[0]"),
+    ("fractional_max_pool", {"batch": 1, "channels": 2, "w": 7, "kw": 2, "ow": 3, "h": 2, "kh": 2, "dtype": "fp64"},
+     "wrong group or row input[2]"),
+    ("segment_reduce", {"rows": 3, "segments": 1, "width": 20, "function": "max", "dtype": "fp32"},
+     "wrong group or row x[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Changes that leave the result alone because of what extents and choices of a case are."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nearpeak.core.case import Case
@@ -37,6 +38,11 @@ def are_numbers(arguments: Arguments) -> bool:
     return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
 
 
+def _is_spanned(arguments: Arguments, axis: str) -> bool:
+    """Say whether windows of planes reach from end to end, and no positions are returned."""
+    return bool(arguments["d"] == 1 and arguments[f"k{axis}"] == arguments[axis] and not arguments["indices"])
+
+
 _IGNORED, _ROTATED = "operand ignored", "wrong group or row"
 _TRANSPOSED, _TWICE = "operand transposed", "tile counted twice"
 _ONE_PART = "one part is all of them, and begins at the first"
@@ -66,6 +72,17 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
     ("paged_attention", _ROTATED, "table"): (
         lambda given: bool(given["batch"] == given["q"] == 1 and given["tokens"] % given["page"] == 0),
         "one query sees all keys of full pages, in any order",
+    ),
+    **{
+        ("fractional_max_pool", _ROTATED, f"input[{place}]"): (
+            partial(_is_spanned, axis=axis),
+            "every window spans this dimension, and what is largest in it is so in any order",
+        )
+        for place, axis in ((2, "h"), (3, "w"))
+    },
+    ("segment_reduce", _ROTATED, "x[0]"): (
+        lambda given: bool(given["segments"] == 1),
+        "one segment holds all rows, in any order",
     ),
     ("weight_norm", "bits lost", "norm"): (
         lambda given: bool(given["columns"] == 1 and given["dtype"] in ("fp16", "bf16")),
