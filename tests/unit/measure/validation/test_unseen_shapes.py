@@ -145,6 +145,8 @@ PROOFS = [
      "wrong group or row input[2]"),
     ("segment_reduce", {"rows": 3, "segments": 1, "width": 20, "function": "max", "dtype": "fp32"},
      "wrong group or row x[0]"),
+    ("vector_search", {"queries": 6, "vectors": 24, "dim": 6, "k": 8, "lists": 2, "probes": 2, "dtype": "fp32"},
+     "wrong group or row list_of[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
 ]  # fmt: skip

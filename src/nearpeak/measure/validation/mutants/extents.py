@@ -68,6 +68,14 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: are_numbers(given) and given["dtype"] == "fp32",
         "of numbers a cosine reads the sign, which rounding to bf16, of the same exponents, leaves alone",
     ),
+    **{
+        ("vector_search", row, where): (
+            lambda given: bool(given["lists"] and given["probes"] == given["lists"]),
+            "all lists are looked into, so that it is no matter which vectors they hold",
+        )
+        for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
+        for where in ("centroids", "list_of")
+    },
     ("vector_search", "bits lost", "distances"): (are_numbers, "a cosine of numbers is 1 or -1, which few bits hold"),
     ("paged_attention", _ROTATED, "table"): (
         lambda given: bool(given["batch"] == given["q"] == 1 and given["tokens"] % given["page"] == 0),
