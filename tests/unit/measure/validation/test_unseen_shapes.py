@@ -89,7 +89,7 @@ RIGHT = [
     ("conv_transpose", {"batch": 1, "in_channels": 2, "out_channels": 127, "w": 6, "kw": 3, "sw": 3, "pw": 5, "dw": 5,
                         "pw_end": 0, "ow": 128, "bias": True, "dtype": "bf16"}),
     ("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
-    ("adaptive_avg_pool", {"batch": 1, "channels": 16, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
+    ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
                            "dtype": "fp16"}),
 ]  # fmt: skip
 
@@ -140,7 +140,6 @@ PROOFS = [
     ("decomposition", {"batch": 2, "m": 5, "n": 1, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
     ("paged_attention", {"batch": 1, "heads": 4, "tokens": 12, "pages": 4, "dim": 4, "page": 3, "kv_heads": 2,
                          "dtype": "fp64", "kv_dtype": "fp8_e4m3"}, "wrong group or row table[0]"),
-    ("nll_loss", {"rows": 200, "classes": 7, "dtype": "bf16", "reduction": "mean"}, "sums in fewer bits x[0]"),
     ("fractional_max_pool", {"batch": 1, "channels": 2, "w": 7, "kw": 2, "ow": 3, "h": 2, "kh": 2, "dtype": "fp64"},
      "wrong group or row input[2]"),
     ("segment_reduce", {"rows": 3, "segments": 1, "width": 20, "function": "max", "dtype": "fp32"},

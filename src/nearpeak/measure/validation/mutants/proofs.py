@@ -7,13 +7,10 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import live_outputs
-from nearpeak.measure.validation._baseline import baseline_of
-from nearpeak.measure.validation._compare import comparable, values_of
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question, ranked
 from nearpeak.measure.validation._picks import canonical
-from nearpeak.measure.validation._rounds import rounds_of
-from nearpeak.measure.validation._run import imported_torch, run
+from nearpeak.measure.validation._run import imported_torch
 from nearpeak.measure.validation.checks.v09_gradients import upstream_of
 from nearpeak.measure.validation.mutants import identities, programs
 from nearpeak.measure.validation.mutants._make import Mutant
@@ -26,7 +23,7 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
     simple = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
-    arguments = (*simple, _of_choice, _of_units, _of_form, _of_own_sums, *identities.ARGUMENTS, *programs.ARGUMENTS)
+    arguments = (*simple, _of_choice, _of_units, _of_form, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
 
@@ -237,33 +234,6 @@ def _of_units(case: Case, mutant: Mutant) -> str:
 
 _BASES = {"qr": ("y0",), "qr_complete": ("y0",), "svd": ("y0", "y2"), "svd_full": ("y0", "y2"), "eigh": ("y1",)}
 """Outputs of decompositions that are orthonormal."""
-
-
-def _of_own_sums(case: Case, mutant: Mutant) -> str:
-    """A sum in few bits is no mistake of its own where PyTorch's is kept in as few: the contract takes what is as good.
-
-    On CPUs PyTorch adds up the losses of bf16 in bf16, for one.
-    """
-    if mutant.row != "sums in fewer bits":
-        return ""
-    of_mutant, of_own = ([0.0], [0.0])
-    for asked in rounds_of(case, 0):
-        ran = run(mutant.implementation(), asked.tensors, asked.arguments)
-        own = baseline_of(asked)
-        if ran.error or not own or not comparable(ran.outputs, asked.expected):
-            return ""
-        for name, one in asked.expected.items():
-            for errors, got in ((of_mutant, values_of(ran.outputs)[name]), (of_own, own[name])):
-                with np.errstate(all="ignore"):
-                    share = np.ravel((got - one.values) / one.spread)
-                errors.extend(share[np.isfinite(share)] ** 2)
-    ratio = float(np.sqrt(np.mean(of_own) / np.mean(of_mutant))) if any(of_mutant) else 0.0
-    return f"PyTorch's own sum is kept in as few bits: its errors are {ratio:.0%} of these" if ratio > _AS_FEW else ""
-
-
-_AS_FEW = 0.5
-"""Share of the errors of a sum in few bits from which on one is such a sum. Rounded at its end alone it has less: at 16
-partial sums, which LONG makes, 1 / sqrt(1 + 16 / 3) = 0.4, and at more of them less still."""
 
 
 def _of_form(case: Case, mutant: Mutant) -> str:
