@@ -1,6 +1,8 @@
 """Audits the rows that predictions are scored on: `python -m benchmarks.accuracy.audit CORPUS`. Writes a page."""
 
 import argparse
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +27,57 @@ software, best implementation per shape, rows that the corpus itself calls faste
 """
 
 
+COPIES = """
+## Copies of another device
+
+Blocks of two devices in which more than half of the cases that both have took the same time to the last digit: at most
+one of them can have been measured on its device. Nothing is left out of scores for it.
+
+| family | one | other | cases of both | same time |
+|---|---|---|---|---|
+"""
+LEAST_COMMON, COPIED_SHARE = 20, 0.5
+"""Cases of both devices, and those of them with the same time, from which a block is a copy."""
+
+
 def main() -> None:
     """Print one line per block, and write the page when all families are audited."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.audit", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm; then no page is written")
     options = parser.parse_args()
-    lines = []
+    lines, copied = [], []
     for family in families(options.family):
-        for block in family.blocks(options.corpus):
+        blocks = list(family.blocks(options.corpus))
+        for block in blocks:
             lines.append(f"| {family.name} | {block.name} | {_cells(block)} |")
             print(lines[-1], flush=True)
+        for one, other, common, same in copies(blocks):
+            copied.append(f"| {family.name} | {one.name} | {other.name} | {common} | {same} |")
+            print(copied[-1], flush=True)
     if not options.family:
-        PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        PAGE.write_text(HEAD + "\n".join(lines) + "\n" + COPIES + "\n".join(copied) + "\n", encoding="utf-8")
+
+
+def copies(blocks: Iterable[Block]) -> Iterator[tuple[Block, Block, int, int]]:
+    """Yield pairs of blocks of which one is a copy, with the number of cases of both and of those with the same time.
+
+    Short times, which sources round, are the same by chance in a few cases; in more than half of many they are not.
+    """
+    for one, other in combinations(blocks, 2):
+        if (one.source, one.kind) != (other.source, other.kind) or one.device == other.device:
+            continue
+        first, second = (_times(block) for block in (one, other))
+        common = first.keys() & second.keys()
+        same = sum(first[key] == second[key] for key in common)
+        if len(common) >= LEAST_COMMON and same > COPIED_SHARE * len(common):
+            yield one, other, len(common), same
+
+
+def _times(block: Block) -> dict[tuple[int, ...], float]:
+    """Return the time of each case by its axes and the settings that differ from row to row."""
+    columns = [np.asarray(column).tolist() for column in (*block.axes.values(), *block.settings.values())]
+    return dict(zip(zip(*columns, strict=True), block.measured_s.tolist(), strict=True))
 
 
 def _cells(block: Block) -> str:

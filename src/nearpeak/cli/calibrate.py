@@ -89,7 +89,7 @@ def fit(
         raise next(iter(refused.values()))
     for name, error in refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
-    groups = {**groups_of(path), **{one.name: {"device": device.name.split(":")[0], **one.entry} for one in found}}
+    groups = {**groups_of(path), **{one.name: {"device": device.name, **one.entry} for one in found}}
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.fit_to_json(device, found) if plain else report.fit_to_terminal(device, found)}\n")
     shared.write_whole(path, file_text(groups))
@@ -142,9 +142,10 @@ def _one_target(names: list[str], command: str) -> "Target":
 
 def _own_file(name: str) -> Path:
     """Return where the user's own coefficients of a target are kept, its folder made."""
+    from nearpeak.predict._calibrations import stem_of
     from nearpeak.targets import user_folder
 
-    path = user_folder() / "coefficients" / f"{name.split(':', 1)[0]}.toml"
+    path = user_folder() / "coefficients" / f"{stem_of(name)}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 

@@ -13,7 +13,11 @@ from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nearpeak.core.case import Case
     from nearpeak.core.target import Target
+    from nearpeak.ops._table import CaseGroup
     from nearpeak.predict._form import Setting
 
 WORKLOADS = (".json", ".txt", ".h", ".toml", ".onnx", ".pt2", ".py")
@@ -101,6 +105,7 @@ def _predict_table(
         drawn = energy_table(usable.table, device, found)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
     write_answered(out, "predict", columns, usable, added, answered.refused)
+    _tell_lacked(calibration, usable.table.groups, [device])
 
 
 def _predict_workload(
@@ -115,6 +120,7 @@ def _predict_workload(
     found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration, how)
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
+    _tell_lacked(calibration, [row.case for row in found.rows], devices)
 
 
 def _predict_case(
@@ -130,3 +136,16 @@ def _predict_case(
         found = predict_case(case, device, how, calibration)
         text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
         sys.stdout.write(f"{text}\n")
+    _tell_lacked(calibration, [case], devices)
+
+
+def _tell_lacked(calibration: Path | None, cases: "Iterable[Case | CaseGroup]", devices: list["Target"]) -> None:
+    """Say on standard error for what the user's own coefficients were not asked."""
+    from nearpeak.predict.answered import lacked_groups
+
+    if calibration is None:
+        return
+    cases = list(cases)
+    lacked = sorted({group for device in devices for group in lacked_groups(calibration, cases, device)})
+    if lacked:
+        sys.stderr.write(f"{calibration} lacks {', '.join(lacked)}: the coefficients that ship answered\n")

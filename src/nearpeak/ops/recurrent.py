@@ -172,6 +172,19 @@ def _inputs(
     return {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
 
 
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return recurrent weights of the size that they are initialised with, the root of 1 over the width.
+
+    Of larger ones states fall into chaos: the last place of one decides about the signs of those some steps on.
+    """
+    sizes = {name: np.sqrt((w**2).mean() * w.shape[-1]) for name, w in drawn.items() if name.startswith(_CARRYING)}
+    return {name: drawn[name] / size for name, size in sizes.items() if size > 0}
+
+
+_CARRYING = ("w_hh", "w_hr")
+"""Weights from one step's states to the next one's."""
+
+
 def _operands(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any, list[dict[str, Any]]]:
     """Return the first states h and c, and the weights per layer and direction."""
     names = _names(arguments["layers"], arguments["directions"])
@@ -271,6 +284,7 @@ OPERATOR = Operator(
         special="x h0 c0 w_ih_l0 w_ih_l0_reverse",
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -35,6 +35,8 @@ _ALIKE_COUNT = 2
 """Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
 CORRECTED_DISTANCE = 1
 """Steps from the data up to which the correction of a form holds: libraries choose kernels by architecture."""
+_GIVEN, _PART = "", "@"
+"""Stem of the file that a call names; what stands for the colon before a part in names of files."""
 TREES = ("correction", "scale")
 """What stands on top of the scalars of a group."""
 
@@ -45,7 +47,7 @@ def calibration_for(
     """Return the scalars for `cases` on `target`: its own, its architecture's, or those of all devices.
 
     Args:
-        file: coefficients of the user's own for this target, before all others.
+        file: coefficients of the user's own for this target, before all others; those answer for groups that it lacks.
         corrected: with the bounded correction, which no operator has that was not measured; the interval is wider
             without it.
 
@@ -57,24 +59,24 @@ def calibration_for(
         return form.calibration(target, cases)
     if "+" in target.name:  # what an edited limit costs is a part of its own
         target = replace(target, power_w=documented_of(target).power_w)
-    device, groups = target.name.split(":", 1)[0], form.groups(cases.op, cases.dtypes)
-    widened = partial(form.widening, cases.op)
+    groups, widened = form.groups(cases.op, cases.dtypes), partial(form.widening, cases.op)
     borrowed = any(widened(cell) != 1.0 for cell in form.regimes.values())
     corrected = corrected and not borrowed
-    if file is not None:
-        return _of_file(file, device.partition("+")[0], form, groups, corrected)
-    for farthest in (2, 3):
-        for place, group in enumerate(groups):
-            for stem, steps in _sources(form, device, target, cases.dtypes):
-                other = form.is_by_format and is_other_format(groups[0], group)
-                distance = max(steps, 1 if place >= _ALIKE_COUNT and not other else 0)
-                alike = corrected and place < _ALIKE_COUNT
-                found = _stored(form.name, stem, group, distance, alike) if steps <= farthest else None
-                if found is not None:
-                    found = _of_format(found, form) if other else found
-                    found = _blended(found, form, target, cases, group) if steps == 2 else found
-                    found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
-                    return replace(_widened(found, widened), is_borrowed=borrowed)
+    given = {} if file is None else _given(file, target, form, groups)
+    for group, stem, steps in _order(target, form, groups, cases.dtypes, given):
+        place, other = groups.index(group), form.is_by_format and is_other_format(groups[0], group)
+        distance = max(steps, 1 if place >= _ALIKE_COUNT and not other else 0)
+        trees = corrected and place < _ALIKE_COUNT
+        found: Calibration | None
+        if file is not None and stem == _GIVEN:
+            found = _calibration(given[group], f"{file.stem} {form.name}.{group}", form, distance, trees)
+        else:
+            found = _stored(form.name, stem, group, distance, trees)
+        if found is not None:
+            found = _of_format(found, form) if other else found
+            found = _blended(found, form, target, cases, group) if steps == 2 else found
+            found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
+            return replace(_widened(found, widened), is_borrowed=borrowed)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
@@ -104,16 +106,48 @@ def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
     return replace(found, low_ratio=low, high_ratio=high)
 
 
-def _sources(form: Form, device: str, target: Target, dtypes: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+def _order(
+    target: Target, form: Form, groups: tuple[str, ...], dtypes: Mapping[str, str], given: Mapping[str, Any]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield groups and the files to look for them in, with their steps from the data, in the order of preference."""
+    alike = [one for one in groups[:_ALIKE_COUNT] if not (form.is_by_format and is_other_format(groups[0], one))]
+    yield from ((group, _GIVEN, 0) for group in alike if group in given)
+    for farthest in (2, 3):
+        for group in groups:
+            if group in given:
+                yield group, _GIVEN, 0
+            yield from ((group, stem, steps) for stem, steps in _sources(form, target, dtypes) if steps <= farthest)
+
+
+def _sources(form: Form, target: Target, dtypes: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """Yield the files to look into with their steps from the data, kin devices nearest first."""
-    yield device, 0
-    edited = device.partition("+")[0]
-    if edited != device and edited in TARGETS:  # also where only the user measured it
-        yield edited, 1
-    kin = [stem for stem in _stems(form.name) if stem != device and _akin(stem, target, form)]
+    own = list(_own_stems(target))
+    yield from own
+    kin = [stem for stem in _stems(form.name) if stem not in dict(own) and _akin(stem, target, form)]
     yield from ((stem, 1) for stem in sorted(kin, key=lambda stem: _apart(form, target, _device(stem), dtypes)))
     yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
+
+
+def _own_stems(target: Target) -> Iterator[tuple[str, int]]:
+    """Yield the files of a target and of what it is a part or an edit of, with their steps from the data.
+
+    What is not measured itself is a step away, also where only the user measured the whole.
+    """
+    documented = target.name.partition("+")[0]
+    device = documented.partition(":")[0]
+    yield stem_of(target.name), 0
+    if device in TARGETS:
+        yield from ((stem, 1) for stem in dict.fromkeys((stem_of(documented), device)) if stem != stem_of(target.name))
+
+
+def stem_of(name: str) -> str:
+    """Return the stem of the file of a target's coefficients: parts have their own.
+
+    >>> stem_of("h100_sxm:1g.10gb")
+    'h100_sxm@1g.10gb'
+    """
+    return name.replace(":", _PART)
 
 
 def _kin(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
@@ -227,7 +261,7 @@ def _apart(form: Form, target: Target, other: Target, dtypes: Mapping[str, str])
 
 @lru_cache
 def _device(stem: str) -> Target:
-    return target_of(stem)
+    return target_of(stem.replace(_PART, ":"))
 
 
 def read_coefficients(path: Path) -> Mapping[str, Any]:
@@ -243,18 +277,15 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _of_file(file: Path, device: str, form: Form, groups: tuple[str, ...], corrected: bool) -> Calibration:
-    """Return the first of `groups` that the file holds, refused where it states that it is of another device."""
-    data = read_coefficients(file)
-    for group in groups:
-        entry = data["groups"].get(f"{form.name}.{group}")
-        if entry is None:
-            continue
-        name = f"{file.stem} {form.name}.{group}"
-        if entry.get("device", device) != device:
-            raise SpecError(f"calibration {name}: was fitted on {entry['device']}, not on {device}")
-        return _calibration(entry, name, form, 0, corrected)
-    raise NotModelledError(f"calibration {file.stem}: has none of {', '.join(f'{form.name}.{one}' for one in groups)}")
+def _given(file: Path, target: Target, form: Form, groups: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return those of `groups` that a file holds, refused where it states that they are of another device."""
+    data, documented = read_coefficients(file)["groups"], target.name.partition("+")[0]
+    found = {group: data[f"{form.name}.{group}"] for group in groups if f"{form.name}.{group}" in data}
+    for group, entry in found.items():
+        of = entry.get("device", documented) if isinstance(entry, dict) else documented
+        if of not in (documented, documented.partition(":")[0]):
+            raise SpecError(f"calibration {file.stem} {form.name}.{group}: was fitted on {of}, not on {documented}")
+    return found
 
 
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:

@@ -1,17 +1,19 @@
 """Predictions of tables whose rows need not all be predictable: the others are answered, and each gap says why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseGroup, CaseTable
+from nearpeak.predict._calibrations import read_coefficients
 from nearpeak.predict._form import USUAL, Setting
-from nearpeak.predict.prediction import PredictionTable, predict_table
+from nearpeak.predict.prediction import PredictionTable, form_of, predict_table
 
 _TIMES = ("predicted_s", "low_s", "high_s", "bound_s")
 
@@ -89,3 +91,22 @@ def _same_for_all(
         else:
             return False
     return True
+
+
+def lacked_groups(file: Path, cases: Iterable[Case | CaseGroup], target: Target) -> tuple[str, ...]:
+    """Return the groups that a user's file of coefficients lacks for `cases`, so that those that ship answer.
+
+    A group of a file also answers for others that can stand in for it, such as `gemm.bf16` for fp16.
+    """
+    held, lacked = read_coefficients(file)["groups"], set[str]()
+    for op, phase, dtypes, attributes in {
+        (one.op, one.phase, tuple(dict(one.dtypes).items()), tuple(dict(one.attributes).items())) for one in cases
+    }:
+        try:
+            form = form_of(op, phase, target, dict(dtypes), dict(attributes))
+            groups = [f"{form.name}.{group}" for group in form.groups(op, dict(dtypes))]
+        except NotModelledError:
+            continue
+        if form.calibration is None and not any(group in held for group in groups):
+            lacked.add(groups[0])
+    return tuple(sorted(lacked))

@@ -137,3 +137,43 @@ def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edit
     edited = json.loads(run(capsys, *words, "-t", "rtx_5090", "--set", 'dram.bandwidth="2 TB/s"'))
     assert edited["calibration"]["source"].startswith("in.csv")
     assert edited["distance_count"] == 1
+
+
+def fitted(folder, capsys, target):
+    """Fit products in bf16 to a table in which they take three times as long as on a whole device."""
+    rows = [(m, n, k) for m in (1, 64, 1024, 8192) for n in (512, 8192) for k in (512, 4096)]
+    lines = [f"gemm,bf16,{m},{n},{k},{15 + 3 * m * n * k / 1e8}" for m, n, k in rows]
+    (folder / "in.csv").write_text("\n".join(["op,dtype,m,n,k,time_us", *lines]) + "\n")
+    run(capsys, "calibrate", "fit", "--data", str(folder / "in.csv"), "-t", target)
+    forget()
+
+
+def predicted(capsys, op, target, *words):
+    axes = {"gemm": ("m=4096", "n=4096", "k=4096"), "softmax": ("rows=64", "columns=4096")}[op]
+    text = run(capsys, "predict", op, *axes, "dtype=bf16", "-t", target, "--json", *words)
+    return json.loads(text)
+
+
+def test_what_was_fitted_on_a_part_answers_for_that_part_alone(own_folder, capsys):
+    whole = predicted(capsys, "gemm", "h100_sxm")
+    fitted(own_folder, capsys, "h100_sxm:1g.10gb")
+    part, other = (predicted(capsys, "gemm", f"h100_sxm:{name}") for name in ("1g.10gb", "2g.20gb"))
+    assert (part["calibration"]["row_count"], part["distance_count"]) == (16, 0)
+    assert predicted(capsys, "gemm", "h100_sxm") == whole
+    assert other["calibration"]["row_count"] == whole["calibration"]["row_count"]
+    assert other["distance_count"] == 1  # nobody measured that part
+    own = next(own_folder.rglob("h100_sxm@1g.10gb.toml"))
+    with pytest.raises(SpecError, match=r"was fitted on h100_sxm:1g\.10gb, not on h100_sxm"):
+        predicted(capsys, "gemm", "h100_sxm", "--calibration", str(own))
+
+
+def test_what_a_file_of_coefficients_lacks_is_answered_by_those_that_ship_and_named(own_folder, capsys):
+    shipped = predicted(capsys, "softmax", "h20")
+    fitted(own_folder, capsys, "h20")
+    own = next(own_folder.rglob("h20.toml")).rename(own_folder / "own.toml")
+    forget()
+    assert predicted(capsys, "gemm", "h20", "--calibration", str(own))["calibration"]["row_count"] == 16
+    assert predicted(capsys, "softmax", "h20", "--calibration", str(own)) == shipped
+    words = ("predict", "softmax", "rows=64", "columns=4096", "dtype=bf16", "-t", "h20", "--calibration", str(own))
+    application()(list(words), standalone_mode=False)
+    assert "own.toml lacks stream.softmax: the coefficients that ship" in capsys.readouterr().err

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from benchmarks.accuracy import noise
+from benchmarks.accuracy.audit import copies
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.families._routing import even_load, skewed_load
-from benchmarks.accuracy.family import folds
+from benchmarks.accuracy.family import Block, folds
 from benchmarks.accuracy.scores import rows_of, score
 
 duckdb = pytest.importorskip("duckdb")
@@ -98,3 +99,21 @@ def test_noise_compares_the_newest_version_with_older_ones_of_the_same_software(
     (corpus / "aic_moe.parquet").unlink()
     (found,) = noise.noises(corpus)
     assert "| 1 | 33.3 / 33.3 / 33.3 | one 1: 33.3 |" in found.line
+
+
+def sent(device, times, sizes):
+    return Block(
+        source="one", device=device, kind="send", op="collective", dtypes={"dtype": "fp16"},
+        axes={"elements": np.asarray(sizes)}, measured_s=np.asarray(times), sites=np.arange(len(sizes)),
+    )  # fmt: skip
+
+
+def test_a_block_with_the_times_of_another_device_is_a_copy():
+    sizes = np.arange(1, 41)
+    first = sent("a100_pcie_80gb", sizes * 1e-6, sizes)
+    copy, own = (sent("h100_pcie", sizes * size, sizes) for size in (1e-6, 2e-6))
+    by_chance = sent("h100_sxm", np.where(sizes <= 20, 1.0, 2.0) * sizes * 1e-6, sizes)
+    few = sent("h20", sizes[:10] * 1e-6, sizes[:10])
+    found = [(one.device, other.device, common, same) for one, other, common, same in copies([first, copy])]
+    assert found == [("a100_pcie_80gb", "h100_pcie", 40, 40)]
+    assert list(copies([first, own, by_chance, few])) == []

@@ -89,6 +89,7 @@ RIGHT = [
     ("conv_transpose", {"batch": 1, "in_channels": 2, "out_channels": 127, "w": 6, "kw": 3, "sw": 3, "pw": 5, "dw": 5,
                         "pw_end": 0, "ow": 128, "bias": True, "dtype": "bf16"}),
     ("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
+    ("recurrent", {"batch": 2, "steps": 32, "features": 3, "hidden": 17, "cell": "gru", "dtype": "bf16"}),
     ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
                            "dtype": "fp16"}),
 ]  # fmt: skip
@@ -148,6 +149,9 @@ PROOFS = [
      "wrong group or row list_of[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
+    ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "bf16"}, "sums in fewer bits x[0]"),
+    ("attention", {"batch": 6, "heads": 13, "q": 12, "kv": 5, "dim": 4, "causal": True, "align": "lower_right",
+                   "mask": "alibi", "dtype": "bf16"}, "computed in fewer bits"),
 ]  # fmt: skip
 
 
@@ -159,9 +163,18 @@ def test_what_changes_nothing_at_unseen_shapes_is_proved(op, arguments, name):
     assert reason_for_equivalence(case, found, seed=2).startswith(PROVED)
 
 
+def test_pytorch_keeps_the_sums_of_this_loss_in_bf16_as_a_proof_says():
+    x, target = -torch.full((300, 2), 1.0078125, dtype=torch.bfloat16), torch.zeros(300, dtype=torch.int64)
+    sums = [float(torch.nn.functional.nll_loss(one, target, reduction="sum").bfloat16()) for one in (x, x.float())]
+    assert sums == [304.0, 302.0]
+
+
 @pytest.mark.parametrize(
     ("op", "arguments", "name"),
     [
+        ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "fp32"}, "sums in fewer bits x[0]"),
+        ("attention", {"batch": 2, "heads": 3, "q": 12, "kv": 5, "dim": 4, "causal": True, "align": "lower_right",
+                       "mask": "alibi", "dtype": "fp32"}, "computed in fewer bits"),
         ("non_max_suppression", {"batch": 1, "boxes": 5, "classes": 2, "dtype": "fp64"}, "wrong group or row boxes[1]"),
         ("varlen_attention", {"tokens": 6, "heads": 1, "dim": 4, "sequences": 3, "dtype": "fp64"},
          "operand ignored offsets"),

@@ -202,3 +202,10 @@ def test_nan_is_put_where_the_operator_reads_it():
     for seed in range(6):
         asked = special_question(case, seed, "x", float("nan"))
         assert np.isnan(asked.expected["y"].values).any()
+
+
+@pytest.mark.parametrize("distribution", ROUNDS)
+def test_recurrent_weights_keep_states_from_growing_and_from_chaos(distribution):
+    case = nearpeak.case("recurrent", batch=2, steps=32, features=3, hidden=17, cell="gru", dtype="fp64")
+    weights = drawn("recurrent", arguments_of(case), (1,), distribution)["w_hh_l0"].numpy()
+    assert np.sqrt((weights**2).mean()) == pytest.approx(17**-0.5)

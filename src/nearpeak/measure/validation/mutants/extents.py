@@ -108,6 +108,14 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: bool(given["bags"] == 1 and not given["weighted"]),
         "one bag holds all rows, and what it adds up or compares is in any order",
     ),
+    ("nll_loss", "sums in fewer bits", "x[0]"): (
+        lambda given: bool(given["dtype"] == "bf16" and given["reduction"] != "none"),
+        "PyTorch's own keeps the sums of this loss in bf16 (LossNLL.cpp), and this does so in another order",
+    ),
+    ("attention", "computed in fewer bits", ""): (
+        lambda given: bool(given["dtype"] == "bf16" and given["mask"] == "alibi"),
+        "PyTorch's own rounds slope times distance to bf16; both roundings are within the two that an operand may have",
+    ),
     ("embedding_bag", _IGNORED, "offsets"): (lambda given: bool(given["bags"] == 1), _ONE_PART),
 }
 """By operator, mistake and input: when it changes nothing, and why."""
