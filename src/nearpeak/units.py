@@ -100,6 +100,15 @@ def show(value: float, unit: str) -> str:
     return f"{_four_digits(value / factor)} {prefix}{unit}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "job"), counted(2, "batch")
+    ('1 job', '2 batches')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('h') else 's'}"
+
+
 def _four_digits(number: float) -> str:
     """Return `number` with four significant digits and no exponent below a million.
 

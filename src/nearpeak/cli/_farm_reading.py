@@ -68,7 +68,7 @@ def _list(opened: "Store", state: str, limit: int, *, json: bool) -> None:
 
 def _show_comparison(opened: "Store", comparison: str, *, json: bool) -> None:
     from nearpeak.farm.comparisons import launches_of, verdict
-    from nearpeak.report.history.farm import counted
+    from nearpeak.units import counted
 
     found, rounds = verdict(opened, comparison), launches_of(opened, comparison)
     record = {"comparison": comparison, "rounds": len(rounds), "judgement": asdict(found) if found else None}

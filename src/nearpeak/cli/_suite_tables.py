@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from nearpeak.units import counted
+
 if TYPE_CHECKING:
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.suite_coverage import DirectedShare, SuiteCoverage, UseShare
@@ -22,14 +24,16 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
     did = "are run" if ran is None else f"ran and passed ({ran.unchecked_count} of them unchecked)"
     console.print(escape(f"{suite.name}: {coverage.chosen_count} of {coverage.case_count} cases {did}"))
     for one in () if ran is None else ran.excluded:
-        console.print(f"  [yellow]{one.reason}: {one.case_count} cases, {one.flop_ratio:.2%} of FLOP[/yellow]")
+        console.print(
+            f"  [yellow]{one.reason}: {counted(one.case_count, 'case')}, {one.flop_ratio:.2%} of FLOP[/yellow]"
+        )
     for key, value in suite.plan.items():
         console.print(escape(f"  {key}: {value}"))
     for name, count in coverage.uncovered.items():
         console.print(f"  [yellow]uncovered: {escape(name)}, {count} calls[/yellow]")
     _print_lacks(console, suite)
     if coverage.untimed_count:
-        console.print(f"  [yellow]without a time on this target: {coverage.untimed_count} cases[/yellow]")
+        console.print(f"  [yellow]without a time on this target: {counted(coverage.untimed_count, 'case')}[/yellow]")
     table = _use_table(coverage.use, effective=False)
     console.print(table if table.row_count else "use-case coverage: no workload calls any of them")
     console.print(_directed_table(coverage.directed))

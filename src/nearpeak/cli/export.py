@@ -9,6 +9,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli.store import STORE
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+from nearpeak.units import counted
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
@@ -41,7 +42,7 @@ def export(
     check_flavour(flavour)
     cases = _cases(words or [])
     left_out = [reason for case in cases if (reason := _written(case, to, flavour))]
-    sys.stderr.write(f"wrote {len(cases) - len(left_out)} of {len(cases)} cases below {to}\n")
+    sys.stderr.write(f"wrote {len(cases) - len(left_out)} of {counted(len(cases), 'case')} below {to}\n")
     for reason in left_out:
         sys.stderr.write(f"left out: {reason}\n")
     if len(left_out) == len(cases):

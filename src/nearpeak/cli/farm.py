@@ -202,7 +202,7 @@ def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) 
 def _submitted(opened: "Store", found: "Submitted") -> str:
     """Return what became of the jobs in words; a single one is named."""
     from nearpeak.farm.status import job
-    from nearpeak.report.history.farm import counted
+    from nearpeak.units import counted
 
     if len(found.uids) == 1:
         return f"job {found.uids[0][:12]}: {job(opened, found.uids[0])['state']}{'' if found.new_count else ' already'}"
@@ -224,8 +224,8 @@ def drain(
     Exit code 3 when they are not free in time.
     """
     from nearpeak.farm.devices import devices, set_service
-    from nearpeak.report.history.farm import counted
     from nearpeak.store.opening import place_of
+    from nearpeak.units import counted
 
     wait_s = seconds_of(wait, "--wait") if wait else 0.0
     opened = opened_store(place_of(store), create=False)
@@ -246,8 +246,8 @@ def cancel(
 ) -> None:
     """Cancel jobs that are not over, with the batch that they belong to; what runs is ended."""
     from nearpeak.farm.queue import cancel as cancelled
-    from nearpeak.report.history.farm import counted
     from nearpeak.store.opening import place_of
+    from nearpeak.units import counted
 
     count = cancelled(opened_store(place_of(store), create=False), jobs)
     say({"cancelled": count}, f"{counted(count, 'batch')} cancelled{'' if count else ': all are over'}", json=json)

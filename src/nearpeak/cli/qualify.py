@@ -7,6 +7,7 @@ import typer
 
 from nearpeak.cli._shared import check_writable
 from nearpeak.cli.measure import LIMIT, MEMORY, timing_of
+from nearpeak.units import counted
 
 
 def qualify(
@@ -37,7 +38,7 @@ def qualify(
     if not all_count + unscored:
         sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")
         return
-    without = f"; {unscored} cases without a score" if unscored else ""
+    without = f"; {counted(unscored, 'case')} without a score" if unscored else ""
     sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
 
 

@@ -12,6 +12,7 @@ from nearpeak.cli import _shared as shared
 from nearpeak.cli._capture import workload_of
 from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import SpecError
+from nearpeak.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,7 +220,7 @@ def _write(suite: "Suite", out: Path | None) -> None:
         sys.stdout.write(save_text(suite))
     else:
         path = shared.write_quietly(out, save_text(suite))
-        sys.stderr.write(f"wrote {path}: {len(suite.cases)} cases{_removed(suite)}\n")
+        sys.stderr.write(f"wrote {path}: {counted(len(suite.cases), 'case')}{_removed(suite)}\n")
 
 
 def _removed(suite: "Suite") -> str:

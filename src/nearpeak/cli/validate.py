@@ -14,6 +14,7 @@ from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
 from nearpeak.errors import IncorrectError, NotModelledError, SpecError
+from nearpeak.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -160,8 +161,8 @@ def _suite_validated(
         counts["wrong" if wrong(found) else "could not tell a wrong result" if found.failed else "right"] += 1
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     if failures:
-        raise IncorrectError(f"{failures[0]} (of {len(cases)} cases: {said})")
-    sys.stderr.write(f"{len(cases)} cases: {said}\n")
+        raise IncorrectError(f"{failures[0]} (of {counted(len(cases), 'case')}: {said})")
+    sys.stderr.write(f"{counted(len(cases), 'case')}: {said}\n")
 
 
 def _refuse_large(case: "Case") -> None:

@@ -6,7 +6,7 @@ import json
 from nearpeak.core.audit import KINDS, Audit, AuditFinding
 from nearpeak.core.target import Target
 from nearpeak.report._words import hung
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 SHOWN = 5
 """Rows named per kind in text; --out and --json have all."""
@@ -35,8 +35,8 @@ def to_terminal(target: Target, found: Audit) -> str:
     for floor in found.noise:
         lines += [
             "",
-            f"  {floor.pair_count} cases with several {floor.what}: times differ by {100 * floor.median_ratio:.1f} % "
-            f"(median), {100 * floor.p90_ratio:.1f} % (90th percentile)",
+            f"  {counted(floor.pair_count, 'case')} with several {floor.what}: times differ by "
+            f"{100 * floor.median_ratio:.1f} % (median), {100 * floor.p90_ratio:.1f} % (90th percentile)",
         ]
     return "\n".join(hung(lines))
 

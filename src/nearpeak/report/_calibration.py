@@ -7,7 +7,7 @@ from typing import Any
 from nearpeak.core.calibration import Design, GroupFit
 from nearpeak.core.target import Target
 from nearpeak.report._words import hung
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 
 def fit_to_json(target: Target, found: Sequence[GroupFit]) -> str:
@@ -67,7 +67,7 @@ def plan_to_terminal(target: Target, found: Design) -> str:
     """Return the plan as text."""
     total = sum(point.predicted_s for point in found.points)
     lines = [
-        f"{len(found.points)} cases to measure on {target.title} ({target.name}), most useful first",
+        f"{counted(len(found.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
         f"  error of {found.candidate_count} cases that is due to scalars: {_percent(found.before_ratio)} now,",
         f"  with those of {found.start}; {_percent(found.after_ratio)} when all are measured",
         "  (the form's own error comes on top)",

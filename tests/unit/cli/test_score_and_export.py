@@ -72,7 +72,7 @@ def test_exported_cases_are_read_back_and_what_cannot_be_stated_is_named(tmp_pat
     found = nearpeak(
         "export", "gemm", "m=8", "n=4", "k=2", "dtype=bf16", "--to", str(folder), "--flavour", "flashinfer"
     )
-    assert "wrote 1 of 1 cases" in found.stderr
+    assert "wrote 1 of 1 case" in found.stderr
     definition = next(folder.glob("definitions/gemm/*.json"))
     rows = nearpeak("score", str(definition), "-w", str(next(folder.glob("workloads/gemm/*.jsonl"))), "-t", "t4").stdout
     assert json.loads(rows)["limiter"] == "dram"

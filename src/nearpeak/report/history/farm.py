@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearpeak.report._words import clean, hung, shortened
+from nearpeak.units import counted
 
 WIDTH = 80
 
@@ -27,15 +28,6 @@ def overview_text(found: Mapping[str, Any]) -> str:
     lines += [f"queued work: about {found['queued_s']:.0f} s of device time"] if found["queued_s"] else []
     lines += budget_lines(found["budgets"], found["asked_s"])
     return "\n".join(hung(lines, WIDTH)) + "\n"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> counted(1, "job"), counted(2, "batch")
-    ('1 job', '2 batches')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('h') else 's'}"
 
 
 def counted_text(jobs: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from nearpeak.core.gap import MEASURED, PROVEN, Gap, GapGroup, Ranking
 from nearpeak.report._words import clean, hung, shortened, told_apart
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 WIDTH = 80
 BAR = 14
@@ -43,7 +43,7 @@ def _groups(groups: Sequence[GapGroup], by: str, top: int) -> Iterator[str]:
     yield f"{'gap':>9}  {'proven':>9}  by {by}"
     for one in groups[:top]:
         name = shortened(one.name, 40) or "not stated"
-        yield f"{show(one.gain_s, 's'):>9}  {show(one.proven_s, 's'):>9}  {name} ({one.case_count} cases)"
+        yield f"{show(one.gain_s, 's'):>9}  {show(one.proven_s, 's'):>9}  {name} ({counted(one.case_count, 'case')})"
 
 
 def _advice(ranking: Ranking, top: int) -> Iterator[str]:
