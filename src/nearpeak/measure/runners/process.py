@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from nearpeak.core.measurement import Environment, Fallback, Outcome, Prepared, 
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
+from nearpeak.measure.scratch import scratch_folder
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
@@ -68,7 +68,7 @@ class ExternalProcess:
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Start the program, write the inputs and tell it the case."""
         with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nearpeak-")))
+            folder = stack.enter_context(scratch_folder())
             program = _Program(self._words)
             stack.callback(program.close)
             start = time.perf_counter()
