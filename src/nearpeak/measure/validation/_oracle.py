@@ -40,6 +40,8 @@ STORED_RMS = 0.5
 """Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
 SUMS = ("contraction", "reduction")
 """Kinds of contracts whose results are sums, kept in the format of the arithmetic until they are complete."""
+ONCE = (*SUMS, "pointwise")
+"""Kinds whose results are rounded to their own format once, at the end, unless a contract grants steps on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,5 +398,5 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
         usual = np.sqrt(floor**2 + numerics.steps_count * stored**2)
     return Expected(
         values=values, rounded=near, bound=np.asarray(last + way), spread=np.asarray(usual), floor=floor,
-        inner=way, once=numerics.kind in SUMS and not numerics.steps_count and unit > arithmetic, dtype=name,
+        inner=way, once=numerics.kind in ONCE and not numerics.steps_count and unit > arithmetic, dtype=name,
     )  # fmt: skip
