@@ -56,6 +56,10 @@ KILLED = [
     ("searchsorted", {"rows": 1, "values": 1, "boundaries": 1, "dtype": "fp64"}, "computed in fewer bits"),
     ("vector_search", {"queries": 2, "vectors": 257, "dim": 1, "k": 4, "metric": "cosine", "dtype": "fp16"},
      "columns swapped positions"),
+    ("batch_norm", {"batch": 65, "channels": 4, "spatial": 5, "train": True, "dtype": "bf16"}, "variance by n - 1"),
+    ("dequantise", {"rows": 5, "columns": 33, "block_rows": 5, "block_columns": 33, "dtype": "fp8_e4m3",
+                    "out_dtype": "bf16"}, "computed in fewer bits"),
+    ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
 ]  # fmt: skip
 
 
@@ -90,6 +94,8 @@ RIGHT = [
                         "pw_end": 0, "ow": 128, "bias": True, "dtype": "bf16"}),
     ("recurrent", {"batch": 2, "steps": 48, "features": 3, "hidden": 4, "cell": "gru", "dtype": "bf16"}),
     ("recurrent", {"batch": 2, "steps": 32, "features": 3, "hidden": 17, "cell": "gru", "dtype": "bf16"}),
+    ("histogram", {"elements": 127, "bins": 65, "dtype": "fp32"}),
+    ("histogram", {"elements": 20, "bins": 200, "dtype": "fp64"}),
     ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
                            "dtype": "fp16"}),
 ]  # fmt: skip
@@ -149,6 +155,8 @@ PROOFS = [
      "wrong group or row list_of[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
+    ("histogram", {"elements": 64, "bins": 1, "weighted": True, "dtype": "int64", "out_dtype": "fp64"},
+     "wrong group or row weights[0]"),
     ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "bf16"}, "sums in fewer bits x[0]"),
     ("attention", {"batch": 6, "heads": 13, "q": 12, "kv": 5, "dim": 4, "causal": True, "align": "lower_right",
                    "mask": "alibi", "dtype": "bf16"}, "computed in fewer bits"),

@@ -108,6 +108,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: bool(given["bags"] == 1 and not given["weighted"]),
         "one bag holds all rows, and what it adds up or compares is in any order",
     ),
+    ("histogram", _ROTATED, "weights"): (
+        lambda given: bool(given["bins"] == 1),
+        "the one bin adds up all weights, in any order",
+    ),
     ("nll_loss", "sums in fewer bits", "x[0]"): (
         lambda given: bool(given["dtype"] == "bf16" and given["reduction"] != "none"),
         "PyTorch's own keeps the sums of this loss in bf16 (LossNLL.cpp), and this does so in another order",
