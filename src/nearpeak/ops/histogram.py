@@ -51,7 +51,7 @@ def _reference(arrays: dict[str, Any], bins: int, **_: Any) -> dict[str, Any]:
 
 
 def _edges(bins: int, **_: Any) -> Any:
-    """Return 0 and the edges far from it: bins are found by the distance from the first edge, which errs by its size."""
+    """Return 0 and the edges far from it: bins are found by distances from the first edge, of whose size errors are."""
     every = np.linspace(-_REACH, _REACH, max(bins, 1) + 1)
     return every[(every == 0) | (np.abs(every) > _REACH / 4)]
 
