@@ -14,13 +14,16 @@ import numpy as np
 
 import nearpeak
 from benchmarks._figures import ROOT, Figure
+from nearpeak.core.case import Case
 
 FIGURES = (
     "predict_gemm_rate", "predict_gemm_public_rate", "predict_scalar_seconds", "predict_first_call_seconds",
     "predict_read_only_first_call_seconds", "predict_file_seconds", "predict_70b_step_seconds",
-    "predict_70b_new_target_seconds", "predict_reference_seconds",
+    "predict_70b_new_target_seconds", "predict_reference_seconds", "predict_new_gemm_seconds",
+    "predict_new_attention_seconds", "predict_new_softmax_seconds", "predict_70b_first_step_seconds",
 )  # fmt: skip
 ROWS, PIECE, RUNS, SEED = 1_000_000, 8192, 20, 20261120
+NEW_ROUNDS, NEW_COUNT = 20, 200
 FIRST = (
     "import nearpeak; print(nearpeak.predict(nearpeak.case('gemm', m=4096, n=4096, k=4096, dtype='bf16'), "
     "'h100_sxm').time_s)"
@@ -33,11 +36,14 @@ def measure() -> Iterator[Figure]:
     yield _figure("predict_gemm_rate", _form_rate(), "predictions/s", 3e6)
     yield _figure("predict_gemm_public_rate", _public_rate(), "predictions/s", 0.0)
     yield _figure("predict_scalar_seconds", _scalar(), "s", 15e-6)
+    for op, cases in _new_cases().items():
+        yield _figure(f"predict_new_{op}_seconds", _new(cases), "s", 15e-6)
     yield _figure("predict_first_call_seconds", _first_call(dict(os.environ)), "s", 1.5)
     yield _figure("predict_read_only_first_call_seconds", _read_only(), "s", 1.5)
     yield _figure("predict_file_seconds", _file(), "s", 5.0)
-    new_s, again_s = _step()
+    first_s, new_s, again_s = _step()
     yield _figure("predict_70b_step_seconds", again_s, "s", 1e-3)
+    yield _figure("predict_70b_first_step_seconds", first_s, "s", 1e-3)
     yield _figure("predict_70b_new_target_seconds", new_s, "s", None)
 
 
@@ -108,6 +114,27 @@ def _scalar() -> float:
     return _least(lambda: [nearpeak.predict(case, target) for case in cases]) / len(cases)
 
 
+def _new_cases() -> dict[str, list[Case]]:
+    """Return cases of different shapes by operator, in several rounds: no shape twice."""
+    draw = np.random.default_rng(SEED)
+    count = NEW_ROUNDS * NEW_COUNT
+    m, n, k = (draw.choice(16_000, count, replace=False) + 1 for _ in range(3))
+    shapes = list(zip(m.tolist(), n.tolist(), k.tolist(), strict=True))
+    heads = {"heads": 32, "kv_heads": 8, "dim": 128, "causal": True, "align": "lower_right", "dtype": "bf16"}
+    return {
+        "gemm": [nearpeak.case("gemm", m=m, n=n, k=k, dtype="bf16") for m, n, k in shapes],
+        "attention": [nearpeak.case("attention", batch=1, q=min(m, n), kv=max(m, n), **heads) for m, n, _ in shapes],
+        "softmax": [nearpeak.case("softmax", rows=m, columns=n, dtype="bf16") for m, n, _ in shapes],
+    }
+
+
+def _new(cases: list[Case]) -> float:
+    """Return the time of one call whose case has never been asked for, in a process that has predicted others."""
+    target = nearpeak.target("h100_sxm")
+    rounds = iter([cases[start : start + NEW_COUNT] for start in range(0, len(cases), NEW_COUNT)])
+    return _least(lambda: [nearpeak.predict(case, target) for case in next(rounds)], NEW_ROUNDS) / NEW_COUNT
+
+
 def _first_call(environment: dict[str, str]) -> float:
     """Return the least CPU time of a fresh process that predicts one product; compiled code is in the cache."""
     command = [sys.executable, "-c", FIRST]
@@ -152,12 +179,17 @@ def _file() -> float:
         return _child([sys.executable, "-m", "nearpeak", *words])
 
 
-def _step() -> tuple[float, float]:
-    """Return the time of a captured training step of Llama-3-70B on a target not seen before, and again."""
-    from benchmarks.capture_scale import capture_of
+def _step() -> tuple[float, float, float]:
+    """Return the time of training steps of Llama-3-70B: just captured, on a target not seen before, and again.
 
+    Just captured is a step whose calls no prediction has seen, in a process that has predicted another model.
+    """
+    from benchmarks.capture_scale import capture_of
+    from nearpeak.capture.architecture import capture_architecture
+
+    h100, a100 = nearpeak.target("h100_sxm"), nearpeak.target("a100_sxm_80gb")
+    nearpeak.predict(capture_architecture("llama-3-8b", step="train", sequence=1024), h100)
     workload = capture_of(layers=80)()
-    nearpeak.predict(workload, nearpeak.target("a100_sxm_80gb"))
-    target = nearpeak.target("h100_sxm")
-    new_s = _least(lambda: nearpeak.predict(workload, target), 1)
-    return new_s, _least(lambda: nearpeak.predict(workload, target))
+    first_s = _least(lambda: nearpeak.predict(workload, h100), 1)
+    new_s = _least(lambda: nearpeak.predict(workload, a100), 1)
+    return first_s, new_s, _least(lambda: nearpeak.predict(workload, a100))

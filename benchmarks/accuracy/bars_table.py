@@ -153,10 +153,14 @@ FIGURES = {
     "this CPU, one thread: median error": "cpu_prediction_median",
     "this CPU, one thread: 90th percentile of the error": "cpu_prediction_p90",
     "products predicted per second, one core": "predict_gemm_rate",
-    "one case again": "predict_scalar_seconds",
+    "one product again": "predict_scalar_seconds",
+    "one product, its shape new": "predict_new_gemm_seconds",
+    "one attention, its shape new": "predict_new_attention_seconds",
+    "one softmax, its shape new": "predict_new_softmax_seconds",
     "first call of a process": "predict_first_call_seconds",
     "first call from a read-only installation": "predict_read_only_first_call_seconds",
     "file of a million rows": "predict_file_seconds",
-    "a 70B model's step after capture": "predict_70b_step_seconds",
+    "a 70B model's step again": "predict_70b_step_seconds",
+    "a 70B model's step for the first time after capture": "predict_70b_first_step_seconds",
 }
 """Bars that other benchmarks measure: their figures by what they are of."""
