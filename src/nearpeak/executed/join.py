@@ -15,7 +15,7 @@ from nearpeak.core.target import Target
 from nearpeak.core.trace import Family
 from nearpeak.core.workload import Call
 from nearpeak.errors import MissingExtraError, NearpeakError
-from nearpeak.predict.same import Same
+from nearpeak.core.same import Same
 from nearpeak.trace import Trace
 from nearpeak.trace.columns import listed
 

@@ -62,6 +62,17 @@ def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, s
     return values
 
 
+def seen_of_one(
+    names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, parts_s: Sequence[float],
+    time_s: float,
+) -> Any:  # fmt: skip
+    """Return what `seen` does of one case, whose time and parts are numbers."""
+    known = {**form.corrected_by(target, cases, setting), "time_s": time_s}
+    whole_s = max(time_s, _LEAST_S)
+    known |= {_share(name): part / whole_s for name, part in zip(form.terms, parts_s, strict=True) if _share(name) not in known}
+    return np.array([[known.get(name, 0.0)] for name in names], dtype=np.float32)
+
+
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:
     """Return the trees that fit `rest`, one after the other; each adds to those before.
 

@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.compiled import compiled_exactly
 from nearpeak.core.prediction import Correction
 from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
-from nearpeak.predict.same import Same
+from nearpeak.core.same import Same
 
 _BLOCK = 512
 """Rows whose ranges and leaves stay in a core's first cache."""
@@ -27,11 +27,17 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
         values: one row for each name, in 32 bits: half of what borders take otherwise.
         power: what the factor is raised to.
     """
-    found = np.empty(values.shape[1])
-    places = np.array([names.index(name) for name in correction.columns], dtype=np.int64)
+    found, same = np.empty(values.shape[1]), Same(correction)
+    places = _places(same, tuple(names))
     ranges, leaf = np.empty((len(places), _BLOCK), np.uint8), np.empty((_TREES, _BLOCK), np.uint8)
-    _walk(values, places, *_arrays(Same(correction), power), ranges, leaf, np.empty(_BLOCK, np.int32), found)
+    _walk(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), found)
     return found
+
+
+@lru_cache(maxsize=256)
+def _places(same: "Same[Correction]", names: tuple[str, ...]) -> Any:
+    """Return where among `names` each column is that trees look at."""
+    return np.array([names.index(name) for name in same.held.columns], dtype=np.int64)
 
 
 @lru_cache(maxsize=256)

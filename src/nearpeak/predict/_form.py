@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
@@ -106,6 +108,22 @@ def case_columns(case: Case) -> CaseColumns:
     return CaseColumns(
         op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=dict(case.axes), attributes=dict(case.attributes)
     )
+
+
+def extents(cases: CaseColumns, names: Sequence[str]) -> Any:
+    """Return axes as columns of floats, one row each; 1 for those that the cases do not have.
+
+    >>> one = CaseColumns(op="gemm", phase="forward", dtypes={}, axes={"m": 2, "n": 3})
+    >>> extents(one, ("m", "n", "batch")).tolist()
+    [[2.0], [3.0], [1.0]]
+    """
+    given = [cases.axes.get(name, 1) for name in names]
+    if all(isinstance(one, int) for one in given):
+        return np.array(given, dtype=np.float64)[:, None]
+    found = np.empty((len(names), *np.broadcast_shapes((1,), *map(np.shape, given))))
+    for place, one in enumerate(given):
+        found[place] = one
+    return found
 
 
 def usual_columns(_target: Target, cases: CaseColumns, _setting: "Setting") -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """How libraries store and multiply the formats of a product: bytes per element, unit, tiles of kernels."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.dtype import DTYPES, DType
+from nearpeak.core.same import Same
 from nearpeak.core.scheme import Scheme
 from nearpeak.core.target import Target
 from nearpeak.predict._form import Setting
@@ -81,11 +83,20 @@ def device_figures(target: Target, dtypes: Mapping[str, str], setting: Setting) 
     Raises:
         NotModelledError: it states no bandwidth, no cache, or no rate for such products.
     """
+    chosen = setting.quantises_input, setting.weight_copies_count, setting.host_timed
+    return _device_figures(Same(target), tuple(dtypes.items()), chosen)
+
+
+@lru_cache(maxsize=256)
+def _device_figures(
+    same: "Same[Target]", formats: tuple[tuple[str, str], ...], chosen: tuple[bool, int, bool]
+) -> Any:
+    target, dtypes, (quantises_input, copies, host_timed) = same.held, dict(formats), chosen
     a, b, out = formats_of(dtypes)
     scheme = DTYPES[dtypes["dtype"]].scheme
     return np.array([
         *figures_of(target, unit_of(target, dtypes)),
-        stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if setting.quantises_input else 0.0,
-        setting.weight_copies_count, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
-        float(setting.host_timed), float(runs_small_whole(target, dtypes)),
+        stored_bytes(a, scheme), stored_bytes(b, scheme), out.bits_count / 8, 2.0 if quantises_input else 0.0,
+        copies, 128 // max(a.bits_count / 8, 0.5), 1.0 if a.bits_count < 8 else 0.0,
+        float(host_timed), float(runs_small_whole(target, dtypes)),
     ])  # fmt: skip

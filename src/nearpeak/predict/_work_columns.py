@@ -1,6 +1,6 @@
 """The work of cases as columns of floats: what forms read that follow from bytes, arithmetic and launches alone."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import DTYPES, dtype_of
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.ops import OPS
@@ -43,21 +44,6 @@ class WorkColumns:
     """Size of one of them."""
 
 
-class _Held:
-    """An object as part of a key: the same object only."""
-
-    __slots__ = ("held",)
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.held is self.held
-
-
 def work_columns(target: Target, cases: CaseColumns) -> WorkColumns:
     """Return the work of cases whose values are the costliest: tables are read row by row, masks select all.
 
@@ -67,12 +53,40 @@ def work_columns(target: Target, cases: CaseColumns) -> WorkColumns:
     shape = np.broadcast_shapes((1,), *(np.shape(value) for value in cases.axes.values()))
     if shape[0] > _REMEMBERED_ROWS:
         return _work_columns(target, cases, shape[0])
-    return _remembered(_Held(target), _Held(cases), shape[0])  # fits ask for the same rows over and over
+    return _remembered(Same(target), Same(cases), shape[0])  # fits ask for the same rows over and over
 
 
 @lru_cache(maxsize=64)
-def _remembered(target: _Held, cases: _Held, count: int) -> WorkColumns:
+def _remembered(target: "Same[Target]", cases: "Same[CaseColumns]", count: int) -> WorkColumns:
     return _work_columns(target.held, cases.held, count)
+
+
+def work_numbers(target: Target, cases: CaseColumns) -> WorkColumns:
+    """Return the work of one case, whose axes are numbers, as numbers; as in tables, its values are the costliest.
+
+    Raises:
+        NotModelledError: the rule of work, or a rate of the device, is missing.
+    """
+    return _remembered_numbers(Same(target), Same(cases))
+
+
+@lru_cache(maxsize=64)
+def _remembered_numbers(target: "Same[Target]", cases: "Same[CaseColumns]") -> WorkColumns:
+    return WorkColumns(**_counts(work_of_one(cases), target.held, float))
+
+
+@lru_cache(maxsize=64)
+def work_of_one(same: "Same[CaseColumns]") -> Work:
+    """Return the least work of one case, whose axes are numbers, for the costliest of values that it leaves open."""
+    cases = same.held
+    operator = OPS[cases.op]
+    axes = highest_axes(cases.op, cases.phase, cases.axes) if operator.data_axes else cases.axes
+    return operator.rule(cases.phase)(**axes, **_fixed(cases))
+
+
+def _fixed(cases: CaseColumns) -> dict[str, Any]:
+    """Return formats and choices as rules take them."""
+    return {name: dtype_of(value) for name, value in cases.dtypes.items()} | dict(cases.attributes)
 
 
 def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns:
@@ -80,7 +94,7 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
     defaults = operator.signatures[cases.phase].defaults
     unknown = {name: defaults[name] for name in operator.data_axes if isinstance(defaults.get(name), int)}
     axes = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in (unknown | dict(cases.axes)).items()}
-    fixed: dict[str, Any] = {name: dtype_of(value) for name, value in cases.dtypes.items()} | dict(cases.attributes)
+    fixed = _fixed(cases)
 
     def columns_of(values: Mapping[str, Any], rows: int) -> WorkColumns:
         found = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)
@@ -118,16 +132,21 @@ def _columns(work: Work, target: Target, count: int) -> WorkColumns:
     def column(value: Any) -> Any:
         return np.broadcast_to(np.asarray(value, dtype=np.float64), (count,))
 
+    return WorkColumns(**_counts(work, target, column))
+
+
+def _counts(work: Work, target: Target, column: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return what work consists of by name of its column, each figure as `column` gives it."""
     barrier = work.barrier
     kinds = {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}
-    return WorkColumns(
-        read_bytes=column(work.read_bytes), write_bytes=column(work.write_bytes),
-        vector_flop=column(sum(flop for kind, flop in work.flop.items() if kind not in kinds)),
-        special_count=column(work.special_count), matrix_s=column(_matrix_s(kinds, target)),
-        launch_count=column(work.launch_count),
-        group_count=column(0 if barrier is None else barrier.group_count),
-        group_bytes=column(0 if barrier is None else barrier.group_bytes),
-    )  # fmt: skip
+    return {
+        "read_bytes": column(work.read_bytes), "write_bytes": column(work.write_bytes),
+        "vector_flop": column(sum(flop for kind, flop in work.flop.items() if kind not in kinds)),
+        "special_count": column(work.special_count), "matrix_s": column(_matrix_s(kinds, target)),
+        "launch_count": column(work.launch_count),
+        "group_count": column(0 if barrier is None else barrier.group_count),
+        "group_bytes": column(0 if barrier is None else barrier.group_bytes),
+    }  # fmt: skip
 
 
 def _matrix_s(kinds: Mapping[str, Any], target: Target) -> Any:

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.expected_energy import PARTS, ExpectedEnergy
 from nearpeak.core.prediction import Calibration
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._documented import documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form
+from nearpeak.predict._numbers import larger, smaller
 from nearpeak.predict.forms.power import (
     board_w,
     clock_ratio,
@@ -24,8 +27,8 @@ POWER_TERM = "power"
 """Part of a predicted time by which clocks below the full one prolong it."""
 _CLOCKED = ("tensor", "products", "rows", "padding", "l2")
 """Regimes of parts that follow the clock of multiprocessors."""
-_LEAST_S = 1e-15
-"""Time that stands for none where one divides by it."""
+_LEAST_S, _LEAST_J = 1e-15, float(np.finfo(np.float64).tiny)
+"""Time and energy that stand for none where one divides by them."""
 
 
 def has_power(target: Target) -> bool:
@@ -35,9 +38,15 @@ def has_power(target: Target) -> bool:
 
 def energy_columns(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Calibration]:
     """Return the energy of cases by part, rows by parts, and the coefficients behind it."""
-    used = power_calibration(stock_of(target).name, cases.dtypes.get("dtype", "bf16"))
-    watts = limited_w(demand_w(target, cases, _values(used), time_s), board_w(target))
-    return watts * np.asarray(time_s)[:, None], used
+    parts, used = _energy_parts(target, cases, np.asarray(time_s))
+    return np.stack(np.broadcast_arrays(*parts), 1), used
+
+
+def _energy_parts(target: Target, cases: CaseColumns, time_s: Any) -> tuple[list[Any], Calibration]:
+    """Return the energy by part, each a column, or a number for one case, and the coefficients behind it."""
+    used, values = _power_scalars(stock_of(target).name, cases.dtypes.get("dtype", "bf16"))
+    watts = limited_w(demand_w(target, cases, values, time_s), board_w(target))
+    return [one * time_s for one in watts], used
 
 
 def energy_ends(parts_j: Any, time_ratio: tuple[Any, Any], used: Calibration) -> tuple[Any, Any]:
@@ -47,12 +56,16 @@ def energy_ends(parts_j: Any, time_ratio: tuple[Any, Any], used: Calibration) ->
     same work.
 
     Args:
+        parts_j: energy of rows by parts, or of one case.
         time_ratio: both ends of the interval of the time over the time.
     """
-    energy = parts_j.sum(1)
-    waiting = parts_j[:, :2].sum(1) / np.maximum(energy, np.finfo(np.float64).tiny)
-    low = np.hypot(np.log(used.low_ratio["power"]), waiting * np.log(time_ratio[0]))
-    high = np.hypot(np.log(used.high_ratio["power"]), waiting * np.log(time_ratio[1]))
+    parts_j = parts_j.T if isinstance(parts_j, np.ndarray) else parts_j
+    energy = sum(parts_j)
+    waiting = (parts_j[0] + parts_j[1]) / larger(energy, _LEAST_J)
+    low, high = (
+        np.hypot(np.log(ends["power"]), waiting * np.log(ratio))
+        for ends, ratio in zip((used.low_ratio, used.high_ratio), time_ratio, strict=True)
+    )
     return energy * np.exp(-low), energy * np.exp(high)
 
 
@@ -63,12 +76,12 @@ def energy_of(target: Target, cases: CaseColumns, times_s: tuple[float, float, f
         times_s: expected time and the ends of its interval.
     """
     time_s, low_s, high_s = times_s
-    parts, used = energy_columns(target, cases, np.array([time_s]))
+    parts, used = _energy_parts(target, cases, time_s)
     low, high = energy_ends(parts, (low_s / time_s, high_s / time_s), used)
-    energy = float(parts.sum())
+    energy = float(sum(parts))
     return ExpectedEnergy(
-        energy_j=energy, low_j=float(low[0]), high_j=float(high[0]), power_w=energy / time_s,
-        parts_j=dict(zip(PARTS, map(float, parts[0]), strict=True)),
+        energy_j=energy, low_j=float(low), high_j=float(high), power_w=energy / time_s,
+        parts_j=dict(zip(PARTS, map(float, parts), strict=True)),
         source=f"{used.name}, {used.row_count} measurements: {used.source}", distance_count=used.distance_count,
     )  # fmt: skip
 
@@ -94,9 +107,9 @@ def energy_sum(each: Sequence[tuple[ExpectedEnergy, int]], time_s: float) -> Exp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Powered:
-    """What a board's limit costs cases, row by row."""
+    """What a board's limit costs cases, row by row; numbers for one case."""
 
-    parts_s: Any
+    parts_s: Sequence[Any]
     """Parts of their times, without what the limit costs where it is known: below ceilings."""
     power_s: Any
     """What it costs them, as a part of its own."""
@@ -104,24 +117,26 @@ class Powered:
     """What it adds to their times."""
 
 
-def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Any) -> Powered:
+def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Sequence[Any]) -> Powered:
     """Return what the limit of a board costs cases.
 
     Scalars were fitted on boards at their documented limit: what it costs there is in them, below their ceilings, and
     only gets its name. A lower limit makes everything that follows the clock slower.
 
     Args:
-        parts_s: parts of each time, rows by the terms of the form.
+        time_s: times of the rows, or of one case.
+        parts_s: parts of each time by the terms of the form, each a column, or a number for one case.
     """
-    none = np.zeros(len(time_s))
+    none = 0.0 if isinstance(time_s, float) else np.zeros(len(time_s))
     if not has_power(target):
         return Powered(parts_s=parts_s, power_s=none, added_s=none)
-    stock, new = _clocks(target, cases, np.maximum(time_s, _LEAST_S))
-    clocked_s = parts_s[:, _clocked(form)].sum(1)
-    left, taken = parts_s.copy(), none
-    for place in _ceilings(form):
-        share = np.minimum(np.maximum(parts_s[:, place], 0.0), np.maximum((1 - stock) * clocked_s - taken, 0.0))
-        left[:, place], taken = parts_s[:, place] - share, taken + share
+    stock, new = _clocks(target, cases, larger(time_s, _LEAST_S))
+    clocked, ceilings = _clocked(Same(form))
+    clocked_s = sum(parts_s[place] for place in clocked)
+    left, taken = list(parts_s), none
+    for place in ceilings:
+        share = smaller(larger(parts_s[place], 0.0), larger((1 - stock) * clocked_s - taken, 0.0))
+        left[place], taken = parts_s[place] - share, taken + share
     added = clocked_s * (stock / new - 1)
     return Powered(parts_s=left, power_s=taken + added, added_s=added)
 
@@ -136,7 +151,7 @@ def hides_power(target: Target, form: Form, parts_s: Any, most_s: Any) -> Any:
         return np.zeros(len(most_s), dtype=bool)
     if is_lowered(target):
         return np.ones(len(most_s), dtype=bool)
-    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _ceilings(form)]
+    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _clocked(Same(form))[1]]
     return sum(held_s) >= most_s if held_s else np.zeros(len(most_s), dtype=bool)
 
 
@@ -145,23 +160,24 @@ def is_lowered(target: Target) -> bool:
     return has_power(target) and board_w(target) < board_w(documented_of(target))
 
 
-def _clocked(form: Form) -> Any:
-    return np.array([form.regimes[name] in _CLOCKED for name in form.terms])
-
-
-def _ceilings(form: Form) -> list[int]:
-    """Return the places of the parts by which clocked units stay below their documented rates."""
-    clocked = _clocked(form)
-    return [place for place, name in enumerate(form.terms) if clocked[place] and name.endswith("_ceiling")]
+@lru_cache(maxsize=64)
+def _clocked(form: "Same[Form]") -> tuple[list[int], list[int]]:
+    """Return the places of parts that follow the clock, and of those by which such units stay below their rates."""
+    names = enumerate(form.held.terms)
+    clocked = [place for place, name in names if form.held.regimes[name] in _CLOCKED]
+    return clocked, [place for place in clocked if form.held.terms[place].endswith("_ceiling")]
 
 
 def _clocks(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Any]:
     """Return the clocks at the documented limit and at that of `target`, as shares of the target's full one."""
-    values = _values(power_calibration(stock_of(target).name, cases.dtypes.get("dtype", "bf16")))
+    _, values = _power_scalars(stock_of(target).name, cases.dtypes.get("dtype", "bf16"))
     demand, top = demand_w(target, cases, values, time_s), top_ratio(target)
     documented = clock_ratio(demand, board_w(documented_of(target)), top)
     return documented, clock_ratio(demand, board_w(target), top) if is_lowered(target) else documented
 
 
-def _values(used: Calibration) -> Any:
-    return np.array([one.value for one in used.coefficients])
+@lru_cache(maxsize=256)
+def _power_scalars(device: str, dtype: str) -> tuple[Calibration, tuple[float, ...]]:
+    """Return the scalars of a device's power in one format, and their values."""
+    used = power_calibration(device, dtype)
+    return used, tuple(float(one.value) for one in used.coefficients)

@@ -1,5 +1,6 @@
 """Intervals of a form: how far measured times were from predicted ones on rows that the fit had not seen."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -60,11 +61,13 @@ def interval_ends(
 
 
 def band_of(times_s: Any) -> Any:
-    """Return the band of each time.
+    """Return the band of each time, or of one.
 
     >>> band_of([1e-6, 5e-6, 2e-3]).tolist()
     [0, 1, 6]
     """
+    if isinstance(times_s, float):
+        return bisect_right(BAND_EDGES_S, times_s)
     return np.digitize(times_s, BAND_EDGES_S)
 
 

@@ -11,25 +11,28 @@ import numpy as np
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration, Prediction, WaterfallTerm
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
+from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
+from nearpeak.ops import OPS, work_of
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._correction import seen
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
 from nearpeak.predict._interval_scale import POWER
+from nearpeak.predict._work_columns import work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, has_power, hides_power, powered
 from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
-from nearpeak.predict.same import Same
 from nearpeak.predict.spread import seen_elsewhere
-from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import PIECE_ROWS, bounds_s
+from nearpeak.theory.terms import proved_s
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""
-ANY = Policy(algorithm="any")
-"""What bounds the times of cases that libraries run by other than classical algorithms."""
+CLASSICAL, ANY = Policy(), Policy(algorithm="any")
+"""What bounds times: of all cases, and of those that libraries run by other than classical algorithms."""
 LIBRARY = "library"
 """Part that the bounded correction adds or takes."""
 BEYOND = (LIBRARY, POWER_TERM, BOUND)
@@ -82,25 +85,30 @@ def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Predictio
 
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
-    form = form_for(case, target)
-    cases = case_columns(case)
-    calibration = _grounds(target, form, cases, setting, file)
+    form, cases = form_for(case, target), case_columns(case)
+    if file is not None or form.calibration is not None:
+        calibration = _grounds(target, form, cases, setting, file)
+    else:
+        calibration = _shared_grounds(Same(target), Same(form), case.op, case.dtypes, _grounding(setting))
     rows = form.rows(target, cases, scalars_of(calibration), setting)
-    policy = ANY if np.any(form.admits_any(cases)) else Policy()
-    bound_s = case_bound(case, target, policy).time_s
+    policy = ANY if _is_any(form.admits_any(cases)) else CLASSICAL
+    bound_s = proved_s(_least_work(case, cases, policy), target, policy)
     ratio, scale = _refined(calibration, form, target, cases, setting, rows)
-    limited = powered(target, cases, form, rows.time_s * ratio, rows.parts_s)
-    form_s = float((rows.time_s * ratio + limited.added_s)[0])
+    plain_s, parts_s = float(rows.time_s[0]), rows.parts_s[0].tolist()
+    ratio, scale = float(ratio[0]), float(scale[0])
+    kernel_s = plain_s * ratio
+    limited = powered(target, cases, form, kernel_s, parts_s)
+    form_s = kernel_s + limited.added_s
     time_s = max(form_s, bound_s)
-    parts = dict(zip(form.terms, map(float, limited.parts_s[0]), strict=True))
-    parts[LIBRARY] = parts.get(LIBRARY, 0.0) + float((rows.time_s * (ratio - 1.0))[0])
-    parts |= {POWER_TERM: float(limited.power_s[0]), BOUND: time_s - form_s}
+    parts = dict(zip(form.terms, limited.parts_s, strict=True))
+    parts[LIBRARY] = parts.get(LIBRARY, 0.0) + plain_s * (ratio - 1.0)
+    parts |= {POWER_TERM: limited.power_s, BOUND: time_s - form_s}
     terms = _terms(parts, time_s)
-    regime = form.regimes[form.terms[int(np.argmax(rows.parts_s[0]))]]
-    band, kind = int(band_of(form_s)), form.kind(cases.attributes)
+    regime = form.regimes[form.terms[parts_s.index(max(parts_s))]]
+    logs = _log_ends(Same(calibration), regime, band_of(form_s), form.kind(cases.attributes))
     low, high = (
-        float(stretched(np.log(end_of(one, regime, band, kind)), scale[0], apart, is_low=one is calibration.low_ratio))
-        for one, apart in zip((calibration.low_ratio, calibration.high_ratio), calibration.apart_ratio, strict=True)
+        float(stretched(log, scale, apart, is_low=is_low))
+        for log, apart, is_low in zip(logs, calibration.apart_ratio, (True, False), strict=True)
     )
     low_s, high_s = max(bound_s, time_s * low), time_s * high
     return Prediction(
@@ -109,6 +117,24 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
         terms=terms, limiter=max(terms, key=lambda one: one.time_s).name, bound_s=bound_s,
         regime=regime, calibration=calibration, algorithm=policy.algorithm,
     )  # fmt: skip
+
+
+def _is_any(found: Any) -> bool:
+    return found if isinstance(found, bool) else bool(np.any(found))
+
+
+def _least_work(case: Case, cases: CaseColumns, policy: Policy) -> Work:
+    """Return the least work of a case, which is that of its costliest values where it depends on none."""
+    if policy.algorithm == "classical" and not OPS[case.op].data_axes:
+        return work_of_one(Same(cases))
+    return work_of(case, policy.algorithm)
+
+
+@lru_cache(maxsize=1 << 12)
+def _log_ends(same: "Same[Calibration]", regime: str, band: int, kind: str) -> tuple[Any, Any]:
+    """Return the logarithms of both ends of the interval of a case."""
+    low, high = (end_of(one, regime, band, kind) for one in (same.held.low_ratio, same.held.high_ratio))
+    return np.log(low), np.log(high)
 
 
 def _terms(parts: Mapping[str, float], time_s: float) -> tuple[WaterfallTerm, ...]:
@@ -167,10 +193,10 @@ def _limited(
     some = np.flatnonzero(hides_power(target, form, rows.parts_s, most_s))
     if len(some):
         those = replace(cases, axes={name: column[some] for name, column in cases.axes.items()})
-        found = powered(target, those, form, kernel_s[some], rows.parts_s[some])
+        found = powered(target, those, form, kernel_s[some], rows.parts_s[some].T)
         form_s, power_s = kernel_s.copy(), np.zeros_like(kernel_s)
         form_s[some], power_s[some] = kernel_s[some] + found.added_s, found.power_s
-        place[some], most_s[some] = largest(found.parts_s)
+        place[some], most_s[some] = largest(np.stack(found.parts_s, 1))
     for beyond, part_s in enumerate((kernel_s - rows.time_s, power_s, least_s - form_s), len(form.terms)):
         larger = () if part_s is None else np.flatnonzero(part_s > most_s)
         if len(larger):
@@ -232,8 +258,8 @@ def _trees(
 ) -> tuple[Any, Any]:
     """Return the correction and the scale of kernels; ones where the scalars have none."""
     found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
-    names = sorted({name for trees in found if trees is not None for name in trees.columns})
-    if found == (None, None):
+    names = _looked_at(Same(calibration))
+    if calibration.correction is calibration.scale is None:
         return ratio, ratio
     from nearpeak.predict import _correction_kernel as kernel
 
@@ -245,10 +271,32 @@ def _trees(
     return first, second
 
 
+@lru_cache(maxsize=1 << 10)
+def _looked_at(same: "Same[Calibration]") -> tuple[str, ...]:
+    """Return the names of what the trees of a calibration look at."""
+    trees = [one for one in (same.held.correction, same.held.scale) if one is not None]
+    return tuple(sorted({name for one in trees for name in one.columns}))
+
+
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
     """Return the scalars that answer, with the interval of whoever measures."""
     found = calibration_for(target, form, cases, file, corrected=setting.is_corrected)
     return seen_elsewhere(found, setting.measured_by) if setting.measured_by else found
+
+
+@lru_cache(maxsize=1 << 10)
+def _shared_grounds(
+    target: "Same[Target]", form: "Same[Form]", op: str, dtypes: tuple[tuple[str, str], ...], setting: Setting
+) -> Calibration:
+    """Return the scalars that answer for an operator and its formats, whatever the extents: one object for all."""
+    cases = CaseColumns(op=op, phase="", dtypes=dict(dtypes), axes={})
+    return _grounds(target.held, form.held, cases, setting, None)
+
+
+@lru_cache(maxsize=64)
+def _grounding(setting: Setting) -> Setting:
+    """Return what of a setting chooses scalars."""
+    return Setting(is_corrected=setting.is_corrected, measured_by=setting.measured_by)
 
 
 def _setting_of(setting: Setting, where: Any) -> Setting:
@@ -290,7 +338,12 @@ def form_of(
 
 def scalars_of(calibration: Calibration) -> Any:
     """Return the scalars as the array that forms read."""
-    return np.array([one.value for one in calibration.coefficients])
+    return _scalars(Same(calibration))
+
+
+@lru_cache(maxsize=1 << 10)
+def _scalars(same: "Same[Calibration]") -> Any:
+    return np.array([one.value for one in same.held.coefficients])
 
 
 @lru_cache

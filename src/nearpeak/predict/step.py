@@ -16,7 +16,7 @@ from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import BOUND, form_for, predict_case
-from nearpeak.predict.same import Same
+from nearpeak.core.same import Same
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rows import Part, parts_of
 

@@ -1,6 +1,9 @@
 """Which execution units may do a piece of work, and how fast the fastest of them is."""
 
+from functools import lru_cache
+
 from nearpeak.core.dtype import DTYPES
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 
@@ -20,12 +23,23 @@ def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = F
     >>> matrix_rate(target_of("h100_sxm"), "bf16", "strict", documented=True)
     ('tensor.bf16', 989400000000000.0)
     """
+    return _matrix_rate(Same(target), dtype, policy, documented)
+
+
+@lru_cache(maxsize=1 << 10)
+def _matrix_rate(same: "Same[Target]", dtype: str, policy: str, documented: bool) -> tuple[str, float]:
+    target = same.held
     return _fastest(target, _permitted(target, dtype, policy), f"products of {dtype}", documented)
 
 
 def vector_rate(target: Target, dtype: str) -> tuple[str, float]:
     """Return the fastest vector unit for element-wise arithmetic on `dtype`, and its FLOP/s."""
-    return _fastest(target, dict.fromkeys(DTYPES[dtype].vector_units, 1), f"vector work on {dtype}", False)
+    return _vector_rate(Same(target), dtype)
+
+
+@lru_cache(maxsize=1 << 8)
+def _vector_rate(same: "Same[Target]", dtype: str) -> tuple[str, float]:
+    return _fastest(same.held, dict.fromkeys(DTYPES[dtype].vector_units, 1), f"vector work on {dtype}", False)
 
 
 def _permitted(target: Target, dtype: str, policy: str) -> dict[str, int]:

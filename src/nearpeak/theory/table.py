@@ -16,7 +16,7 @@ from nearpeak.ops import OPS
 from nearpeak.ops._data import highest_axes
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.theory.column import larger
-from nearpeak.theory.terms import roofline_s, terms_of
+from nearpeak.theory.terms import proved_s, roofline_s, terms_of
 
 PIECE_ROWS = 8192
 """Rows per piece: a dozen columns of them fit in a core's own cache."""
@@ -94,8 +94,7 @@ class _Bounds(_Columns):
 
     def note(self, where: Any, work: Work, target: Target, policy: Policy) -> None:
         """Write the bound of `work` at the positions `where`."""
-        proved = [term.time_s for term in terms_of(work, target, policy) if term.status == PROVED]
-        self.times["bound"][where] = reduce(larger, proved)
+        self.times["bound"][where] = proved_s(work, target, policy)
 
 
 def bound_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:

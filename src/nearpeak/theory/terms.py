@@ -1,6 +1,7 @@
 """The terms of a bound: one conservation law per resource, for one case or for columns of cases alike."""
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 from nearpeak.core.bound import MODEL, PROVED, Policy, Term
@@ -33,6 +34,11 @@ def terms_of(work: Work, target: Target, policy: Policy, case_count: int = 1) ->
         *_vector(work, target),
         *special_terms(work, target),
     )
+
+
+def proved_s(work: Work, target: Target, policy: Policy) -> Any:
+    """Return the bound alone: the largest proved term."""
+    return reduce(larger, [term.time_s for term in terms_of(work, target, policy) if term.status == PROVED])
 
 
 def roofline_s(work: Work, target: Target, policy: Policy) -> Any:

@@ -118,7 +118,8 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (_calibrations._stored, _calibrations._groups, prediction._remembered):
+    caches = _calibrations._stored, _calibrations._groups, prediction._shared_grounds, prediction._remembered
+    for cached in caches:
         cached.cache_clear()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, extents
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import transferred
 from nearpeak.predict._kernel_kin import runs_products_of
@@ -56,10 +56,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     """
     from nearpeak.predict import _gemm_kernel as kernel
 
-    columns = np.broadcast_arrays(
-        *(np.asarray(cases.axes.get(name, 1), dtype=np.float64) for name in ("m", "n", "k", "batch"))
-    )
-    given = [np.atleast_1d(np.ascontiguousarray(column)) for column in columns]
+    given = extents(cases, ("m", "n", "k", "batch"))
     is_empty = given[0] * given[1] * given[3] == 0
     m, n, k, batch = (np.where(is_empty, 1.0, column) for column in given) if is_empty.any() else given
     parts, times = np.empty((len(TERMS), len(m))), np.empty(len(m))

@@ -1,6 +1,6 @@
 """Power: what a board draws while a case runs, from how much of the time each of its units is busy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,14 @@ import numpy as np
 
 from nearpeak.core.expected_energy import PARTS
 from nearpeak.core.prediction import Calibration
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._activity import activity
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
 from nearpeak.predict._documented import stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
+from nearpeak.predict._numbers import chosen, clipped, in_floats, larger, raised, smaller
 from nearpeak.targets import user_folder
 
 _FOLDER = Path(__file__).parents[1] / "coefficients/power"
@@ -29,6 +31,10 @@ VOLTAGE_AT_REST_RATIO, VOLTAGE_FLOOR_RATIO, LEAST_CLOCK_RATIO = 0.4, 0.65, 0.15
 """Voltage towards clock 0, its least, and the least clock, of those at full clock: assumptions, no table has them."""
 _GRID_COUNT = 1 + 2**11
 """Clocks between which power is taken to be straight: off by less than a millionth."""
+Parts = Sequence[Any]
+"""Power by part of a board, in the order of `PARTS`: columns, or numbers for one case."""
+_FIXED_COUNT = 2
+"""Parts that no work changes, idle and busy, which come first."""
 _STEADY = [list(PARTS).index("memory")]
 _CLOCKED = [place for place in range(len(PARTS)) if place not in _STEADY]
 """Parts that fall with the clock and the voltage: also what a board draws that waits at its full clock, leakage
@@ -76,8 +82,8 @@ def top_ratio(target: Target) -> float:
     return target.clock_hz / stock.clock_hz if target.clock_hz and stock.clock_hz else 1.0
 
 
-def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
-    """Return what the parts of a board would draw without its limit: rows by parts.
+def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Parts:
+    """Return what the parts of a board would draw without its limit, each a column, or a number for one case.
 
     Energy per byte and per operation are those of the whole device, whatever its limit, share or memory is set to, at
     the clock and the voltage of the target.
@@ -85,34 +91,38 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> An
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
     stock = stock_of(target)
-    limit_w, shares = board_w(stock), activity(target, stock, cases, time_s)
-    scalar = dict(zip((one.name for one in SCALARS), values, strict=True))
-    demand = np.stack([limit_w * scalar[f"{name}_ratio"] * shares[name] for name in PARTS], 1)
-    demand[:, _CLOCKED] *= _drawn_ratio(top_ratio(target))
-    return demand
+    limit_w, shares, drawn = board_w(stock), activity(target, stock, cases, time_s), _drawn_at_top(Same(target))
+    demand = [limit_w * value * shares[name] for name, value in zip(PARTS, values, strict=True)]
+    return [one * drawn if place in _CLOCKED else one for place, one in enumerate(demand)]
 
 
-def limited_w(demand: Any, limit_w: float) -> Any:
+@lru_cache(maxsize=256)
+def _drawn_at_top(target: "Same[Target]") -> Any:
+    return _drawn_ratio(top_ratio(target.held))
+
+
+def limited_w(demand: Parts, limit_w: float) -> Parts:
     """Return the parts as a board draws them that lowers its clock at its limit: those that depend on it shrink.
 
     Idle and busy power were fitted as constants, so that they shrink only where they exceed the limit by themselves.
 
-    >>> limited_w(np.array([[250.0, 100.0, 400.0, 500.0, 0.0, 0.0, 100.0]]), 1000.0).sum().round()
-    np.float64(989.0)
+    >>> round(sum(limited_w([250.0, 100.0, 400.0, 500.0, 0.0, 0.0, 100.0], 1000.0)))
+    989
     """
-    fixed, whole = demand[:, :2].sum(1), demand.sum(1)
-    total = whole / (1 + (whole / limit_w) ** _SHARPNESS) ** (1 / _SHARPNESS)
-    scale = np.clip((total - fixed) / np.maximum(whole - fixed, 1e-9), 0.0, 1.0)
-    kept = np.minimum(total / np.maximum(fixed, 1e-9), 1.0)
-    return np.concatenate([demand[:, :2] * kept[:, None], demand[:, 2:] * scale[:, None]], 1)
+    fixed, whole = demand[0] + demand[1], sum(demand)
+    total = whole / raised(1 + raised(whole / limit_w, _SHARPNESS), 1 / _SHARPNESS)
+    scale = clipped((total - fixed) / larger(whole - fixed, 1e-9), 0.0, 1.0)
+    kept = smaller(total / larger(fixed, 1e-9), 1.0)
+    return [one * (kept if place < _FIXED_COUNT else scale) for place, one in enumerate(demand)]
 
 
 def power_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
     """Return the average power by part, rows by parts, of cases that run one after the other without a pause."""
-    return limited_w(demand_w(target, cases, values, time_s), board_w(target))
+    parts = limited_w(demand_w(target, cases, values, time_s), board_w(target))
+    return np.stack(np.broadcast_arrays(*parts), 1)
 
 
-def clock_ratio(demand: Any, limit_w: float, top: float = 1.0) -> Any:
+def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     """Return the share of its clock at which a board stays within its limit, row by row; 1 where it need not fall.
 
     Power falls with the clock and the square of a voltage that falls linearly to a floor; memory has a clock of its
@@ -121,15 +131,16 @@ def clock_ratio(demand: Any, limit_w: float, top: float = 1.0) -> Any:
     Args:
         demand: what the parts draw at the clock `top`, a share of the full one.
 
-    >>> drawn = np.array([[200.0, 100.0, 0.0, products, 0.0, 0.0, 100.0] for products in (300.0, 900.0)])
-    >>> clock_ratio(drawn, 1000.0).round(2)
-    array([1.  , 0.88])
+    >>> [round(clock_ratio([200.0, 100.0, 0.0, one, 0.0, 0.0, 100.0], 1000.0), 2) for one in (300.0, 900.0)]
+    [1.0, 0.88]
     """
-    steady, clocked = demand[:, _STEADY].sum(1), demand[:, _CLOCKED].sum(1)
-    left = np.clip((limit_w - steady) / np.maximum(clocked, 1e-9), 0.0, 1.0)
+    steady, clocked = sum(demand[place] for place in _STEADY), sum(demand[place] for place in _CLOCKED)
+    left = clipped((limit_w - steady) / larger(clocked, 1e-9), 0.0, 1.0)
+    if isinstance(left, float) and left == 1.0:
+        return left
     clocks, drawn = _grid()
-    found = np.interp(left * _drawn_ratio(top), drawn, clocks) / top
-    return np.where(left == 1.0, 1.0, np.clip(found, LEAST_CLOCK_RATIO, 1.0))
+    found = in_floats(np.interp(left * _drawn_ratio(top), drawn, clocks)) / top
+    return chosen(left == 1.0, 1.0, clipped(found, LEAST_CLOCK_RATIO, 1.0))
 
 
 def _drawn_ratio(clock: Any) -> Any:
