@@ -17,7 +17,7 @@ def required_positive(where: str, **axes: int) -> None:
     >>> required_positive("conv", groups=1, sw=2)
     """
     for name, extent in axes.items():
-        if np.any(extent < 1):
+        if _some(extent < 1):
             raise SpecError(f"{where}: {name}={_first(extent < 1, extent)} is below 1; it must be 1 or more")
 
 
@@ -28,7 +28,7 @@ def required_window(where: str, **axes: int) -> None:
     """
     required_positive(where, **axes)
     for name, extent in axes.items():
-        if np.any(extent > WIDEST_WINDOW):
+        if _some(extent > WIDEST_WINDOW):
             found = _first(extent > WIDEST_WINDOW, extent)
             raise SpecError(f"{where}: {name}={found} is over {WIDEST_WINDOW} taps; is it a typing error?")
 
@@ -41,7 +41,7 @@ def required_at_most(where: str, most: Mapping[str, int], **axes: int) -> None:
     for limit_name, limit in most.items():
         for name, extent in axes.items():
             refused = extent > limit
-            if np.any(refused):
+            if _some(refused):
                 found, wanted = _first(refused, extent), _first(refused, limit)
                 raise SpecError(f"{where}: {name}={found} contradicts {limit_name}={wanted}, which it may not exceed")
 
@@ -54,11 +54,16 @@ def required_multiple(where: str, part: Mapping[str, int], **axes: int) -> None:
     for part_name, size in part.items():
         for name, extent in axes.items():
             refused = extent % maximum(size, 1) + extent * (size == 0) != 0
-            if np.any(refused):
+            if _some(refused):
                 found, wanted = _first(refused, extent), _first(refused, size)
                 raise SpecError(
                     f"{where}: {name}={found} contradicts {part_name}={wanted}; it must be a multiple of it"
                 )
+
+
+def _some(refused: bool) -> bool:
+    """Return whether any row is refused."""
+    return refused if isinstance(refused, bool) else bool(np.any(refused))
 
 
 def _first(refused: bool, extent: int) -> int:

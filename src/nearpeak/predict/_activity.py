@@ -1,10 +1,12 @@
 """How busy a case keeps each unit of a board, as shares of the whole: what power follows from."""
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearpeak.core.dtype import DTYPES
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import USUAL, CaseColumns
 from nearpeak.predict._numbers import chosen, clipped, in_floats, larger, rounded_up, smaller
@@ -22,26 +24,55 @@ _KEPT_RATIO = 0.6
 _PRODUCTS = ("gemm", "scaled_gemm")
 
 
-def activity(target: Target, stock: Target, cases: CaseColumns, time_s: Any) -> dict[str, Any]:
-    """Return by part of a board's power the share of the whole device's units that are busy, row by row.
+class Busy(NamedTuple):
+    """How long cases keep units of the whole device busy, row by row; numbers for one case."""
+
+    filled: Any
+    """Share of the multiprocessors that hold a tile of a product."""
+    products_s: Any
+    vector_s: Any
+    cache_s: Any
+    """Bytes that stay in the last cache over repeated calls, at the documented rate of memory."""
+    memory_s: Any
+    """The other bytes."""
+
+
+def activity(busy: Busy, time_s: Any) -> dict[str, Any]:
+    """Return by part of a board's power the share of the whole device's units that are busy, row by row."""
+    return {
+        "idle": 1.0, "busy": 1.0, "filled": busy.filled, "products": busy.products_s / time_s,
+        "vector": busy.vector_s / time_s, "cache": busy.cache_s / time_s, "memory": busy.memory_s / time_s,
+    }  # fmt: skip
+
+
+def busy_of(target: Target, stock: Target, cases: CaseColumns, *, is_one: bool) -> Busy:
+    """Return how long cases keep units of the whole device `stock` busy.
 
     Bytes count against the documented rate of memory wherever they come from: those that stay in the last cache over
     repeated calls, with the copies of weights that follow one another, are `cache`, the others `memory`.
 
     Args:
-        time_s: times of the rows; a number for one case, whose shares are numbers then.
+        is_one: whether it is one case, whose axes are numbers; what is returned are numbers then.
     """
-    work = work_numbers(target, cases) if isinstance(time_s, float) else work_columns(target, cases)
+    if is_one:  # its time is asked for more than once
+        return _remembered(Same(target), Same(stock), Same(cases))
+    return _busy(target, stock, cases, work_columns(target, cases))
+
+
+@lru_cache(maxsize=64)
+def _remembered(target: "Same[Target]", stock: "Same[Target]", cases: "Same[CaseColumns]") -> Busy:
+    return _busy(target.held, stock.held, cases.held, work_numbers(target.held, cases.held))
+
+
+def _busy(target: Target, stock: Target, cases: CaseColumns, work: WorkColumns) -> Busy:
     multiprocessors = target.sm_count / stock.sm_count
     vector_s = (work.vector_flop + work.special_count) / vector_rate(target, "fp32")[1]
     moved_s = (work.read_bytes + work.write_bytes) / (stock.dram.bandwidth_bytes_per_s or np.inf)
     missed = missed_ratio(target, cases, work)
-    whole = 1.0 if isinstance(time_s, float) else np.ones_like(work.matrix_s)
-    return {
-        "idle": whole, "busy": whole, "filled": multiprocessors * filled_ratio(target, cases, work),
-        "products": multiprocessors * work.matrix_s / time_s, "vector": multiprocessors * vector_s / time_s,
-        "cache": (1 - missed) * moved_s / time_s, "memory": missed * moved_s / time_s,
-    }  # fmt: skip
+    return Busy(
+        filled=multiprocessors * filled_ratio(target, cases, work), products_s=multiprocessors * work.matrix_s,
+        vector_s=multiprocessors * vector_s, cache_s=(1 - missed) * moved_s, memory_s=missed * moved_s,
+    )  # fmt: skip
 
 
 def filled_ratio(target: Target, cases: CaseColumns, work: WorkColumns) -> Any:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns
+from nearpeak.predict._numbers import chosen, clipped, larger, smaller
 from nearpeak.predict._work_columns import WorkColumns
 from nearpeak.theory.rates import vector_rate
 
@@ -28,7 +27,7 @@ _ALIGNED_BYTES = 16
 
 
 class Resources(NamedTuple):
-    """Times of each resource alone, as columns; those of memory at the rate of its pins."""
+    """Times of each resource alone, as columns, or as numbers for one case; those of memory at the rate of its pins."""
 
     read_s: Any
     write_s: Any
@@ -50,9 +49,9 @@ def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Map
     bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
     kept = scalar["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
     unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
-    ratio = np.where(unaligned, scalar["unaligned_ratio"], 1.0)
+    ratio = chosen(unaligned, scalar["unaligned_ratio"], 1.0)
     return Resources(
-        read_s=work.read_bytes / bandwidth, write_s=np.maximum(work.write_bytes - kept, 0.0) / bandwidth,
+        read_s=work.read_bytes / bandwidth, write_s=larger(work.write_bytes - kept, 0.0) / bandwidth,
         again_s=_again_bytes(target, cases, work, scalar) / bandwidth,
         aligned_ratio=ratio * (scalar["gated_ratio"] if cases.attributes.get("function") in _GATED else 1.0),
         rows_s=_rows_s(target, cases, work, scalar), vector_s=_vector_s(target, cases, work, scalar),
@@ -62,18 +61,18 @@ def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Map
 
 def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
     """Return the bytes of rows that are read again because the cache lost them between two passes over them."""
-    held = np.minimum(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
+    held = smaller(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
     kept = scalar["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
-    lost = np.clip(held / max(kept, 1.0) - 0.5, 0.0, 1.0)
-    lost = np.where(_leaves_registers(cases.op, work.group_bytes), lost, 0.0)
+    lost = clipped(held / max(kept, 1.0) - 0.5, 0.0, 1.0)
+    lost = chosen(_leaves_registers(cases.op, work.group_bytes), lost, 0.0)
     return scalar["row_passes_count"] * lost * work.group_count * work.group_bytes
 
 
 def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
     """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle."""
     each_s = scalar["row_s"] + work.group_bytes / (scalar["row_bytes_per_clock"] * target.clock_hz)
-    rows_s = np.maximum(work.group_count / target.sm_count, 1.0) * each_s
-    return np.where(_leaves_registers(cases.op, work.group_bytes), rows_s, 0.0)
+    rows_s = larger(work.group_count / target.sm_count, 1.0) * each_s
+    return chosen(_leaves_registers(cases.op, work.group_bytes), rows_s, 0.0)
 
 
 def _leaves_registers(op: str, row_bytes: Any) -> Any:

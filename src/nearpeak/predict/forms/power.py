@@ -12,7 +12,7 @@ from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._activity import activity
+from nearpeak.predict._activity import activity, busy_of
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
 from nearpeak.predict._documented import stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
@@ -91,7 +91,8 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Pa
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
     stock = stock_of(target)
-    limit_w, shares, drawn = board_w(stock), activity(target, stock, cases, time_s), _drawn_at_top(Same(target))
+    shares = activity(busy_of(target, stock, cases, is_one=isinstance(time_s, float)), time_s)
+    limit_w, drawn = board_w(stock), _drawn_at_top(Same(target))
     demand = [limit_w * value * shares[name] for name, value in zip(PARTS, values, strict=True)]
     return [one * drawn if place in _CLOCKED else one for place, one in enumerate(demand)]
 

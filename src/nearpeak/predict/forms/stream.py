@@ -9,9 +9,10 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._numbers import larger, raised, smaller
 from nearpeak.predict._stream_parts import BLOCK_BYTES, SHARPNESS, resources
 from nearpeak.predict._stream_scalars import SCALARS
-from nearpeak.predict._work_columns import WorkColumns, work_columns
+from nearpeak.predict._work_columns import WorkColumns, work_columns, work_numbers
 
 TERMS = (
     "launch", "grid_ramp", "read", "read_ceiling", "write", "write_ceiling", "passes", "alignment", "rows", "vector",
@@ -29,6 +30,8 @@ _KINDS = {
 }  # fmt: skip
 """Groups of coefficients by family of operators, before those of element-wise functions."""
 _ALIKE = {"embedding_bag": "embedding", "gather": "embedding", "dequantise": "quantise", "cross_entropy": "softmax"}
+_LEAST = float(np.finfo(np.float64).tiny)
+"""Stands for nothing where one divides by it."""
 _HOST_SHARPNESS = 12.0
 """Power at which the host's floor gives way to the kernel: measured corners are sharp."""
 
@@ -47,17 +50,19 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only")
-    work = work_columns(target, cases)
+    is_one = all(isinstance(extent, int) for extent in cases.axes.values())
+    work = (work_numbers if is_one else work_columns)(target, cases)
     scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
     parts = _parts(target, cases, work, scalar)
     kernel_s = sum(parts.values())
     if setting.host_timed:
-        floor = scalar["host_floor_s"] * np.maximum(work.launch_count, 1)
-        seen_s = ((scalar["host_gap_s"] + kernel_s) ** _HOST_SHARPNESS + floor**_HOST_SHARPNESS) ** (
-            1 / _HOST_SHARPNESS
-        )
+        floor = scalar["host_floor_s"] * larger(work.launch_count, 1)
+        both = raised(scalar["host_gap_s"] + kernel_s, _HOST_SHARPNESS) + raised(floor, _HOST_SHARPNESS)
+        seen_s = raised(both, 1 / _HOST_SHARPNESS)
         parts["host"] = seen_s - kernel_s
-    columns = np.stack([parts.get(name, np.zeros_like(kernel_s)) for name in TERMS], 1)
+    nil = 0.0 if is_one else np.zeros_like(kernel_s)
+    listed = [parts.get(name, nil) for name in TERMS]
+    columns = np.array([listed]) if is_one else np.stack(listed, 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
 
 
@@ -68,8 +73,8 @@ def _parts(
     found = resources(target, cases, work, scalar)
     moved = work.read_bytes + work.write_bytes
     parts = {
-        "launch": scalar["launch_s"] * np.maximum(work.launch_count, 1),
-        "grid_ramp": scalar["grid_ramp_s"] * np.minimum(1.0, moved / (BLOCK_BYTES * target.sm_count)),
+        "launch": scalar["launch_s"] * larger(work.launch_count, 1),
+        "grid_ramp": scalar["grid_ramp_s"] * smaller(1.0, moved / (BLOCK_BYTES * target.sm_count)),
         "read": found.read_s, "read_ceiling": found.read_s * (1 / scalar["read_ratio"] - 1),
         "write": found.write_s, "write_ceiling": found.write_s * (1 / scalar["write_ratio"] - 1),
         "passes": found.again_s / scalar["read_ratio"],
@@ -85,9 +90,9 @@ def _parts(
 
 def _exposed(memory_s: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     """Return by how much each of `others` prolongs the time of memory under overlap, in sum exactly the excess."""
-    powers = {name: time_s**SHARPNESS for name, time_s in others.items()}
-    excess = (memory_s**SHARPNESS + sum(powers.values())) ** (1 / SHARPNESS) - memory_s
-    whole = np.maximum(sum(powers.values()), np.finfo(np.float64).tiny)
+    powers = {name: raised(time_s, SHARPNESS) for name, time_s in others.items()}
+    excess = raised(raised(memory_s, SHARPNESS) + sum(powers.values()), 1 / SHARPNESS) - memory_s
+    whole = larger(sum(powers.values()), _LEAST)
     return {name: excess * power / whole for name, power in powers.items()}
 
 
