@@ -1,4 +1,7 @@
-"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million."""
+"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million.
+
+The annotations of rules promise Python numbers; tables send arrays instead.
+"""
 
 from math import gcd
 from typing import Any
@@ -12,7 +15,9 @@ def minimum(left: int, right: int) -> int:
     >>> minimum(3, 2)
     2
     """
-    return min(left, right) if _plain(left, right) else _array(np.minimum(left, right))
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return _array(np.minimum(left, right))
 
 
 def maximum(left: int, right: int) -> int:
@@ -21,7 +26,9 @@ def maximum(left: int, right: int) -> int:
     >>> maximum(3, 2)
     3
     """
-    return max(left, right) if _plain(left, right) else _array(np.maximum(left, right))
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return _array(np.maximum(left, right))
 
 
 def ceil_div(left: int, right: int) -> int:
@@ -39,7 +46,9 @@ def greatest_common_divisor(left: int, right: int) -> int:
     >>> greatest_common_divisor(12, 8)
     4
     """
-    return gcd(left, right) if _plain(left, right) else _array(np.gcd(left, right))
+    if isinstance(left, int) and isinstance(right, int):
+        return gcd(left, right)
+    return _array(np.gcd(left, right))
 
 
 def where(condition: bool, yes: int, no: int) -> int:
@@ -48,7 +57,7 @@ def where(condition: bool, yes: int, no: int) -> int:
     >>> where(True, 1, 2)
     1
     """
-    if _plain(condition):
+    if isinstance(condition, int):
         return yes if condition else no
     return _array(np.where(condition, yes, no))
 
@@ -69,11 +78,6 @@ def unless_empty(extent: int, amount: int) -> int:
     (8, 0)
     """
     return where(extent == 0, 0, amount)
-
-
-def _plain(*values: Any) -> bool:
-    """Say whether all values are Python numbers; the rules' annotations promise it, tables send arrays instead."""
-    return all(isinstance(value, int) for value in values)
 
 
 def _array(values: Any) -> int:

@@ -1,14 +1,17 @@
 """Attention as its kernels meet it: sequences, heads, keys in reach, and which kernels libraries have for that."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.dtype import DTYPES
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns
 from nearpeak.predict._kernel_kin import cache_part_count, multiplies_in_pairs, products_generation
+from nearpeak.predict._numbers import chosen, in_floats, larger, rounded_up, smaller
 from nearpeak.predict._units import fastest, figures_of
 
 _PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
@@ -42,23 +45,29 @@ COLUMNS = (
 
 def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     """Return what the compiled kernel reads of each case, in its order, masks that are read and dropout aside."""
+    return list(_columns_of(Same(target), Same(cases)))
+
+
+@lru_cache(maxsize=4)  # the form and its correction ask for those of the same cases
+def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
+    target, cases = same.held, its.held
     batch, q, kv = _SEQUENCES[cases.op](cases.axes)
     heads, dim = _axis(cases, "heads"), _axis(cases, "dim")
     groups, width = _axis(cases, "kv_heads", heads), _axis(cases, "v_dim", dim)
     window, causal, kv = _band(cases, q, kv)
-    group = np.maximum(heads, 1.0) / np.maximum(groups, 1.0)  # query heads of a key head
+    group = larger(heads, 1.0) / larger(groups, 1.0)  # query heads of a key head
     stored = dim if cases.attributes.get("latent") else dim + width
     absorbed = (q == 1) & (dim != width) & (heads == groups) & (target.architecture == "hopper")
     paired = multiplies_in_pairs(target)
     # Paired kernels give each query head tiles of its own; others put the heads of a key head into one tile where that
     # saves time (FlashAttention-3, FlashInfer).
-    known = np.isin(dim, _PAIRED_WIDTHS if paired else _WIDTHS) | (dim != width)
+    known = _is_one_of(dim, _PAIRED_WIDTHS if paired else _WIDTHS) | (dim != width)
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
-    known = known & ~_uncommon(target, cases, group, decodes)
+    known = known & (_uncommon(target, cases, group, decodes) ^ True)
     # Widths above the widest that most kernels are built for are another matter than gaps between those.
-    generic = np.where(known, 0.0, np.where((dim > _VAST) & ~paired, 2.0, 1.0))
+    generic = chosen(known, 0.0, chosen((dim > _VAST) & (not paired), 2.0, 1.0))
     decodes = decodes | absorbed
     rows = 256.0 if paired else 128.0
     packs = float(not paired)
@@ -66,9 +75,9 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     # FlashAttention-3 takes one token of latent attention as a decode step over the latent cache (SGLang 0.5): its time
     # does not grow with the heads in the measurements of AIConfigurator (ai-dynamo 095f58a).
     dim, width, stored = (
-        np.where(absorbed, a, b) for a, b in ((_LATENT, dim), (_LATENT_VALUES, width), (_LATENT, stored))
+        chosen(absorbed, a, b) for a, b in ((_LATENT, dim), (_LATENT_VALUES, width), (_LATENT, stored))
     )
-    groups = np.where(absorbed, 1, groups)
+    groups = chosen(absorbed, 1, groups)
     return [
         batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, generic, decodes * 1.0, rows, apart,
     ]  # fmt: skip
@@ -83,11 +92,11 @@ def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> A
     """
     bits = [DTYPES[cases.dtypes.get(name) or cases.dtypes["dtype"]].bits_count for name in ("dtype", "kv_dtype")]
     if target.architecture != "hopper" or bits[1] != 8:
-        return np.zeros_like(group, dtype=bool)
+        return group < 0.0
     width, left = _axis(cases, "dim"), _axis(cases, "left")
     odd = (width <= 64) & (np.log2(group) % 1 != 0)
     odd = odd | ((width > 64) & (width <= 128) & (left > 0) & (left <= _SHORT_WINDOW))
-    return np.where(decodes, odd & (bits[0] == 16), (width >= 256) & (left > 0))
+    return chosen(decodes, odd & (bits[0] == 16), (width >= 256) & (left > 0))
 
 
 def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
@@ -99,7 +108,7 @@ def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
     Nothing is known of other makers' libraries. A short window that holds all keys still chooses the kernel.
     """
     if target.vendor != "NVIDIA":
-        return np.zeros_like(group)
+        return 0.0 * group
     paired, width = multiplies_in_pairs(target), _axis(cases, "dim")
     large = group > (_MOST_TOGETHER if paired else _MOST_TOGETHER - 1)
     alone = (width <= 64) & (heads > 64) & large
@@ -111,11 +120,15 @@ def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
     built = narrow & (np.log2(group) % 1 == 0)
     wide = (width >= 256) & (group > _MOST_TOGETHER) & (bits >= 16)
     alone = alone | (windowed & narrow & (group > 32))
-    return np.where(alone, 2.0, ((windowed & ~built) | wide) * 1.0)
+    return chosen(alone, 2.0, ((windowed & (built ^ True)) | wide) * 1.0)
+
+
+def _is_one_of(value: Any, known: Sequence[int]) -> Any:
+    return np.isin(value, known) if isinstance(value, np.ndarray) else value in known
 
 
 def _axis(cases: CaseColumns, name: str, default: Any = 0) -> Any:
-    return np.asarray(cases.axes.get(name, default), dtype=np.float64)
+    return in_floats(cases.axes.get(name, default))
 
 
 def _band(cases: CaseColumns, q: Any, kv: Any) -> tuple[Any, Any, Any]:
@@ -125,29 +138,29 @@ def _band(cases: CaseColumns, q: Any, kv: Any) -> tuple[Any, Any, Any]:
     """
     attributes = cases.attributes
     served = cases.op == "paged_attention"
-    causal = np.asarray(float(served or bool(attributes.get("causal"))))
+    causal = float(served or bool(attributes.get("causal")))
     if attributes.get("causal") and attributes.get("align", "upper_left") == "upper_left" and cases.op == "attention":
-        causal, kv = np.where(q > kv, 2.0, causal), np.minimum(q, kv)
+        causal, kv = chosen(q > kv, 2.0, causal), smaller(q, kv)
     left, right, chunk = (_axis(cases, name) for name in ("left", "right", "chunk"))
-    window = left + np.where(left > 0, np.where(causal > 0, 0.0, right), 0.0)
+    window = left + chosen(left > 0, chosen(causal > 0, 0.0, right), 0.0)
     # A chunk holds half of its positions on average.
-    window = np.where((chunk > 0) & (window == 0), np.ceil(chunk / 2), window)
-    return np.where(window >= kv, 0.0, window), np.maximum(causal, window > 0), kv
+    window = chosen((chunk > 0) & (window == 0), rounded_up(chunk / 2), window)
+    return chosen(window >= kv, 0.0, window), larger(causal, window > 0), kv
 
 
 def _whole(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return tuple(np.asarray(axes[name], dtype=np.float64) for name in ("batch", "q", "kv"))  # type: ignore[return-value]
+    return tuple(in_floats(axes[name]) for name in ("batch", "q", "kv"))  # type: ignore[return-value]
 
 
 def _paged(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    batch, tokens = (np.asarray(axes[name], dtype=np.float64) for name in ("batch", "tokens"))
-    return batch, np.asarray(axes.get("q", 1), dtype=np.float64), np.ceil(tokens / np.maximum(batch, 1.0))
+    batch, tokens = (in_floats(axes[name]) for name in ("batch", "tokens"))
+    return batch, in_floats(axes.get("q", 1)), rounded_up(tokens / larger(batch, 1.0))
 
 
 def _packed(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    tokens, count = (np.asarray(axes.get(name, 1), dtype=np.float64) for name in ("tokens", "sequences"))
-    some, keys = np.maximum(count, 1.0), np.asarray(axes.get("kv_tokens", tokens), dtype=np.float64)
-    return count, np.ceil(tokens / some), np.ceil(keys / some)
+    tokens, count = (in_floats(axes.get(name, 1)) for name in ("tokens", "sequences"))
+    some, keys = larger(count, 1.0), in_floats(axes.get("kv_tokens", tokens))
+    return count, rounded_up(tokens / some), rounded_up(keys / some)
 
 
 _SEQUENCES = {"attention": _whole, "paged_attention": _paged, "varlen_attention": _packed}

@@ -3,11 +3,13 @@
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.prediction import Correction
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 
@@ -23,6 +25,8 @@ _RATE, _SHRINKAGE, _COLUMN_SHARE = 0.25, 8.0, 0.5
 """Part of what is left that a tree takes; rows that a leaf's zero counts for; columns that a tree may look at."""
 _ROBUST = 0.6
 """Share of the rows whose distance counts fully when questions are chosen; larger distances count as the largest."""
+_TIME = "time_s"
+"""Name of the time among what a correction looks at."""
 _SEED, _LEAST_S = 20261122, 1e-12
 LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
 """The bounds as logarithms."""
@@ -30,7 +34,7 @@ LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
 
 def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:
     """Return what a correction may look at, by name: shape, the time and the shares of its parts."""
-    found = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
+    found = {**form.corrected_by(target, cases, setting), _TIME: rows.time_s}
     shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
     return found | {_share(name): shares[:, place] for place, name in enumerate(form.terms)}
 
@@ -51,26 +55,40 @@ def correction_ratio(
 
 def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> Any:
     """Return those of `columns_of` that have these names, one row each; zeros where the form has none of a name."""
-    known = {**form.corrected_by(target, cases, setting), "time_s": rows.time_s}
-    parts, whole_s = {_share(name): place for place, name in enumerate(form.terms)}, np.maximum(rows.time_s, _LEAST_S)
+    known, parts = form.corrected_by(target, cases, setting), _shares(Same(form))
+    if len(rows.time_s) == 1:
+        return _seen_of_one(names, known, parts, rows)
+    whole_s = np.maximum(rows.time_s, _LEAST_S)
     values = np.zeros((len(names), len(rows.time_s)), dtype=np.float32)
     for place, name in enumerate(names):
-        if name in known:
+        if name == _TIME:
+            values[place] = rows.time_s
+        elif name in known:
             values[place] = known[name]
         elif name in parts:
             np.divide(rows.parts_s[:, parts[name]], whole_s, out=values[place], casting="same_kind")
     return values
 
 
-def seen_of_one(
-    names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, parts_s: Sequence[float],
-    time_s: float,
-) -> Any:  # fmt: skip
-    """Return what `seen` does of one case, whose time and parts are numbers."""
-    known = {**form.corrected_by(target, cases, setting), "time_s": time_s}
+def _seen_of_one(names: Sequence[str], known: Mapping[str, Any], parts: Mapping[str, int], rows: Rows) -> Any:
+    """Return the same of one case, without an array for each name."""
+    time_s, parts_s = float(rows.time_s[0]), rows.parts_s[0].tolist()
     whole_s = max(time_s, _LEAST_S)
-    known |= {_share(name): part / whole_s for name, part in zip(form.terms, parts_s, strict=True) if _share(name) not in known}
-    return np.array([[known.get(name, 0.0)] for name in names], dtype=np.float32)
+    values = [
+        time_s if name == _TIME else known[name] if name in known
+        else parts_s[parts[name]] / whole_s if name in parts else 0.0
+        for name in names
+    ]  # fmt: skip
+    found = np.empty((len(names), 1), dtype=np.float32)
+    for place, value in enumerate(values):
+        found[place] = value
+    return found
+
+
+@lru_cache(maxsize=64)
+def _shares(form: "Same[Form]") -> Mapping[str, int]:
+    """Return the places of parts by the name of their share of the time."""
+    return {_share(name): place for place, name in enumerate(form.held.terms)}
 
 
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:

@@ -12,9 +12,9 @@ def larger(left: Any, right: Any) -> Any:
     >>> larger(1.0, 2), larger(np.array([1.0, 3.0]), 2.0).tolist()
     (2, [2.0, 3.0])
     """
-    if _is_number(left) and _is_number(right):
-        return right if right > left else left
-    return np.maximum(left, right)
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.maximum(left, right)
+    return right if right > left else left
 
 
 def smaller(left: Any, right: Any) -> Any:
@@ -23,9 +23,9 @@ def smaller(left: Any, right: Any) -> Any:
     >>> smaller(1.0, 2.0), smaller(np.array([1.0, 3.0]), 2.0).tolist()
     (1.0, [1.0, 2.0])
     """
-    if _is_number(left) and _is_number(right):
-        return right if right < left else left
-    return np.minimum(left, right)
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.minimum(left, right)
+    return right if right < left else left
 
 
 def clipped(value: Any, low: float, high: float) -> Any:
@@ -34,7 +34,9 @@ def clipped(value: Any, low: float, high: float) -> Any:
     >>> clipped(3.0, 0.0, 1.0), clipped(np.array([-1.0, 0.5]), 0.0, 1.0).tolist()
     (1.0, [0.0, 0.5])
     """
-    return smaller(larger(value, low), high)
+    if isinstance(value, np.ndarray):
+        return np.clip(value, low, high)
+    return low if value < low else high if value > high else value
 
 
 def chosen(condition: Any, yes: Any, no: Any) -> Any:
@@ -43,9 +45,9 @@ def chosen(condition: Any, yes: Any, no: Any) -> Any:
     >>> chosen(True, 1.0, 2.0), chosen(np.array([True, False]), 1.0, 2.0).tolist()
     (1.0, [1.0, 2.0])
     """
-    if isinstance(condition, (bool, np.bool_)):
-        return yes if condition else no
-    return np.where(condition, yes, no)
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, yes, no)
+    return yes if condition else no
 
 
 def raised(value: Any, power: float) -> Any:
@@ -54,7 +56,7 @@ def raised(value: Any, power: float) -> Any:
     >>> raised(2.0, 3.0), raised(np.array([2.0, 3.0]), 3.0).tolist()
     (8.0, [8.0, 27.0])
     """
-    return float(np.power(value, power)) if _is_number(value) else np.power(value, power)
+    return np.power(value, power) if isinstance(value, np.ndarray) else float(np.power(value, power))
 
 
 def rounded_up(value: Any) -> Any:
@@ -63,7 +65,7 @@ def rounded_up(value: Any) -> Any:
     >>> rounded_up(1.5), rounded_up(np.array([1.5, 2.0])).tolist()
     (2.0, [2.0, 2.0])
     """
-    return float(math.ceil(value)) if _is_number(value) else np.ceil(value)
+    return np.ceil(value) if isinstance(value, np.ndarray) else float(math.ceil(value))
 
 
 def in_floats(value: Any) -> Any:
@@ -72,8 +74,4 @@ def in_floats(value: Any) -> Any:
     >>> in_floats(3), in_floats([1, 2]).tolist()
     (3.0, [1.0, 2.0])
     """
-    return float(value) if _is_number(value) else np.asarray(value, dtype=np.float64)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (float, int))
+    return float(value) if isinstance(value, (int, float)) else np.asarray(value, dtype=np.float64)

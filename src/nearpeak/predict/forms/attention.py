@@ -11,6 +11,7 @@ from nearpeak.predict._attention_scalars import SCALARS
 from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figures
 from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._numbers import chosen
 from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
 
 TERMS = (
@@ -51,7 +52,11 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
         raise NotModelledError(
             f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
         )
-    columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in columns_of(target, cases))))
+    given = columns_of(target, cases)
+    if any(isinstance(column, np.ndarray) for column in given):
+        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in given)))
+    else:
+        columns = np.array(given, dtype=np.float64)[:, None]
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
     kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
     return Rows(time_s=times, parts_s=parts)
@@ -62,7 +67,7 @@ def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapp
     known = dict(zip(COLUMNS, columns_of(target, cases), strict=True))
     latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
     usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
-    return known | {name: np.where(latent, value, known[name]) for name, value in usual.items()}
+    return known | {name: chosen(latent, value, known[name]) for name, value in usual.items()}
 
 
 FORM = Form(
