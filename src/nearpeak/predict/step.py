@@ -15,10 +15,10 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict.energy import POWER_TERM, energy_sum
-from nearpeak.predict.prediction import BOUND, form_for, predict_case
+from nearpeak.predict.prediction import BOUND, CLASSICAL, form_for, predict_case
 from nearpeak.core.same import Same
-from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.rows import Part, parts_of
+from nearpeak.theory.terms import proved_s
 
 _OF_REGIME = {"launch": "launch", "dram": "bandwidth", "l2": "bandwidth", "tensor": "library"}
 _OF_TERM = {"wave_tail": "wave tail", "clock": "power", POWER_TERM: "power", BOUND: "bound"}
@@ -60,16 +60,15 @@ def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Set
 
 def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
     parts = _parts(Same(workload))
-    rows, times = [part.row for part in parts], []
-    for part in parts:
-        bound = work_bound(part.work, target)
-        times.append(CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s))
+    rows = [part.row for part in parts]
+    times = [CaseTime(bound_s=proved_s(part.work, target, CLASSICAL), limiter="", terms_s={}) for part in parts]
     return _beside_all(rows, times, target, setting, file)[1]
 
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    return parts_of(workload.held, {case: work_of(case) for case in workload.held.case_counts()})
+    cases = {id(call.case): call.case for call in workload.held.calls}.values()
+    return parts_of(workload.held, {case: work_of(case) for case in dict.fromkeys(cases) if case is not None})
 
 
 def _predicted(

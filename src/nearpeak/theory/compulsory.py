@@ -142,6 +142,8 @@ def _touched_bytes(uses: Sequence[Use]) -> int:
     """Return the distinct bytes that the uses of one call touch."""
     if len(uses) == 1:
         return uses[0].bytes
+    if len({use.buffer for use in uses}) == len(uses):
+        return sum([use.bytes for use in uses])
     storages: dict[int, list[Use]] = {}
     for use in uses:
         storages.setdefault(use.buffer, []).append(use)

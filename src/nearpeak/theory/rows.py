@@ -37,14 +37,19 @@ class _Tally:
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
     tallies: dict[tuple[Case, str, str], _Tally] = {}
+    known: dict[int, tuple[Case, Work]] = {}  # the thousands of calls of a step share a few dozen objects
     for call in workload.calls:
-        if call.case is not None:
-            key = (call.case, call.phase, module_pattern(call.module))
-            work = touched_work(call, works[call.case])
-            tally = tallies.setdefault(key, _Tally(work=work, source=call.source))
-            tally.call_count += call.call_count
-            if work is not tally.work:
-                tally.work = _least(tally.work, work)
+        if call.case is None:
+            continue
+        case, whole = known.get(id(call.case)) or known.setdefault(id(call.case), (call.case, works[call.case]))
+        key = (case, call.phase, module_pattern(call.module))
+        work = touched_work(call, whole)
+        tally = tallies.get(key)
+        if tally is None:
+            tally = tallies[key] = _Tally(work=work, source=call.source)
+        tally.call_count += call.call_count
+        if work is not tally.work:
+            tally.work = _least(tally.work, work)
     parts = [Part(row=_row(key, tally), work=tally.work) for key, tally in tallies.items()]
     return tuple(sorted(parts, key=_order))
 

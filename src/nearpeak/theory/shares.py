@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from nearpeak.core.analysis import CaseRow, CaseTime, Share
 
@@ -9,6 +10,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 MODULE_DEPTH = 12
 
 
+@lru_cache(maxsize=1 << 14)
 def module_pattern(path: str) -> str:
     """Return a module path with layer numbers as `*`, so that equal layers fall together.
 

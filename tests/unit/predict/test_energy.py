@@ -139,10 +139,19 @@ def test_a_target_that_states_no_power_has_no_energy(tmp_path):
 
 
 def test_the_clock_falls_just_far_enough_and_never_rises_with_demand():
-    demand = np.array([[200.0, 100.0, 0.0, w, 0.0, 0.0, 100.0] for w in (100.0, 599.0, 601.0, 1200.0)])
+    demand = np.array([[200.0, 100.0, 0.0, w, 0.0, 0.0, 100.0] for w in (100.0, 599.0, 601.0, 1200.0)]).T
     ratio = clock_ratio(demand, 1000.0)
     assert ratio[0] == ratio[1] == 1.0
     assert 0.99 < ratio[2] < 1.0
     assert ratio[3] < ratio[2]
-    assert limited_w(demand, 1000.0).sum(1).max() < 1000.0
-    assert math.isclose(limited_w(demand[:1], 1000.0).sum(), demand[0].sum(), rel_tol=0.01)
+    assert sum(limited_w(demand, 1000.0)).max() < 1000.0
+    assert math.isclose(sum(limited_w(demand[:, :1], 1000.0))[0], demand[:, 0].sum(), rel_tol=0.01)
+
+
+def test_one_case_draws_what_its_row_of_a_table_does_to_the_last_bit():
+    demand = np.array([[200.0, 100.0, 30.0, w, 1e-3, w / 7, 100.0] for w in np.geomspace(1.0, 3000.0, 50)])
+    for limit_w in (200.0, 1000.0):
+        columns = limited_w(demand.T, limit_w), clock_ratio(demand.T, limit_w)
+        for row, one in enumerate(demand.tolist()):
+            assert limited_w(one, limit_w) == [part[row] for part in columns[0]]
+            assert clock_ratio(one, limit_w) == columns[1][row]
