@@ -1,6 +1,7 @@
 """The public function predict: how long good software is expected to take."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -68,16 +69,15 @@ def predict(
     (True, 'tensor')
     """
     from nearpeak import api
-    from nearpeak.ops._table import CaseTable, table_of_cases
-    from nearpeak.ops._table import case_table as table_of
-    from nearpeak.predict._form import Setting
     from nearpeak.predict.prediction import predict_case, predict_table
-    from nearpeak.predict.spread import ELSEWHERE
 
     device, calibration = api.device_of(target), None if calibration is None else Path(calibration)
-    setting = Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
+    setting = _setting(correction, elsewhere)
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
+    from nearpeak.ops._table import CaseTable, table_of_cases
+    from nearpeak.ops._table import case_table as table_of
+
     if isinstance(cases, Workload):
         return _predict_step(cases, device, setting, calibration)
     if not isinstance(cases, (CaseTable, Iterable)) or isinstance(cases, str):
@@ -85,6 +85,14 @@ def predict(
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, setting, calibration)
+
+
+@lru_cache(maxsize=4)
+def _setting(correction: bool, elsewhere: bool) -> "Setting":
+    from nearpeak.predict._form import Setting
+    from nearpeak.predict.spread import ELSEWHERE
+
+    return Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
 
 
 def _predict_step(workload: Workload, device: Target, setting: "Setting", calibration: Path | None) -> StepPrediction:

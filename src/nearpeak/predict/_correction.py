@@ -79,10 +79,8 @@ def _seen_of_one(names: Sequence[str], known: Mapping[str, Any], parts: Mapping[
         else parts_s[parts[name]] / whole_s if name in parts else 0.0
         for name in names
     ]  # fmt: skip
-    found = np.empty((len(names), 1), dtype=np.float32)
-    for place, value in enumerate(values):
-        found[place] = value
-    return found
+    numbers = [value if isinstance(value, (int, float)) else value.item() for value in values]
+    return np.array(numbers, dtype=np.float32)[:, None]
 
 
 @lru_cache(maxsize=64)

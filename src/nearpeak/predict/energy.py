@@ -132,7 +132,7 @@ def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s
         return Powered(parts_s=parts_s, power_s=none, added_s=none)
     stock, new = _clocks(target, cases, larger(time_s, _LEAST_S))
     clocked, ceilings = _clocked(Same(form))
-    clocked_s = sum(parts_s[place] for place in clocked)
+    clocked_s = sum([parts_s[place] for place in clocked])
     left, taken = list(parts_s), none
     for place in ceilings:
         share = smaller(larger(parts_s[place], 0.0), larger((1 - stock) * clocked_s - taken, 0.0))

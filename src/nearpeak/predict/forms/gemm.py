@@ -58,7 +58,8 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
 
     given = extents(cases, ("m", "n", "k", "batch"))
     is_empty = given[0] * given[1] * given[3] == 0
-    m, n, k, batch = (np.where(is_empty, 1.0, column) for column in given) if is_empty.any() else given
+    some_empty = is_empty.any()
+    m, n, k, batch = (np.where(is_empty, 1.0, column) for column in given) if some_empty else given
     parts, times = np.empty((len(TERMS), len(m))), np.empty(len(m))
     device = device_figures(target, cases.dtypes, setting)
     for chosen, (tile_m, tile_n) in tile_sets(target, cases.dtypes["dtype"], batch):
@@ -68,7 +69,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         )
         if not isinstance(chosen, slice):
             parts[:, chosen], times[chosen] = part, total
-    if is_empty.any():  # a grid without blocks is a launch at most
+    if some_empty:  # a grid without blocks is a launch at most
         launch_s = scalars[[one.name for one in SCALARS].index("launch_s")]
         parts[:, is_empty], parts[TERMS.index("launch"), is_empty], times[is_empty] = 0.0, launch_s, launch_s
     return Rows(time_s=times, parts_s=parts.T)

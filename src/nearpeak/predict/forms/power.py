@@ -135,7 +135,7 @@ def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     >>> [round(clock_ratio([200.0, 100.0, 0.0, one, 0.0, 0.0, 100.0], 1000.0), 2) for one in (300.0, 900.0)]
     [1.0, 0.88]
     """
-    steady, clocked = sum(demand[place] for place in _STEADY), sum(demand[place] for place in _CLOCKED)
+    steady, clocked = (sum([demand[place] for place in places]) for places in (_STEADY, _CLOCKED))
     left = clipped((limit_w - steady) / larger(clocked, 1e-9), 0.0, 1.0)
     if isinstance(left, float) and left == 1.0:
         return left
