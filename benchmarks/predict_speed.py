@@ -120,10 +120,12 @@ def _new_cases() -> dict[str, list[Case]]:
     count = NEW_ROUNDS * NEW_COUNT
     m, n, k = (draw.choice(16_000, count, replace=False) + 1 for _ in range(3))
     shapes = list(zip(m.tolist(), n.tolist(), k.tolist(), strict=True))
-    heads = {"heads": 32, "kv_heads": 8, "dim": 128, "causal": True, "align": "lower_right", "dtype": "bf16"}
+    heads: dict[str, Any] = {"heads": 32, "kv_heads": 8, "dim": 128, "causal": True, "align": "lower_right"}
     return {
         "gemm": [nearpeak.case("gemm", m=m, n=n, k=k, dtype="bf16") for m, n, k in shapes],
-        "attention": [nearpeak.case("attention", batch=1, q=min(m, n), kv=max(m, n), **heads) for m, n, _ in shapes],
+        "attention": [
+            nearpeak.case("attention", batch=1, q=min(m, n), kv=max(m, n), dtype="bf16", **heads) for m, n, _ in shapes
+        ],
         "softmax": [nearpeak.case("softmax", rows=m, columns=n, dtype="bf16") for m, n, _ in shapes],
     }
 

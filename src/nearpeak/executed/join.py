@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.executed import NOTHING, ExecutedOperator, QueueItem, Times
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.core.trace import Family
 from nearpeak.core.workload import Call
 from nearpeak.errors import MissingExtraError, NearpeakError
-from nearpeak.core.same import Same
 from nearpeak.trace import Trace
 from nearpeak.trace.columns import listed
 

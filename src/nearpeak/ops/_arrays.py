@@ -1,7 +1,4 @@
-"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million.
-
-The annotations of rules promise Python numbers; tables send arrays instead.
-"""
+"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million."""
 
 from math import gcd
 from typing import Any
@@ -15,7 +12,7 @@ def minimum(left: int, right: int) -> int:
     >>> minimum(3, 2)
     2
     """
-    if isinstance(left, int) and isinstance(right, int):
+    if _plain(left) and _plain(right):
         return min(left, right)
     return _array(np.minimum(left, right))
 
@@ -26,7 +23,7 @@ def maximum(left: int, right: int) -> int:
     >>> maximum(3, 2)
     3
     """
-    if isinstance(left, int) and isinstance(right, int):
+    if _plain(left) and _plain(right):
         return max(left, right)
     return _array(np.maximum(left, right))
 
@@ -46,7 +43,7 @@ def greatest_common_divisor(left: int, right: int) -> int:
     >>> greatest_common_divisor(12, 8)
     4
     """
-    if isinstance(left, int) and isinstance(right, int):
+    if _plain(left) and _plain(right):
         return gcd(left, right)
     return _array(np.gcd(left, right))
 
@@ -57,7 +54,7 @@ def where(condition: bool, yes: int, no: int) -> int:
     >>> where(True, 1, 2)
     1
     """
-    if isinstance(condition, int):
+    if _plain(condition):
         return yes if condition else no
     return _array(np.where(condition, yes, no))
 
@@ -78,6 +75,11 @@ def unless_empty(extent: int, amount: int) -> int:
     (8, 0)
     """
     return where(extent == 0, 0, amount)
+
+
+def _plain(value: Any) -> bool:
+    """Say whether a value is a Python number, as the rules' annotations promise; tables send arrays instead."""
+    return isinstance(value, int)
 
 
 def _array(values: Any) -> int:

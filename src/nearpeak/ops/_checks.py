@@ -1,6 +1,7 @@
 """Refusal of axes that make no sense together or alone, for single cases and whole columns alike."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def required_multiple(where: str, part: Mapping[str, int], **axes: int) -> None:
                 )
 
 
-def _some(refused: bool) -> bool:
+def _some(refused: Any) -> bool:
     """Return whether any row is refused."""
     return refused if isinstance(refused, bool) else bool(np.any(refused))
 

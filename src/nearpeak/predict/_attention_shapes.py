@@ -149,7 +149,7 @@ def _band(cases: CaseColumns, q: Any, kv: Any) -> tuple[Any, Any, Any]:
 
 
 def _whole(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return tuple(in_floats(axes[name]) for name in ("batch", "q", "kv"))  # type: ignore[return-value]
+    return tuple(in_floats(axes[name]) for name in ("batch", "q", "kv"))
 
 
 def _paged(axes: Mapping[str, Any]) -> tuple[Any, Any, Any]:

@@ -88,9 +88,7 @@ def device_figures(target: Target, dtypes: Mapping[str, str], setting: Setting) 
 
 
 @lru_cache(maxsize=256)
-def _device_figures(
-    same: "Same[Target]", formats: tuple[tuple[str, str], ...], chosen: tuple[bool, int, bool]
-) -> Any:
+def _device_figures(same: "Same[Target]", formats: tuple[tuple[str, str], ...], chosen: tuple[bool, int, bool]) -> Any:
     target, dtypes, (quantises_input, copies, host_timed) = same.held, dict(formats), chosen
     a, b, out = formats_of(dtypes)
     scheme = DTYPES[dtypes["dtype"]].scheme

@@ -8,6 +8,7 @@ from pathlib import Path
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
+from nearpeak.core.same import Same
 from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
@@ -16,7 +17,6 @@ from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import BOUND, CLASSICAL, form_for, predict_case
-from nearpeak.core.same import Same
 from nearpeak.theory.rows import Part, parts_of
 from nearpeak.theory.terms import proved_s
 

@@ -11,8 +11,8 @@ from nearpeak.predict._attention_scalars import SCALARS
 from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figures
 from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._numbers import chosen
 from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
+from nearpeak.predict._numbers import chosen
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
