@@ -130,7 +130,7 @@ def _least_work(case: Case, cases: CaseColumns, policy: Policy) -> Work:
     return work_of(case, policy.algorithm)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 10)
 def _log_ends(same: "Same[Calibration]", regime: str, band: int, kind: str) -> tuple[Any, Any]:
     """Return the logarithms of both ends of the interval of a case."""
     low, high = (end_of(one, regime, band, kind) for one in (same.held.low_ratio, same.held.high_ratio))
@@ -271,7 +271,7 @@ def _trees(
     return first, second
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=256)
 def _looked_at(same: "Same[Calibration]") -> tuple[str, ...]:
     """Return the names of what the trees of a calibration look at."""
     trees = [one for one in (same.held.correction, same.held.scale) if one is not None]
@@ -341,7 +341,7 @@ def scalars_of(calibration: Calibration) -> Any:
     return _scalars(Same(calibration))
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=256)
 def _scalars(same: "Same[Calibration]") -> Any:
     return np.array([one.value for one in same.held.coefficients])
 
