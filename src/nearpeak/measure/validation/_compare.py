@@ -165,7 +165,7 @@ def group_fault(got: Any, one: Expected) -> str:
     """
     if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(one.bound):
         return ""
-    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.spread))
+    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - reachable(one), one.spread))
     finite = np.isfinite(rows) & np.isfinite(limit)
     if rows.shape[1] < LEAST_GROUP:
         rows, limit, finite = (array.reshape(1, -1) for array in (rows, limit, finite))
@@ -177,6 +177,13 @@ def group_fault(got: Any, one: Expected) -> str:
         return ""
     row = int(np.argmax(error / np.maximum(most, 1e-300)))
     return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {most[row]:.3g}"
+
+
+def reachable(one: Expected) -> Any:
+    """Return what is expected, the largest number of the format where that is as far as it can come."""
+    largest = np.abs(one.rounded).max(initial=0.0, where=np.isfinite(one.rounded))
+    beyond = np.isfinite(one.rounded) & (np.abs(one.values) > np.abs(one.rounded)) & (np.abs(one.rounded) == largest)
+    return np.where(beyond, one.rounded, one.values)
 
 
 def relative_norm(got: Any, one: Expected) -> float:

@@ -167,6 +167,12 @@ def declared_formats(case: Case) -> dict[str, Any]:
     return {name: output.dtype for name, output in outputs.items()}
 
 
+def templates_of(asked: Question) -> dict[str, Any]:
+    """Return tensors of the shapes and formats that the outputs must have."""
+    torch, formats = imported_torch(), declared_formats(asked.case)
+    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
+
+
 def contract_of(case: Case) -> Numerics:
     """Return the operator's contract as it reads for the choices of `case`."""
     return contract(case.op, arguments_of(case))

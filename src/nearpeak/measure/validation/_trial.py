@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation._oracle import Question, declared_formats
+from nearpeak.measure.validation._oracle import Question, templates_of
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._rounds import rounds_of
 from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, run
@@ -71,7 +69,4 @@ class Trial:
 
     def templates(self, asked: Question) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""
-        import torch
-
-        formats = declared_formats(self.case)
-        return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
+        return templates_of(asked)
