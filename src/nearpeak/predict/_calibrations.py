@@ -97,13 +97,22 @@ def _of_format(found: Calibration, form: Form) -> Calibration:
     return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
 
 
+WIDEST = 32.0
+"""Most that an interval reaches either way: what is predicted without any measurement may be that far off, an
+assumption; further ends would say nothing more."""
+
+
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
-    """Return scalars with the interval of an operator that they were not measured on."""
-    if all(power(name) == 1.0 for name in found.low_ratio):
+    """Return scalars with the interval of an operator that they were not measured on, WIDEST at most."""
+    if all(power(name) == 1.0 for name in found.low_ratio) and _is_narrow(found):
         return found
-    low = {name: ratio ** power(name) for name, ratio in found.low_ratio.items()}
-    high = {name: ratio ** power(name) for name, ratio in found.high_ratio.items()}
+    low = {name: max(ratio ** power(name), 1 / WIDEST) for name, ratio in found.low_ratio.items()}
+    high = {name: min(ratio ** power(name), WIDEST) for name, ratio in found.high_ratio.items()}
     return replace(found, low_ratio=low, high_ratio=high)
+
+
+def _is_narrow(found: Calibration) -> bool:
+    return max(found.high_ratio.values()) <= WIDEST and min(found.low_ratio.values()) >= 1 / WIDEST
 
 
 def _order(
