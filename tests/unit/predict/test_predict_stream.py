@@ -125,3 +125,12 @@ def test_dependent_steps_of_a_recurrence_are_waited_for_one_by_one():
     launch_s = dict(one.waterfall_s)["launch"]
     assert many.time_s > 90 * launch_s
     assert many.high_s > many.time_s > many.low_s
+
+
+def test_what_gathers_goes_by_multiprocessors_and_clock_not_by_memory():
+    case = nearpeak.case("embedding", tokens=4096, dim=4096, vocab=32000, dtype="bf16")
+    wider = nearpeak.predict(case, nearpeak.target("h100_sxm", ['dram.bandwidth="6 TB/s"'])).time_s
+    slower = nearpeak.predict(case, nearpeak.target("h100_sxm", ['clock.max="0.99 GHz"'])).time_s
+    whole = nearpeak.predict(case, "h100_sxm").time_s
+    assert wider > 0.9 * whole
+    assert slower > 1.7 * whole
