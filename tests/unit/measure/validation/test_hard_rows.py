@@ -122,3 +122,12 @@ def test_a_kernel_that_must_be_given_its_outputs_is_differentiated_too():
 def test_what_reaches_the_end_of_its_format_is_no_error(seed):
     case = nearpeak.case("scaled_gemm", m=17, n=32, k=64, dtype="fp8_e4m3")
     assert validate(case, pytorch(case), seed=seed).status == "PASS"
+
+
+def test_scales_may_be_applied_to_the_sum_where_the_format_has_no_infinity():
+    def by_sum(tensors, **_):
+        product = tensors["a"].float() @ tensors["b"].float() * (tensors["a_scale"] * tensors["b_scale"])
+        return {"y": product.clamp(-448, 448).to(torch.float8_e4m3fn)}
+
+    case = nearpeak.case("scaled_gemm", m=17, n=32, k=64, dtype="fp8_e4m3")
+    assert validate(case, Implementation(name="by sum", call=by_sum), seed=1).status == "PASS"
