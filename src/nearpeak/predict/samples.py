@@ -1,11 +1,12 @@
 """Measurement tables as samples: cases with the best time of each, bad rows set aside by number."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from nearpeak.core.calibration import SetAside
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.ops._table import CaseTable, table_of_cases
@@ -23,18 +24,6 @@ UNIT_COLUMNS = frozenset({"unit", "units", "time_unit"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
-    """A row of a table that cannot be used."""
-
-    row: int
-    """Number of the row, 1 for the first below the header."""
-    column: str
-    """Column at fault."""
-    text: str
-    """What is wrong with it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """Usable rows of a measurement table."""
 
@@ -48,6 +37,8 @@ class Samples:
     """Number of each row in the file, 1 for the first below the header."""
     set_aside: tuple[SetAside, ...]
     """Rows that are not used."""
+    time_name: str = ""
+    """Column that the times come from."""
 
 
 def samples_of(columns: Mapping[str, Any]) -> Samples:
@@ -81,19 +72,23 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     return Samples(
         cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1,
         set_aside=tuple(sorted(aside, key=lambda one: one.row)),
-        measured_s=np.array([times[row] for row in rows]) * factor,
+        measured_s=np.array([times[row] for row in rows]) * factor, time_name=name,
     )  # fmt: skip
 
 
-def without(samples: Samples, reasons: Mapping[int, str]) -> Samples:
-    """Return the samples less those at some positions, which are set aside with the reason."""
+def without(samples: Samples, reasons: Mapping[int, str], column: str = "op") -> Samples:
+    """Return the samples less those at some positions, which are set aside with the reason.
+
+    Args:
+        column: column at fault.
+    """
     if not reasons:
         return samples
     kept = np.array([i for i in range(len(samples.rows)) if i not in reasons], dtype=np.int64)
     cases = tuple(samples.cases[i] for i in kept)
-    more = [SetAside(row=int(samples.rows[i]), column="op", text=text) for i, text in reasons.items()]
-    return Samples(
-        cases=cases, table=table_of_cases(cases) if cases else samples.table, rows=samples.rows[kept],
+    more = [SetAside(row=int(samples.rows[i]), column=column, text=text) for i, text in reasons.items()]
+    return replace(
+        samples, cases=cases, table=table_of_cases(cases) if cases else samples.table, rows=samples.rows[kept],
         measured_s=samples.measured_s[kept],
         set_aside=tuple(sorted((*samples.set_aside, *more), key=lambda one: one.row)),
     )  # fmt: skip

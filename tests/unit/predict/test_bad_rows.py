@@ -92,9 +92,9 @@ def test_one_kind_of_case_with_too_few_rows_does_not_keep_others_from_being_fitt
     k = [256, 1024, 4096, 16384, 1024, 256] * 5
     columns = {"op": "gemm", "dtype": ["bf16"] * 29 + ["fp16"], "m": m, "n": n, "k": k}
     times = predict_table(case_table(columns), H100).predicted_s * 1.2
-    fits, refused = calibrate_each(samples_of(columns | {"time_s": times}), H100, "test")
-    assert [one.name for one in fits] == ["gemm.bf16"]
-    assert list(refused) == ["gemm.fp16, 1 cases"]
+    found = calibrate_each(samples_of(columns | {"time_s": times}), H100, "test")
+    assert [one.name for one in found.fits] == ["gemm.bf16"]
+    assert list(found.refused) == ["gemm.fp16, 1 cases"]
 
 
 def test_samples_can_be_set_aside_later():
