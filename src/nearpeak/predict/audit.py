@@ -11,7 +11,7 @@ from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.predict.below_bound import kinds_below
-from nearpeak.predict.samples import Samples
+from nearpeak.predict.samples import Samples, check_device
 from nearpeak.theory.table import answered_table
 
 SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
@@ -34,6 +34,9 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     Args:
         columns: the table as it was read; the columns of SOFTWARE tell implementations apart.
 
+    Raises:
+        SpecError: the table says that it is of another device.
+
     >>> from nearpeak.predict.samples import samples_of
     >>> from nearpeak.targets import target_of
     >>> table = {"op": "gemm", "dtype": "bf16", "m": [8192, 8192], "n": 8192, "k": 8192, "time_ms": [1.6, 0.2]}
@@ -41,6 +44,7 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     >>> [(one.row, one.kind) for one in found.findings]
     [(2, 'faster_than_bound')]
     """
+    check_device(samples, target)
     labels = _labels(columns, samples)
     noise = tuple(_noise(samples, labels))
     floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])

@@ -18,7 +18,7 @@ from nearpeak.predict.coefficient_file import group_entry
 from nearpeak.predict.fit import END_PLACE, Fit, coordinates, fit, scalars_at
 from nearpeak.predict.intervals import interval_ends
 from nearpeak.predict.prediction import form_of, scalars_of
-from nearpeak.predict.samples import Samples, best_of
+from nearpeak.predict.samples import Samples, best_of, check_device
 from nearpeak.predict.screen import check_fit, screened
 
 USUAL_SPREAD = 1.0
@@ -69,7 +69,11 @@ def calibrate_each(samples: Samples, target: Target, source: str, setting: Setti
     """Return a fit for each kind of case that can be fitted, and why the other kinds cannot.
 
     Rows that cannot be measurements of the device are set aside, see `nearpeak.predict.screen`.
+
+    Raises:
+        SpecError: the table says that it is of another device.
     """
+    check_device(samples, target)
     left = screened(samples, target, setting)
     kinds: dict[tuple[str, str], list[Case]] = {}
     best, fits, refused = best_of(left.samples), [], dict[str, NearpeakError]()

@@ -8,9 +8,12 @@ import numpy as np
 
 from nearpeak.core.calibration import SetAside
 from nearpeak.core.case import Case
+from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
+from nearpeak.ops._cells import is_blank
 from nearpeak.ops._table import CaseTable, table_of_cases
 from nearpeak.ops._usable import usable_table
+from nearpeak.targets import TARGETS
 
 TIME_UNITS = {
     f"{stem}_{unit}": factor
@@ -21,6 +24,12 @@ TIME_UNITS = {
 
 UNIT_COLUMNS = frozenset({"unit", "units", "time_unit"})
 """Columns that tables of other tools state units in."""
+
+
+DEVICE_COLUMNS = ("device", "gpu", "device_name", "gpu_name")
+"""Columns that tables state the device in."""
+_SHOWN = 4
+"""Values of a column that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,8 @@ class Samples:
     """Rows that are not used."""
     time_name: str = ""
     """Column that the times come from."""
+    device: tuple[str, str] = ("", "")
+    """Column that states a device, and the device; both empty where none does."""
 
 
 def samples_of(columns: Mapping[str, Any]) -> Samples:
@@ -47,7 +58,7 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     Rows whose time is no positive number, and rows that are no case (a missing axis, an unknown format), are set aside.
 
     Raises:
-        SpecError: no column of times, or more than one; units that differ between rows; no usable row.
+        SpecError: no column of times, or more than one; units or devices that differ between rows; no usable row.
 
     >>> found = samples_of({"op": "gemm", "dtype": "bf16", "m": [8, 16], "n": 64, "k": 64, "time_us": [3.5, -1]})
     >>> found.measured_s.tolist(), found.set_aside[0].row
@@ -55,6 +66,7 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     """
     name, factor = time_column(columns)
     _refuse_units(columns, name)
+    device = _stated_device(columns)
     times = [_number(cell) for cell in _cells(columns[name])]
     good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
     bad = sorted(set(range(len(times))) - set(good))
@@ -72,7 +84,7 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     return Samples(
         cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1,
         set_aside=tuple(sorted(aside, key=lambda one: one.row)),
-        measured_s=np.array([times[row] for row in rows]) * factor, time_name=name,
+        measured_s=np.array([times[row] for row in rows]) * factor, time_name=name, device=device,
     )  # fmt: skip
 
 
@@ -92,6 +104,43 @@ def without(samples: Samples, reasons: Mapping[int, str], column: str = "op") ->
         measured_s=samples.measured_s[kept],
         set_aside=tuple(sorted((*samples.set_aside, *more), key=lambda one: one.row)),
     )  # fmt: skip
+
+
+def check_device(samples: Samples, target: Target) -> None:
+    """Refuse samples whose table says that they are of another device of the catalogue.
+
+    >>> from nearpeak.targets import target_of
+    >>> table = {"op": "gemm", "dtype": "bf16", "m": [8, 16], "n": 64, "k": 64, "time_us": [3.5, 3.6]}
+    >>> check_device(samples_of(table | {"device": "h100_sxm"}), target_of("h200_sxm"))
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: table: column 'device': its rows are of h100_sxm, the target is h200_sxm; name the \
+target that was measured, or correct the column
+    """
+    column, stated = samples.device
+    documented = target.name.partition("+")[0]
+    name = stated.strip().lower().replace(" ", "_").replace("-", "_")
+    if name.partition(":")[0] in TARGETS and name not in (documented, documented.partition(":")[0]):
+        raise SpecError(
+            f"table: column {column!r}: its rows are of {stated}, the target is {target.name}; name the target that "
+            "was measured, or correct the column"
+        )
+
+
+def _stated_device(columns: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the column that states a device, with its only value; several are refused."""
+    found = ("", "")
+    for name in (one for one in DEVICE_COLUMNS if one in columns):
+        cells = columns[name]
+        cells = [cells] if isinstance(cells, str) or not hasattr(cells, "__len__") else np.asarray(cells).tolist()
+        values = list(dict.fromkeys(str(cell) for cell in cells if not is_blank(cell)))
+        if len(values) > 1:
+            more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+            raise SpecError(
+                f"table: column {name!r} holds {len(values)} devices ({', '.join(values[:_SHOWN])}{more}); "
+                "keep the rows of one, and run once per device"
+            )
+        found = (name, values[0]) if values and not found[1] else found
+    return found
 
 
 def _refuse_units(columns: Mapping[str, Any], name: str) -> None:

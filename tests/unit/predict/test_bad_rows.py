@@ -128,3 +128,35 @@ def test_a_suite_file_is_predicted_case_by_case(tmp_path, capsys):
     assert len(lines) == 5
     assert "digest" in lines[0]
     assert "predicted_s" in lines[0]
+
+
+DEVICES = {"op": "gemm", "dtype": "bf16", "m": [64, 128, 256], "n": 64, "k": 64, "time_us": [3.0, 4.0, 5.0]}
+
+
+@pytest.mark.parametrize("column", ["device", "gpu"])
+def test_a_table_of_several_devices_is_refused_by_column_and_values(column):
+    with pytest.raises(SpecError, match=rf"column '{column}' holds 2 devices \(h100_sxm, a100_pcie\)"):
+        samples_of(DEVICES | {column: ["h100_sxm", "a100_pcie", "h100_sxm"]})
+    assert samples_of(DEVICES | {column: np.array(["mine", "", "mine"])}).device == (column, "mine")
+
+
+def test_a_table_of_another_device_than_the_target_is_refused_by_fit_and_audit():
+    columns = DEVICES | {"device": "H200 SXM"}
+    for refusing in (lambda: calibrate_each(samples_of(columns), H100, "test"),
+                     lambda: audit(columns, samples_of(columns), H100)):  # fmt: skip
+        with pytest.raises(SpecError, match="column 'device': its rows are of H200 SXM, the target is h100_sxm"):
+            refusing()
+    for own in ("h100_sxm", "rack 7"):
+        columns = DEVICES | {"device": own}
+        assert audit(columns, samples_of(columns), H100).row_count == 3
+        assert audit(columns, samples_of(columns), target_of("h100_sxm:3g.40gb")).row_count == 3
+
+
+def test_the_commands_refuse_a_table_of_several_devices(tmp_path):
+    path = tmp_path / "two.csv"
+    lines = ["op,dtype,m,n,k,time_us,device", "gemm,bf16,64,64,64,3,h100_sxm", "gemm,bf16,64,64,64,3,t4"]
+    path.write_text("\n".join(lines))
+    for words in (["audit", str(path)], ["calibrate", "fit", "--data", str(path), "--out", str(tmp_path / "o.toml")]):
+        with pytest.raises(SpecError, match="holds 2 devices"):
+            application()([*words, "-t", "h100_sxm"], standalone_mode=False)
+    assert not (tmp_path / "o.toml").exists()
