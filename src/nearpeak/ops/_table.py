@@ -1,8 +1,8 @@
 """A table of cases as columns, grouped so that each rule runs once per group on whole arrays."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,16 @@ class CaseTable:
             for index, row in enumerate(positions):
                 found[int(row)] = group.case(index)
         return [case for case in found if case is not None]
+
+    def less(self, rows: Collection[int]) -> "CaseTable":
+        """Return the table without the cases at some positions; the others keep their positions."""
+        groups = []
+        for group in self.groups:
+            places = np.arange(self.row_count) if group.rows is None else group.rows
+            kept = ~np.isin(places, list(rows))
+            axes = {name: value if isinstance(value, int) else value[kept] for name, value in group.axes.items()}
+            groups += [replace(group, axes=axes, rows=places[kept])] if kept.any() else []
+        return replace(self, groups=tuple(groups))
 
 
 def case_table(columns: Mapping[str, Any]) -> CaseTable:

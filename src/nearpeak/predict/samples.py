@@ -14,6 +14,7 @@ from nearpeak.ops._cells import is_blank
 from nearpeak.ops._table import CaseTable, table_of_cases
 from nearpeak.ops._usable import usable_table
 from nearpeak.targets import TARGETS
+from nearpeak.theory.contradictions import contradictions
 
 TIME_UNITS = {
     f"{stem}_{unit}": factor
@@ -55,7 +56,8 @@ class Samples:
 def samples_of(columns: Mapping[str, Any]) -> Samples:
     """Return the samples of a table with `op`, `dtype`, axes, and one column of times named with its unit.
 
-    Rows whose time is no positive number, and rows that are no case (a missing axis, an unknown format), are set aside.
+    Rows whose time is no positive number, and rows that are no case (a missing axis, an unknown format, axes that
+    contradict each other), are set aside.
 
     Raises:
         SpecError: no column of times, or more than one; units or devices that differ between rows; no usable row.
@@ -81,11 +83,20 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
         SetAside(row=good[place] + 1, column=column, text=text) for place, (column, text) in usable.refused.items()
     ]
     rows = np.array(good)[usable.rows]
-    return Samples(
-        cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1,
+    samples = Samples(
+        cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1, time_name=name, device=device,
         set_aside=tuple(sorted(aside, key=lambda one: one.row)),
-        measured_s=np.array([times[row] for row in rows]) * factor, time_name=name, device=device,
+        measured_s=np.array([times[row] for row in rows]) * factor,
     )  # fmt: skip
+    return _consistent(samples)
+
+
+def _consistent(samples: Samples) -> Samples:
+    """Return the samples less those whose axes contradict each other; where no other is left, the first is refused."""
+    found = contradictions(samples.table)
+    if len(found) == len(samples.rows):
+        raise SpecError(f"table: row {samples.rows[0]}: {found[0]}")
+    return without(samples, found, "")
 
 
 def without(samples: Samples, reasons: Mapping[int, str], column: str = "op") -> Samples:
