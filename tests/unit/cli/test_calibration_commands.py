@@ -139,6 +139,15 @@ def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edit
     assert edited["distance_count"] == 1
 
 
+def test_coefficients_in_the_user_folder_under_the_name_of_another_device_are_refused(own_folder, capsys):
+    fitted(own_folder, capsys, "h200_sxm")
+    own = next(own_folder.rglob("h200_sxm.toml"))
+    own.rename(own.with_name("a100_sxm_80gb.toml"))
+    forget()
+    with pytest.raises(SpecError, match=r"a100_sxm_80gb gemm\.bf16: was fitted on h200_sxm, not on a100_sxm_80gb"):
+        predicted(capsys, "gemm", "a100_sxm_80gb")
+
+
 def fitted(folder, capsys, target):
     """Fit products in bf16 to a table in which they take several times as long as on a whole device."""
     rows = [(m, n, k) for m in (1, 64, 1024, 8192) for n in (512, 8192) for k in (512, 4096)]
