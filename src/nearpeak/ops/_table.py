@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.ops import OPS
 from nearpeak.ops._cells import BLANK, columns_of, extents, first_filled, grouped, is_blank, row_count
 from nearpeak.ops._operator import Signature
@@ -109,9 +109,9 @@ def table_of_cases(cases: Sequence[Any]) -> CaseTable:
     >>> table_of_cases([case("gemm", m=1, n=4, k=8, dtype="bf16")]).row_count
     1
     """
-    strange = next((one for one in cases if not isinstance(one, Case)), None)
-    if strange is not None:
-        raise SpecError(f"cases: {strange!r} is no Case; make one with nearpeak.case(…)")
+    for number, one in enumerate(cases, start=1):
+        if not isinstance(one, Case):
+            raise SpecError(f"cases: {shown(one)}, number {number}, is no Case; make one with nearpeak.case(…)")
     if not cases:
         raise SpecError("cases: none are given; give at least one")
     records = [case.record() for case in cases]

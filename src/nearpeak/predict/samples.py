@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.calibration import SetAside
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.ops._cells import is_blank
 from nearpeak.ops._table import CaseTable, table_of_cases
 from nearpeak.ops._usable import usable_table
@@ -73,7 +73,8 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
     bad = sorted(set(range(len(times))) - set(good))
     aside = [
-        SetAside(row=row + 1, column=name, text=f"{str(columns[name][row])!r} is no positive number") for row in bad
+        SetAside(row=row + 1, column=name, text=f"{shown(columns[name][row], _quoted)} is no positive number")
+        for row in bad
     ]
     if not good:
         raise SpecError(f"table: column {name!r}: none of its {len(times)} rows is a positive time")
@@ -198,8 +199,12 @@ def _chosen(column: Any, rows: list[int]) -> Any:
     return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
 
 
+def _quoted(cell: object) -> str:
+    return repr(str(cell))
+
+
 def _number(cell: Any) -> float | None:
     try:
         return float(cell)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
