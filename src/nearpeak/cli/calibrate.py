@@ -159,9 +159,8 @@ def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
         first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
-        sys.stderr.write(
-            f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{'; …' if len(rows) > 3 else ''}\n"
-        )
+        more = "; … (--json names all)" if len(rows) > 3 else ""
+        sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")
 
 
 def _known() -> "Target | None":

@@ -276,7 +276,7 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(f"calibration {path}: not found") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SpecError(f"calibration {path}: not TOML: {error}") from None
     except RecursionError:
         raise SpecError(f"calibration {path}: nests too deeply; [groups] of tables is right") from None

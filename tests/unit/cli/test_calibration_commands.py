@@ -215,6 +215,7 @@ def test_rows_in_another_unit_than_the_others_are_set_aside_and_all_are_named(fa
     assert [one["row"] for one in found["set_aside"]] == [i + 1 for i in wrong]
     assert {one["column"] for one in found["set_aside"]} == {"time_us"}
     assert "5 rows set aside: row 4: time_us " in said
+    assert "(--json names all)" in said
     (group,) = found["groups"]
     assert group["cases"] == 25
     assert group["error_fitted"] < group["error_before"]

@@ -71,6 +71,14 @@ def test_coefficient_files_that_are_none_are_refused(text, said, refusal, tmp_pa
     assert re.search(said, error)
 
 
+@pytest.mark.parametrize("text", ["groups = " + "[" * 100_000, f"groups = {LONG}"])
+def test_no_file_of_toml_ends_in_a_traceback(text, refusal, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    assert "own.toml" in refusal("predict", str(path))
+    assert "own.toml" in refusal("bound", "gemm", "m=8", "n=8", "k=8", "dtype=bf16", "-t", str(path))
+
+
 @pytest.mark.parametrize(("call", "said"), [
     (lambda: nearpeak.predict([CASE, None], "h100_sxm"), "cases: None, number 2, is no Case"),
     (lambda: nearpeak.bound([None, CASE], "h100_sxm"), "cases: None, number 1, is no Case"),
