@@ -167,26 +167,9 @@ def declared_formats(case: Case) -> dict[str, Any]:
     return {name: output.dtype for name, output in outputs.items()}
 
 
-def templates_of(asked: Question) -> dict[str, Any]:
-    """Return tensors of the shapes and formats that the outputs must have."""
-    torch, formats = imported_torch(), declared_formats(asked.case)
-    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
-
-
 def contract_of(case: Case) -> Numerics:
     """Return the operator's contract as it reads for the choices of `case`."""
     return contract(case.op, arguments_of(case))
-
-
-def ranked(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
-    if source in tensors:
-        return tensors[source]
-    make = OPS[case.op].ranked
-    assert make is not None  # a contract names inputs, or what `ranked` gives
-    with np.errstate(all="ignore"):
-        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
-    return imported_torch().as_tensor(found[source])
 
 
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:

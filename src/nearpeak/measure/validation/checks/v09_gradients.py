@@ -24,11 +24,10 @@ from nearpeak.measure.validation._oracle import (
     gradient_answers,
     question,
     sum_length,
-    templates_of,
 )
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
-from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation._trial import Trial, templates_of
 from nearpeak.ops import OPS
 
 
