@@ -71,7 +71,7 @@ def predict(
     from nearpeak import api
     from nearpeak.predict.prediction import predict_case, predict_table
 
-    device, calibration = api.device_of(target), None if calibration is None else Path(calibration)
+    device, calibration = api.device_of(target), _file(calibration)
     setting = _setting(correction, elsewhere)
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
@@ -93,6 +93,19 @@ def _setting(correction: bool, elsewhere: bool) -> "Setting":
     from nearpeak.predict.spread import ELSEWHERE
 
     return Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
+
+
+def _file(calibration: Any) -> Path | None:
+    """Return the file of coefficients that a caller names.
+
+    Raises:
+        SpecError: it is no path.
+    """
+    if calibration is None:
+        return None
+    if not isinstance(calibration, (str, Path)) or not str(calibration):
+        raise SpecError(f"predict: calibration={calibration!r} is no path; give a coefficient file, e.g. 'mine.toml'")
+    return Path(calibration)
 
 
 def _predict_step(workload: Workload, device: Target, setting: "Setting", calibration: Path | None) -> StepPrediction:

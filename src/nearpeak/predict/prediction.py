@@ -26,7 +26,8 @@ from nearpeak.predict._work_columns import work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, has_power, hides_power, powered
 from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
 from nearpeak.predict.spread import seen_elsewhere
-from nearpeak.theory.table import PIECE_ROWS, bounds_s
+from nearpeak.theory.pieces import PIECE_ROWS
+from nearpeak.theory.table import bounds_s
 from nearpeak.theory.terms import proved_s
 
 BOUND = "bound"
