@@ -1,5 +1,6 @@
 """A measurement: every sample of one case, how, where and by what it was taken; what a runner must be able to do."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -203,6 +204,11 @@ class Measurement:
     """When it was prepared, checked, warmed up and sampled, on the monotonic clock of the machine."""
     telemetry: Telemetry | None = None
     """What sensors said meanwhile; none where none was asked."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there are samples, and each is a time: files may hold what a wrong clock has said."""
+        return bool(self.samples_s) and all(0 < one < math.inf for one in self.samples_s)
 
     @property
     def suite_calls(self) -> int:

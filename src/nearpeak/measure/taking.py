@@ -22,7 +22,8 @@ from nearpeak.measure.contract import checked
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.reverified import reverified
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
-from nearpeak.measure.timing import Sampled, sample
+from nearpeak.measure.timing import Sampled, no_time, sample
+from nearpeak.measure.user_functions import EndedError, said_by
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
 """Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
@@ -106,8 +107,10 @@ class TimedRunner:
             record = reverified(record, case, prepared, sampled.seen, inputs[sampled.seen[0]])
             if wrong(record):
                 return self.incorrect(case, record)
-        outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         bare = self.row(case, prepared, timer, record)
+        if why := no_time(sampled.samples_s, sampled.call_count, timer):
+            return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
+        outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
@@ -190,8 +193,6 @@ def _judged(
 def _contradiction(sampled: Sampled, timer: Timer) -> str:
     """Return how the clocks contradict each other; empty when they do not."""
     least_s = min(sampled.samples_s)
-    if least_s <= 0:
-        return "a sample took no time by the timer's clock"
     if sampled.host_samples_s and any(
         device_s > host_s * 1.05 + timer.resolution_s
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
@@ -212,19 +213,18 @@ def _hidden(seen: Activity, least_s: float) -> str:
 def _outcome_of(error: Exception) -> Outcome:
     from nearpeak.measure.validation._run import refuses
 
-    own: Outcome | None = getattr(error, "outcome", None)
-    if own is not None:
-        return own
+    if isinstance(error, EndedError):
+        return error.outcome
     if isinstance(error, MeasureError):
         return Outcome.INFRA
     if refuses(error):
         return Outcome.UNSUPPORTED
-    return Outcome.OOM if any(sign in str(error) for sign in _NO_MEMORY) else Outcome.FAILED
+    return Outcome.OOM if any(sign in said_by(error) for sign in _NO_MEMORY) else Outcome.FAILED
 
 
 def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in said_by(error).splitlines() if line.strip()]
     text = lines[0][:300] if lines else ""
-    if isinstance(error, NearpeakError) or hasattr(error, "outcome"):
+    if isinstance(error, (NearpeakError, EndedError)):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import math
 import random
 import statistics
 import time
@@ -25,10 +26,14 @@ BATCH_RESOLUTIONS = 1000
 """Resolutions of the timer that a batch of calls lasts at least."""
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
+HOST_BATCHES = 100
+"""Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
 CHECK_EVERY = 5
 """Samples between two looks at the interval."""
 MOST_COUNT = 5000
 """Samples after which a budget is spent, whatever the clock says."""
+_PROCESS_S, _WALL_S = time.process_time, time.monotonic
+"""As they are before any function of the user's can put others in their place."""
 Runs = Iterator[Callable[[], object]]
 Seen = tuple[int, Mapping[str, Any]]
 """Which set of inputs was timed, and the outputs."""
@@ -89,8 +94,10 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
         return 1
     wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
     while True:
-        took_s = min(timer.read(next(runs), count).time_s for _ in range(3))
-        if took_s >= wanted_s or count >= 1 << 20:
+        readings = [timer.read(next(runs), count) for _ in range(3)]
+        took_s = min(one.time_s for one in readings)
+        is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
+        if took_s >= wanted_s or is_slow or count >= 1 << 20:
             return count
         count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
 
@@ -116,15 +123,15 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: 
     begun_ns: list[int] = []
     kept_from: int | None = None
     # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
-    clock = time.process_time if timer.mode == "host" else time.monotonic
-    begun_s, begun_wall_s = clock(), time.monotonic()
+    clock = _PROCESS_S if timer.mode == "host" else _WALL_S
+    begun_s, begun_wall_s = clock(), _WALL_S()
     while True:
         begun_ns.append(time.monotonic_ns())
         if timing.cache == "cold":
             timer.flush()
         run = next(runs)
         readings.append(timer.read(run, call_count))
-        spent_s, wall_s, count = clock() - begun_s, time.monotonic() - begun_wall_s, len(readings)
+        spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
                 kept_from = count - 2 * WINDOW_COUNT
@@ -138,6 +145,22 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: 
             summed = _summed(readings, kept_from, timer, call_count, outcome)
             spans = _spans(begun_ns, kept_from, time.monotonic_ns())
             return dataclasses.replace(summed, spans_ns=spans, seen=None if keeper is None else keeper.seen)
+
+
+def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
+    """Return why samples say no time, where one is none, or is shorter than what the timer can tell; else empty.
+
+    >>> from nearpeak.measure.timers import HostTimer
+    >>> no_time([1e-12, 1e-6], 10, HostTimer(thread_count=1, flush_bytes=0))
+    "the timer's clock gives 1e-11 s for a sample of 10 calls; it tells no less than 1e-09 s"
+    """
+    least_s = next((one for one in samples_s if not math.isfinite(one)), min(samples_s)) * call_count
+    if 0 < least_s < math.inf and least_s >= timer.resolution_s:
+        return ""
+    calls = f"a sample of {call_count} calls" if call_count > 1 else "a call"
+    if least_s <= 0:
+        return f"{calls} took no time by the timer's clock"
+    return f"the timer's clock gives {least_s:.4g} s for {calls}; it tells no less than {timer.resolution_s:.4g} s"
 
 
 def _spans(begun_ns: Sequence[int], kept_from: int, end_ns: int) -> tuple[Span, ...]:

@@ -29,7 +29,7 @@ from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
 from nearpeak.measure.reverified import reverified
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.taking import Inputs, TimedRunner, wrong
-from nearpeak.measure.timing import batch_of
+from nearpeak.measure.timing import batch_of, no_time
 
 TURN_S = 0.005
 """Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
@@ -264,8 +264,15 @@ def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Enviro
         timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
         readings, seen = _turn(runs, prepared, timer, timing, call_count)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
-        time_s = quantile(sorted(one.cpu_s if clock == "cpu" else one.time_s for one in readings), 0.25) / call_count
-        say({"outcome": "incorrect", "note": why} if why else {"time_s": time_s})
+        times_s = sorted((one.cpu_s if clock == "cpu" else one.time_s) / call_count for one in readings)
+        none = no_time([one.time_s / call_count for one in readings], call_count, timer)
+        time_s = quantile(times_s, 0.25)
+        if time_s <= 0:
+            none = none or "a quarter of the samples took no time by the CPU's clock"
+        if why or none:
+            say({"outcome": "incorrect" if why else "suspect_fast", "note": why or none})
+        else:
+            say({"time_s": time_s})
 
 
 def _turn(

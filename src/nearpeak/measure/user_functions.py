@@ -14,8 +14,30 @@ from types import ModuleType
 from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.core.measurement import Outcome
 from nearpeak.errors import SpecError
 from nearpeak.measure.outputs import output_names
+
+
+class EndedError(RuntimeError):
+    """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
+        """Keep what becomes of the case."""
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an exception says; one of the user's may fail at that too.
+
+    >>> said_by(ValueError("no such kernel"))
+    'no such kernel'
+    """
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:

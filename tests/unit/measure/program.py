@@ -22,6 +22,7 @@ PREPARED = {
     "version": {"protocol": 7}, "ledger": {"ledger": [{"where": "x"}]}, "silent": {"unsupported": None},
 }  # fmt: skip
 TIMES = {
+    "zero": {"time_s": 0}, "tiny": {"time_s": 1e-12},
     "timeless": {"time_s": None}, "nan time": {"time_s": float("nan")}, "negative": {"time_s": -1},
     "true": {"time_s": True}, "cpu": {"cpu_s": "x"},
 }  # fmt: skip

@@ -20,6 +20,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.scratch import scratch_folder
+from nearpeak.measure.user_functions import EndedError
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
@@ -34,13 +35,8 @@ LONGEST_ANSWER = 1 << 20
 """Characters of the longest answer that is read."""
 
 
-class ProgramError(RuntimeError):
+class ProgramError(EndedError):
     """The program ended, or answered what the protocol does not know."""
-
-    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
-        """Keep what becomes of the case."""
-        super().__init__(message)
-        self.outcome = outcome
 
 
 class ExternalProcess:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.measure.user_functions import said_by
 from nearpeak.measure.validation._formats import format_name, poison_value
 from nearpeak.measure.validation._guarded import Guarded
 from nearpeak.measure.validation._guarded import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
@@ -184,7 +185,7 @@ def refuses(error: Exception) -> bool:
     >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
     False
     """
-    return isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _REFUSALS)
+    return isinstance(error, NotImplementedError) or any(sign in said_by(error) for sign in _REFUSALS)
 
 
 def words_of(error: Exception) -> str:
@@ -193,7 +194,7 @@ def words_of(error: Exception) -> str:
     >>> words_of(ValueError("no such kernel\nsecond line")), words_of(MemoryError())
     ('ValueError: no such kernel', 'MemoryError')
     """
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+    return ": ".join([type(error).__name__, *said_by(error).splitlines()[:1]])
 
 
 def _called(
