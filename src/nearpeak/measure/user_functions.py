@@ -141,6 +141,8 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
     def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
             found = call(inputs, **arguments)
+        except SystemExit as error:
+            raise _leaving(error) from error
         except KeyError as error:
             asked = error.args[0] if error.args else None
             if not isinstance(asked, str) or asked in inputs:
@@ -161,6 +163,30 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
         if hasattr(call, carried):
             setattr(named, carried, getattr(call, carried))
     return named
+
+
+def staying(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
+
+    >>> try:
+    ...     staying(sys.exit)(0)
+    ... except EndedError as error:
+    ...     print(error, error.outcome)
+    it called sys.exit(0) crash
+    """
+
+    @functools.wraps(call, updated=())
+    def stayed(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except SystemExit as error:
+            raise _leaving(error) from error
+
+    return stayed
+
+
+def _leaving(error: SystemExit) -> EndedError:
+    return EndedError(f"it called sys.exit({error.code!r})", Outcome.CRASH)
 
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")

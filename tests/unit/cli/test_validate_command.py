@@ -108,7 +108,29 @@ def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it
     words = (*SOFTMAX, "--implementation", f"{tmp_path / 'json.py'}:rows")
     code, out, _ = run(monkeypatch, capsys, *words)
     assert (code, json.loads(out)["status"]) == (0, "PASS")
-    assert sys.path[-1] == str(tmp_path), "what lies there does not take the place of other modules"
+
+
+@pytest.mark.parametrize("option", ["--implementation", "--runner"])
+@pytest.mark.parametrize(("ends", "said"), [
+    ("sys.exit(0)", "it called sys.exit(0)"), ("os._exit(0)", "it ended its process with exit code 0"),
+    ("os.kill(os.getpid(), 11)", "it ended its process with SIGSEGV"),
+])  # fmt: skip
+def test_a_function_that_ends_its_process_has_crashed(monkeypatch, capsys, tmp_path, option, ends, said):
+    (tmp_path / "ending.py").write_text(f"import os, sys\n\ndef f(tensors, **_):\n    {ends}\n")
+    named = f"{tmp_path / 'ending.py'}:f"
+    words = (*SOFTMAX, option, named if option == "--implementation" else f"callable:{named}")
+    code, out, error = run(monkeypatch, capsys, *words, "--json")
+    record = json.loads(out)
+    assert (code, record["status"], len(error.splitlines())) == (12, "CRASH", 1)
+    assert said in error
+    assert named in error
+    assert shlex.split(record["command"])[:2] == ["nearpeak", "validate"]
+
+
+def test_what_a_function_prints_does_not_mix_with_the_record(monkeypatch, capsys, tmp_path):
+    (tmp_path / "talking.py").write_text("def f(x, **_):\n    print('seen')\n    return x['x'].softmax(-1)\n")
+    code, out, error = run(monkeypatch, capsys, *SOFTMAX, "--implementation", f"{tmp_path / 'talking.py'}:f")
+    assert (code, json.loads(out)["status"], "seen" in error) == (0, "PASS", True)
 
 
 def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch, capsys):

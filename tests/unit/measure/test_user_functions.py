@@ -43,6 +43,13 @@ def test_files_of_one_name_are_modules_apart_and_each_is_imported_once(tmp_path,
     assert [first is second for first, second in found] == [True, True]
 
 
+def test_what_lies_beside_a_file_does_not_take_the_place_of_other_modules(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("def rows(x, **_):\n    return x['x']\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    function_of(f"{tmp_path / 'json.py'}:rows")
+    assert sys.path[-1] == str(tmp_path)
+
+
 def test_a_name_that_is_nowhere_is_said_with_inputs_and_arguments():
     call = naming(NONZERO, lambda inputs, **arguments: {"scale": inputs["x"]}["factor"])
     with pytest.raises(LookupError, match="nothing is called 'factor'; inputs: x; arguments: elements, found"):

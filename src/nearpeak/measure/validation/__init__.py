@@ -11,7 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
-from nearpeak.measure.user_functions import naming
+from nearpeak.measure.user_functions import naming, staying
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
 from nearpeak.measure.validation._trial import Trial
@@ -19,7 +19,7 @@ from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.checks.v04_special import follows_nan
 from nearpeak.ops import OPS
 
-__all__ = ["Implementation", "forward_case", "pytorch", "validate"]
+__all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]
 
 
 def validate(case: Case, implementation: Implementation | Callable[..., Mapping[str, Any]], *, seed: int) -> Validation:
@@ -46,12 +46,18 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     imported_torch()
     refuse_narrow(case)
     tested = as_implementation(implementation)
-    named = dataclasses.replace(tested, call=naming(case, tested.call))
+    backward = None if tested.backward is None else staying(tested.backward)
+    named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
     trial = Trial(case=forward_case(case), implementation=named, seed=seed)
     results = tuple(_result(check, trial) for check in CHECKS)
+    return recorded(case, tested, seed, results)
+
+
+def recorded(case: Case, tested: Implementation, seed: int, results: tuple[CheckResult, ...]) -> Validation:
+    """Return the record of what checks have said of an implementation."""
     return Validation(
         case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),
-        policy=_policy(trial.case), engine=_engine(),
+        policy=_policy(forward_case(case)), engine=_engine(),
     )  # fmt: skip
 
 
