@@ -18,9 +18,9 @@ from nearpeak.core.measurement import (
     Timing,
 )  # fmt: skip
 from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
-from nearpeak.measure.contract import checked
+from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
-from nearpeak.measure.reverified import reverified
+from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, no_time, sample
 from nearpeak.measure.user_functions import EndedError, said_by
@@ -101,10 +101,12 @@ class TimedRunner:
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
         throttle_count, before_s = cpu_throttle_count(), probe_s()
-        sampled = sample(prepared, timer, self._timing, keep=record is not None)
-        after_s = probe_s()
-        if record is not None and sampled.seen is not None:
-            record = reverified(record, case, prepared, sampled.seen, inputs[sampled.seen[0]])
+        why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
+        sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why))
+        after_s, said = probe_s(), ""
+        if sampled.seen is not None:
+            taken, given = sampled.seen, inputs[sampled.seen[0]]
+            record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
             if wrong(record):
                 return self.incorrect(case, record)
         bare = self.row(case, prepared, timer, record)
@@ -120,7 +122,7 @@ class TimedRunner:
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
-            outcome=outcome, note=note, clock_probes_s=(before_s, after_s),
+            outcome=outcome, note="; ".join(filter(None, (note, said))), clock_probes_s=(before_s, after_s),
             spans_ns=sampled.spans_ns,
         )  # fmt: skip
 

@@ -25,9 +25,10 @@ from nearpeak.core.measurement import Environment, Measurement, Prepared, Readin
 from nearpeak.core.paired import Round
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
+from nearpeak.measure.contract import unchecked
 from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
-from nearpeak.measure.reverified import reverified
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.taking import Inputs, TimedRunner, wrong
 from nearpeak.measure.timing import batch_of, no_time
 
@@ -236,12 +237,14 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         row = found.row(case, prepared, timer, record)
+        why = unchecked(case, found.backend) if timing.validate and record is None else ""
 
         def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
-            again = reverified(record, case, prepared, seen, inputs[seen[0]])
-            return f"{again.status}: {again.reason}" if wrong(again) else ""
+            again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
+            return f"{again.status}: {again.reason}" if again is not None and wrong(again) else ""
 
-        _turns(prepared, timer, timing, row.environment or Environment(device=""), verdict if record else None)
+        judges = verdict if record is not None or why else None
+        _turns(prepared, timer, timing, row.environment or Environment(device=""), judges)
         return row
 
     row = found.with_ready(case, use, lock_of if holds else None)

@@ -61,6 +61,16 @@ def recorded(case: Case, tested: Implementation, seed: int, results: tuple[Check
     )  # fmt: skip
 
 
+def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validation:
+    """Return the record of a runner's result that only timing shows, and shows again."""
+    words = shlex.split(_command(case, pytorch(case), 0))
+    again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--runner")], "--runner", runner])
+    return Validation(
+        case=case, implementation=runner, seed=0, results=(result,), command=again,
+        policy=_policy(forward_case(case)), engine=_engine(),
+    )  # fmt: skip
+
+
 CONTRACT_VERSION = 7
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
