@@ -293,6 +293,9 @@ class Prepared:
     """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`."""
+    refresh: Callable[[int, str, int], None] | None = None
+    """Takes over one element of the inputs that has changed in its array: set, input, position in the flat array; none
+    where what runs has copies that stay as they were."""
     close: Callable[[], None] | None = None
     """Frees what it holds."""
 

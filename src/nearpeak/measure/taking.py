@@ -24,6 +24,7 @@ from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, no_time, sample
 from nearpeak.measure.user_functions import EndedError, said_by
+from nearpeak.measure.varied import Varied
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
 """Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
@@ -102,7 +103,8 @@ class TimedRunner:
         probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
         throttle_count, before_s = cpu_throttle_count(), probe_s()
         why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
-        sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why))
+        varied = Varied(case, prepared, inputs)
+        sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
         after_s, said = probe_s(), ""
         if sampled.seen is not None:
             taken, given = sampled.seen, inputs[sampled.seen[0]]
@@ -194,6 +196,8 @@ def _judged(
 
 def _contradiction(sampled: Sampled, timer: Timer) -> str:
     """Return how the clocks contradict each other; empty when they do not."""
+    if sampled.repeated:
+        return sampled.repeated
     least_s = min(sampled.samples_s)
     if sampled.host_samples_s and any(
         device_s > host_s * 1.05 + timer.resolution_s

@@ -30,7 +30,8 @@ from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.taking import Inputs, TimedRunner, wrong
-from nearpeak.measure.timing import batch_of, no_time
+from nearpeak.measure.timing import Change, batch_of, changing, no_time, told_apart
+from nearpeak.measure.varied import Varied
 
 TURN_S = 0.005
 """Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
@@ -244,7 +245,9 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
             return f"{again.status}: {again.reason}" if again is not None and wrong(again) else ""
 
         judges = verdict if record is not None or why else None
-        _turns(prepared, timer, timing, row.environment or Environment(device=""), judges)
+        varied = Varied(case, prepared, inputs)
+        change = changing(prepared, varied) if varied.changes else None
+        _turns(prepared, timer, timing, row.environment or Environment(device=""), (judges, change))
         return row
 
     row = found.with_ready(case, use, lock_of if holds else None)
@@ -253,22 +256,26 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
 
 Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
+How = tuple[Verdict | None, Change | None]
+"""What judges a turn's outputs, and what changes inputs before they are timed."""
 
 
-def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, verdict: Verdict | None) -> None:
-    """Take turns; after one of the first, at random, its outputs are judged by `verdict`."""
+def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, how: How) -> None:
+    """Take turns; after one of the first, at random, its outputs are judged."""
+    verdict, change = how
     runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
     for _ in range(2 * len(prepared.runs)):
         timer.read(next(runs), 1)
     call_count = batch_of(timer, runs, timing)
+    repeated = told_apart(timer, runs, call_count, change) if change is not None else ""
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
     for turn, _ in enumerate(sys.stdin):
         timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
-        readings, seen = _turn(runs, prepared, timer, timing, call_count)
+        readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
         times_s = sorted((one.cpu_s if clock == "cpu" else one.time_s) / call_count for one in readings)
-        none = no_time([one.time_s / call_count for one in readings], call_count, timer)
+        none = repeated or no_time([one.time_s / call_count for one in readings], call_count, timer)
         time_s = quantile(times_s, 0.25)
         if time_s <= 0:
             none = none or "a quarter of the samples took no time by the CPU's clock"
@@ -279,15 +286,22 @@ def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Enviro
 
 
 def _turn(
-    runs: Iterator[Callable[[], object]], prepared: Prepared, timer: Timer, timing: Timing, call_count: int
+    runs: Iterator[Callable[[], object]],
+    prepared: Prepared,
+    timer: Timer,
+    timing: Timing,
+    call_count: int,
+    change: Change | None,
 ) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
     """Return the readings of one turn, and how to get the inputs' number and the outputs of the last one."""
     readings: list[Reading] = []
     end_s = time.monotonic() + TURN_S
     while True:
+        run = next(runs)
+        if change is not None:
+            change(run)
         if timing.cache == "cold":
             timer.flush()
-        run = next(runs)
         readings.append(timer.read(run, call_count))
         if len(readings) >= LEAST_COUNT and time.monotonic() >= end_s:
             return readings, partial(_seen, prepared, run, readings[-1].result)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,33 @@ def prepared(
         call = made_on(torch, device, call)
     if case.phase == "forward":
         runs = tuple(_forward(torch, call, tensors, arguments) for tensors in sets)
-        return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s=phases_s)
+        refresh = _refresh(torch, sets, inputs) if device == "cpu" else None
+        outputs = partial(as_arrays, torch)
+        return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
     both = [_backward(torch, call, tensors, arguments) for tensors in sets]
     runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
     return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), upstream=upstream, phases_s=phases_s)
+
+
+def _refresh(
+    torch: Any, sets: list[dict[str, Any]], inputs: tuple[Mapping[str, Any], ...]
+) -> Callable[[int, str, int], None]:
+    """Return how one element of an array gets into its tensor; what shares the array's memory has it already."""
+    shared = {
+        (number, name)
+        for number, tensors in enumerate(sets)
+        for name, tensor in tensors.items()
+        if tensor.data_ptr() == np.asarray(inputs[number][name]).ctypes.data
+    }
+
+    def refresh(number: int, name: str, at: int) -> None:
+        if (number, name) in shared:
+            return
+        tensor, array = sets[number][name], np.asarray(inputs[number][name])
+        value = torch.as_tensor(array.reshape(-1)[at : at + 1]).to(tensor.dtype)
+        tensor[np.unravel_index(at, array.shape)] = value[0]
+
+    return refresh
 
 
 def made_on(torch: Any, device: str, call: Call) -> Call:
