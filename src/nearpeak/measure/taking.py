@@ -17,7 +17,7 @@ from nearpeak.core.measurement import (
     Timer,
     Timing,
 )  # fmt: skip
-from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
+from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError, SpecError
 from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.spot_check import judged_again
@@ -61,7 +61,10 @@ class TimedRunner:
 
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
         """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
-        reason = unable(self.backend, case) or self.backend.refusal(case)
+        try:
+            reason = unable(self.backend, case) or self.backend.refusal(case)
+        except SpecError as error:  # extents that contradict each other, which only the operator knows
+            reason = _line(error)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:

@@ -245,3 +245,26 @@ def test_a_case_that_pytorch_refuses_is_one_line(monkeypatch, capsys):
     code, _, error = run(monkeypatch, capsys, "softmax", "rows=2", "columns=8", "dtype=fp8_e4m3")
     assert (code, len(error.splitlines())) == (1, 1)
     assert "softmax: PyTorch computes no such case" in error
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ("fft rows=3 n=40 kind=r2c dtype=fp16", 1, "PyTorch computes no such case"),
+    ("fft rows=2 n=9 kind=c2r dtype=bf16", 1, "PyTorch computes no such case"),
+    ("linalg batch=10 n=5 function=inverse dtype=fp16", 1, "PyTorch computes no such case"),
+    ("decomposition batch=6 m=6 n=12 function=pseudo_inverse dtype=bf16", 1, "PyTorch computes no such case"),
+    ("decomposition batch=6 m=8 n=4 function=ldl dtype=fp32", 2, "ldl is of square matrices; got m=8 and n=4"),
+    ("vector_search queries=2 vectors=9 dim=3 k=40 lists=5 probes=1 scanned=9 metric=ip dtype=fp32", 2,
+     "k=40 contradicts vectors=9"),
+    ("vector_search queries=2 vectors=90 dim=3 k=40 lists=5 probes=1 scanned=9 metric=ip dtype=fp32", 2,
+     "k=40 contradicts scanned=9"),
+])  # fmt: skip
+def test_formats_that_pytorch_lacks_and_extents_that_contradict_are_one_line(monkeypatch, capsys, words, code, said):
+    left, _, error = run(monkeypatch, capsys, *words.split())
+    assert (left, len(error.splitlines())) == (code, 1)
+    assert said in error
+    monkeypatch.setattr("sys.argv", ["nearpeak", "measure", *words.split(), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    row = json.loads(capsys.readouterr().out)
+    assert (ended.value.code, row["outcome"]) == (0, "unsupported")
+    assert row["note"]

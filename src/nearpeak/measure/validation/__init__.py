@@ -17,7 +17,7 @@ from nearpeak.measure.validation._run import Implementation, as_implementation, 
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.checks.v04_special import follows_nan
-from nearpeak.ops import OPS
+from nearpeak.ops import OPS, work_of
 
 __all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]
 
@@ -45,6 +45,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     """
     imported_torch()
     refuse_narrow(case)
+    with contextlib.suppress(NotModelledError):  # extents that contradict each other are refused by name
+        work_of(case)
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)
     named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)

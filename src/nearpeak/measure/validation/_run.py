@@ -171,7 +171,8 @@ def status_of(error: Exception) -> str:
 
 _REFUSALS = (
     "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
-    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED",
+    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED", "Unsupported dtype", "is only supported for",
+    "dtypes not supported", "of float, double, cfloat or cdouble types",
     "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
 )  # fmt: skip
 """What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
@@ -181,6 +182,8 @@ def refuses(error: Exception) -> bool:
     """Say whether an exception means that the software has no such kernel, not that one failed.
 
     >>> refuses(RuntimeError("torch._scaled_mm is only supported on devices with compute capability >= 8.9"))
+    True
+    >>> refuses(RuntimeError("linalg.inv: Low precision dtypes not supported. Got Half"))
     True
     >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
     False
