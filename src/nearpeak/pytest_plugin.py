@@ -153,7 +153,12 @@ def _unproved(found: "Measurement") -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each of its cases."""
     cases: list[Case] = list(getattr(metafunc.function, "nearpeak_cases", ()))
-    if cases and "nearpeak_measure" in metafunc.fixturenames:
+    if cases and "nearpeak_measure" not in metafunc.fixturenames:
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: @nearpeak.case marks a test that takes no nearpeak_measure, "
+            "so that nothing would be checked; give it that argument, or take the mark away"
+        )
+    if cases:
         metafunc.parametrize(
             "_nearpeak_case", cases, ids=[one.label().replace(" ", "-") for one in cases], indirect=True
         )

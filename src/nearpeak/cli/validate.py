@@ -13,7 +13,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
-from nearpeak.errors import IncorrectError, NotModelledError, SpecError
+from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.units import counted
 
 if TYPE_CHECKING:
@@ -108,7 +108,20 @@ def _tested(
         return lambda _: _Foreign(implementation, is_runner=False)
     if runner and runs_foreign_code(runner):
         return lambda _: _Foreign(runner, is_runner=True)
+    _require_packages(runner)
     return lambda case: of_runner(runner or "torch_cpu", case)
+
+
+def _require_packages(runner: str) -> None:
+    """Refuse a runner whose package is absent before any case is judged by it; of PyTorch it says the extra itself."""
+    from importlib.util import find_spec
+
+    from nearpeak.measure.runners import RUNNERS
+
+    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None) if runner else None
+    for package in getattr(abilities, "needs", ()):
+        if package != "torch" and package not in sys.modules and find_spec(package) is None:
+            raise MissingExtraError(f"{package} is not installed; 'pip install {package}'")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

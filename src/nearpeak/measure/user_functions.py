@@ -5,7 +5,9 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -145,7 +147,7 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
             raise _leaving(error) from error
         except KeyError as error:
             asked = error.args[0] if error.args else None
-            if not isinstance(asked, str) or asked in inputs:
+            if not isinstance(asked, str) or asked in inputs or not _looked_up(error, inputs, arguments):
                 raise
             there, given = (", ".join(names) or "none" for names in (inputs, arguments))
             raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
@@ -163,6 +165,19 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
         if hasattr(call, carried):
             setattr(named, carried, getattr(call, carried))
     return named
+
+
+def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Say whether it was the inputs or the arguments that lack a name, not a table of the function's own.
+
+    The expression that raised begins with a variable of its function that holds the one or the other.
+    """
+    step, (frame, _) = traceback.extract_tb(error.__traceback__)[-1], list(traceback.walk_tb(error.__traceback__))[-1]
+    line = linecache.getline(frame.f_code.co_filename, step.lineno or 0).encode()
+    raised = line[step.colno : step.end_colno].decode() if line else ""
+    held = {name: value for name, value in frame.f_locals.items() if isinstance(value, Mapping)}
+    names = [name for name, value in held.items() if value is inputs or value.keys() == arguments.keys()]
+    return not raised or any(re.match(rf"{re.escape(name)}\b", raised) for name in names)
 
 
 def staying(call: Callable[..., Any]) -> Callable[..., Any]:

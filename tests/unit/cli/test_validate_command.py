@@ -268,3 +268,11 @@ def test_formats_that_pytorch_lacks_and_extents_that_contradict_are_one_line(mon
     row = json.loads(capsys.readouterr().out)
     assert (ended.value.code, row["outcome"]) == (0, "unsupported")
     assert row["note"]
+
+
+def test_a_package_that_is_absent_is_said_before_any_row(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "beaverpy", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
+    code, out, error = run(monkeypatch, capsys, "numpy_operators", "--runner", "beaverpy")
+    assert (code, out) == (3, "")
+    assert "beaverpy is not installed" in error
