@@ -1,9 +1,8 @@
 """Inputs that change in a few elements between samples, so that an answer kept from an earlier call is stale."""
 
+import random
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
@@ -28,14 +27,15 @@ class Varied:
 
     def __init__(self, case: Case, prepared: Prepared, inputs: tuple[Mapping[str, Any], ...]) -> None:
         """Find what may change."""
-        self._refresh, self._inputs = prepared.refresh, inputs
+        self._refresh = prepared.refresh
         names = variable_inputs(case) if prepared.refresh is not None else ()
         self._names = [name for name in names if inputs[0][name].size]
         specs = OPS[case.op].inputs(**forward_arguments(case))
         self._numbers = {name for name in self._names if not _is_whole(case, name, specs[name].dtype)}
         self._now: State = {}
         self._first: State = {}
-        self._random = np.random.default_rng()  # what comes next is for nothing that runs to know
+        self._flat = [{name: arrays[name].reshape(-1) for name in self._names} for arrays in inputs]
+        self._random = random.Random()  # seeded by the system: what comes next is for nothing that runs to know
 
     @property
     def changes(self) -> bool:
@@ -46,11 +46,11 @@ class Varied:
         """Change a few elements of one input of a set."""
         if not self._names:
             return
-        draws = self._random.integers(1 << 30, size=1 + 2 * CHANGED_COUNT).tolist()
-        name = self._names[draws[0] % len(self._names)]
-        flat = self._inputs[number][name].reshape(-1)
-        for place, how in zip(draws[1::2], draws[2::2], strict=True):
-            at = place % flat.size
+        draw = self._random.getrandbits
+        name = self._names[draw(30) % len(self._names)]
+        flat = self._flat[number][name]
+        for _ in range(CHANGED_COUNT):
+            at, how = draw(40) % flat.size, draw(40)
             first = self._first.setdefault((number, name, at), flat[at])
             if name in self._numbers:
                 self._put(number, name, at, first * flat.dtype.type(FACTORS[how % len(FACTORS)]))
@@ -68,7 +68,7 @@ class Varied:
             self._put(*key, state.get(key, first))
 
     def _put(self, number: int, name: str, at: int, value: Any) -> None:
-        self._inputs[number][name].reshape(-1)[at] = value
+        self._flat[number][name][at] = value
         self._now[number, name, at] = value
         assert self._refresh is not None  # without it nothing changes
         self._refresh(number, name, at)

@@ -115,3 +115,18 @@ def test_what_computes_is_right_after_any_number_of_changes(case, runner):
 def test_what_is_tied_together_stays_as_it_is():
     assert variable_inputs(nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")) == ()
     assert variable_inputs(nearpeak.case("softmax", "backward", rows=4, columns=8, dtype="fp32")) == ()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp64", "fp32"])
+def test_a_changed_element_is_rounded_as_the_others_were(dtype):
+    import torch
+
+    from nearpeak.measure.runners._torch import _written
+
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64, "fp32": torch.float32}[dtype]
+    array = np.random.default_rng(5).standard_normal((40, 50)).astype(np.float64 if dtype == "fp64" else np.float32)
+    tensor = torch.zeros(array.shape, dtype=kind)
+    write = _written(torch, tensor, array)
+    for at in range(array.size):
+        write(at)
+    assert torch.equal(tensor, torch.from_numpy(array).to(kind))
