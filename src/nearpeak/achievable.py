@@ -74,7 +74,7 @@ def predict(
     from nearpeak.predict.prediction import predict_case, predict_table
     from nearpeak.predict.spread import ELSEWHERE
 
-    device, calibration = api.device_of(target), None if calibration is None else Path(calibration)
+    device, calibration = api.device_of(target), _file(calibration)
     setting = Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
@@ -85,6 +85,19 @@ def predict(
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, setting, calibration)
+
+
+def _file(calibration: Any) -> Path | None:
+    """Return the file of coefficients that a caller names.
+
+    Raises:
+        SpecError: it is no path.
+    """
+    if calibration is None:
+        return None
+    if not isinstance(calibration, (str, Path)) or not str(calibration):
+        raise SpecError(f"predict: calibration={calibration!r} is no path; give a coefficient file, e.g. 'mine.toml'")
+    return Path(calibration)
 
 
 def _predict_step(workload: Workload, device: Target, setting: "Setting", calibration: Path | None) -> StepPrediction:

@@ -1,5 +1,23 @@
 """Every error that nearpeak raises on purpose, with the exit code that the command line gives it."""
 
+from collections.abc import Callable
+
+_SHOWN_CHARACTERS = 60
+"""Characters of a value that a message shows at most."""
+
+
+def shown(value: object, write: Callable[[object], str] = repr) -> str:
+    """Return a value as messages name it, cut where it is long.
+
+    >>> shown("x" * 100_000)
+    "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (100002 characters)"
+    """
+    try:
+        text = write(value)
+    except ValueError:  # Python does not write out whole numbers of more than 4,300 digits
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:40]}… ({len(text)} characters)"
+
 
 class NearpeakError(Exception):
     """Base of all errors meant for people: one line that says where, what was got and what would be right."""

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nearpeak.errors import SpecError, UnknownNameError
+from nearpeak.errors import SpecError, UnknownNameError, shown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -47,6 +47,8 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         """Return the thing called `name`; an unknown name lists the closest ones."""
+        if not isinstance(name, str):
+            raise SpecError(f"{self.kind} {shown(name)}: is no name; give text, e.g. {next(iter(self))!r}")
         if name not in self._loaded:
             self._loaded[name] = self._find(name)
         return self._loaded[name]

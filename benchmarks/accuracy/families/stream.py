@@ -22,6 +22,7 @@ from benchmarks.accuracy.family import (
     target_name,
 )  # fmt: skip
 from nearpeak.predict._form import Setting
+from nearpeak.predict._stream_parts import GATHERING
 
 LEAST_US = 8
 """Times of Vidur below this are left out: they are rounded to whole microseconds."""
@@ -135,7 +136,9 @@ def _fixed(block: Block) -> tuple[str, ...]:
     if block.op != "gemm":
         fixed |= {"tensor_ratio"}
     if block.op in ("elementwise", "quantise", "rotary_embedding", "embedding", "gemm"):
-        fixed |= {"row_s", "row_bytes_per_clock", "row_passes_count", "row_residency_ratio", "unaligned_ratio"}
+        fixed |= {"row_s", "row_passes_count", "row_residency_ratio", "unaligned_ratio"}
+        # What gathers is bound by its addresses, not by the memory it reads.
+        fixed |= {"read_ratio", "write_ratio"} if block.op in GATHERING else {"row_bytes_per_clock"}
     if block.source == "vidur" and block.op == "elementwise":
         fixed |= {"write_ratio", "vector_ratio", "special_flop_count"}  # every row reads and writes in one proportion
     if block.attributes.get("function") != "swiglu":

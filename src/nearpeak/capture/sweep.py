@@ -100,7 +100,7 @@ def _read_lines(path: Path, found: _Found) -> None:
 def _add_line(where: str, line: str, found: _Found) -> None:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{where}: not JSON ({error}); write one object per line") from None
     if not isinstance(row, dict):
         raise SpecError(f"{where}: is {type(row).__name__}, not an object with op, dtype and axes")
@@ -110,7 +110,7 @@ def _add_line(where: str, line: str, found: _Found) -> None:
 def _read_toml(path: Path, found: _Found) -> None:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not TOML ({error})") from None
     unknown = sorted(set(data) - {"case", "sweep"})
     if unknown:

@@ -4,8 +4,10 @@ import csv
 import importlib.util
 import json
 import os
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import numpy as np
 from nearpeak.errors import MissingExtraError, SpecError
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
+_PATTERN = frozenset("*?[")
+"""Characters that make a pattern of a name."""
 
 
 def read_columns(path: Path) -> dict[str, Any]:
@@ -73,22 +77,33 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
     [{'op': 'gemm'}]
     """
     found = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise SpecError(f"{where}, line {number}: not JSON: {error.msg}") from None
-        if not isinstance(record, dict):
-            raise SpecError(f"{where}, line {number}: is {type(record).__name__}; each line must be an object")
-        found.append(record)
+    for number, line in enumerate(text.split("\n"), start=1):  # a string may hold what else ends lines, as U+2028
+        if line.strip():
+            found.append(_record(line, f"{where}, line {number}"))
     return found
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise SpecError(f"{where}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise SpecError(f"{where}: nests too deeply; each line must be an object of single values") from None
+    except ValueError:
+        raise SpecError(f"{where}: a number has more than 4300 digits; extents are up to 2^63 - 1") from None
+    if not isinstance(record, dict):
+        raise SpecError(f"{where}: is {type(record).__name__}; each line must be an object")
+    return record
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
+        reader = csv.reader(file)
+        try:
+            rows = list(reader)
+        except csv.Error as error:
+            raise SpecError(f"table {path}, line {reader.line_num}: not CSV: {error}") from None
     if not rows:
         return {}
     header = rows[0]
@@ -115,13 +130,30 @@ def _read_jsonl(path: Path) -> dict[str, Any]:
 
 def _read_parquet(path: Path) -> dict[str, Any]:
     duckdb = _duckdb()
-    try:
-        found = duckdb.sql(f"select * from read_parquet('{_quoted(path)}')").fetchnumpy()
-    except duckdb.Error as error:
-        raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
+    with _plainly_named(path) as plain:
+        try:
+            found = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
+        except duckdb.Error as error:
+            raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
         name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
     }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
+
+
+@contextmanager
+def _plainly_named(path: Path) -> Iterator[Path]:
+    """Give a file by a name that is no pattern: DuckDB reads all files that match one."""
+    whole = path.resolve()
+    if not _PATTERN.intersection(str(whole)):
+        yield whole
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "table.parquet"
+        try:
+            plain.symlink_to(whole)
+        except OSError:  # links are not for everybody everywhere
+            shutil.copyfile(whole, plain)
+        yield plain
 
 
 def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:

@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
     from nearpeak.ops import Operator
+
+
+_MOST_DIGITS = 4300
+"""Digits up to which Python reads a number."""
 
 
 def case_of(words: list[str], command: str) -> "Case":
@@ -27,7 +31,10 @@ def case_of(words: list[str], command: str) -> "Case":
             raise SpecError(f"{command}: {word!r} is not AXIS=EXTENT; e.g. m=4096")
         if name in arguments:
             raise SpecError(f"{command}: {name} is given twice; give it once")
-        arguments[name] = value_of(value)
+        try:
+            arguments[name] = value_of(value)
+        except SpecError as error:
+            raise SpecError(f"{command}: {name}: {error}") from None
     phase = arguments.pop("phase", "forward")
     return OPS[words[0]].case(str(phase), **arguments)
 
@@ -62,10 +69,17 @@ def plain(value: object) -> str:
 def value_of(text: str) -> int | str | bool:
     """Return the number, the truth or the text that a word states.
 
+    Raises:
+        SpecError: the number has more digits than any extent.
+
     >>> value_of("4_096"), value_of("True"), value_of("bf16")
     (4096, True, 'bf16')
     """
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     digits = text.replace("_", "")
-    return int(digits) if digits.isdigit() else text
+    if not (digits.isascii() and digits.isdigit()):  # other scripts have digits, too, and superscripts are none
+        return text
+    if len(digits) > _MOST_DIGITS:
+        raise SpecError(f"{shown(text, str)} is no extent; a whole number from 0 to 2^63 - 1 is right")
+    return int(digits)

@@ -33,9 +33,9 @@ def bound(
     """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
-    can be piped in, e.g. from 'nearpeak capture'. A row for which there is no rule, or no figure of the target, stays
-    without a bound and says why in the column refused; the exit code is then 1. A row that is no case is refused, and
-    nothing is written ('nearpeak predict' answers the others).
+    can be piped in, e.g. from 'nearpeak capture'. A row for which there is no rule, or no figure of the target, and one
+    whose axes contradict each other stay without a bound and say why in the column refused; the exit code is then 1. A
+    row that is no case is refused, and nothing is written ('nearpeak predict' answers the others).
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     check_table(out)

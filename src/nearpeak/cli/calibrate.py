@@ -12,8 +12,8 @@ from nearpeak.cli._tables import check_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nearpeak.core.calibration import SetAside
     from nearpeak.core.target import Target
-    from nearpeak.predict.samples import SetAside
 
 
 def roofs(
@@ -69,7 +69,9 @@ def fit(
 
     The table has op, dtype, the operator's axes, and one column of times named with its unit (time_s, latency_us, …).
     Scalars that the cases cannot pin down keep their values, and the answer says so; errors are also given for cases
-    left out of the fit. Groups of other operators and formats in the file are kept.
+    left out of the fit. Groups of other operators and formats in the file are kept. Rows faster than their bound, or
+    in another unit than the others, are set aside (--json names all); a table that as a whole is in another unit, or
+    of another device, is refused, and nothing is written.
     """
     from nearpeak.capture.table_file import read_columns
     from nearpeak.predict.calibrate import calibrate_each
@@ -82,16 +84,19 @@ def fit(
     path = out or _own_file(device.name)
     groups_of(path)  # a file that cannot be added to is refused before the work
     samples = samples_of(read_columns(data))
-    _tell_set_aside(samples.set_aside)
     with shared.progress("fitting"):
-        found, refused = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
-    if refused and not found:
-        raise next(iter(refused.values()))
-    for name, error in refused.items():
+        found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    _tell_set_aside(found.set_aside)
+    if found.refused and not found.fits:
+        raise next(iter(found.refused.values()))
+    for name, error in found.refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
-    groups = {**groups_of(path), **{one.name: {"device": device.name, **one.entry} for one in found}}
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{report.fit_to_json(device, found) if plain else report.fit_to_terminal(device, found)}\n")
+    groups = {**groups_of(path), **{one.name: {"device": device.name, **one.entry} for one in found.fits}}
+    if json or not shared.on_terminal():
+        text = report.fit_to_json(device, found.fits, found.set_aside, found.refused)
+    else:
+        text = report.fit_to_terminal(device, found.fits)
+    sys.stdout.write(f"{text}\n")
     shared.write_whole(path, file_text(groups))
 
 
@@ -154,9 +159,8 @@ def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
         first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
-        sys.stderr.write(
-            f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{'; …' if len(rows) > 3 else ''}\n"
-        )
+        more = "; … (--json names all)" if len(rows) > 3 else ""
+        sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")
 
 
 def _known() -> "Target | None":

@@ -9,6 +9,18 @@ from nearpeak.core.prediction import Calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """A row of a table that cannot be used."""
+
+    row: int
+    """Number of the row, 1 for the first below the header."""
+    column: str
+    """Column at fault; empty where it is not one alone."""
+    text: str
+    """What is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A scalar that measurements do not pin down: it keeps its value, or shares what is seen with another."""
 

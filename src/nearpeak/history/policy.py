@@ -39,7 +39,7 @@ def policy_of(text: str, source: str) -> GatePolicy:
     """
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{source}: is not TOML: {error}") from None
     _known(raw, _TOP, source)
     rows = raw.get("rule")

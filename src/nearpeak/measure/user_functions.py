@@ -5,6 +5,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import linecache
 import os
 import re
@@ -131,6 +132,18 @@ def _absent(holder: Any, name: str) -> str:
     kind = "module" if isinstance(holder, ModuleType) else "object"
     near = f"; did you mean {', '.join(close)}?" if close else ""
     return f"{kind} {getattr(holder, '__name__', type(holder).__name__)!r} has no attribute {name!r}{near}"
+
+
+def takes_out(call: Callable[..., Any]) -> bool:
+    """Return whether a function writes into outputs that its caller gives as `out`.
+
+    >>> takes_out(lambda inputs, out, **_: None), takes_out(lambda inputs, **_: None)
+    (True, False)
+    """
+    try:
+        return "out" in inspect.signature(call).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:

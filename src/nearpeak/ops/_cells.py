@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 
 _BLANK_TEXT = ("", None)
 BLANK = -1
@@ -66,7 +66,7 @@ def extents(op: str, name: str, column: Any, rows: Any) -> Any:
     if is_single(column):
         number = BLANK if is_blank(column) else _whole(column)
         if number is None:
-            raise SpecError(f"table: column {name!r}: {column!r} is not a whole number of at least 0 ({op})")
+            raise SpecError(f"table: column {name!r}: {shown(column)} is not a whole number of at least 0 ({op})")
         return number
     array = column if rows is None else column[rows]
     if array.dtype.kind in "iu":
@@ -186,5 +186,7 @@ def _whole(cell: Any) -> int | None:
 
 def _refuse(op: str, name: str, array: Any, rows: Any, index: int) -> None:
     row = index if rows is None else int(rows[index])
-    shown = array[index]
-    raise SpecError(f"table: row {row + 1}, column {name!r}: {shown!s} is not a whole number from 0 to 2^63 - 1 ({op})")
+    raise SpecError(
+        f"table: row {row + 1}, column {name!r}: {shown(array[index], str)} is not a whole number from 0 to 2^63 - 1 "
+        f"({op})"
+    )

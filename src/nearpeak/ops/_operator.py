@@ -13,7 +13,7 @@ from nearpeak.core.family import FAMILIES
 from nearpeak.core.scheme import Scheme
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import NotModelledError, SpecError, shown
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._memory import memory_of
 
@@ -355,7 +355,9 @@ class Signature:
         if value is None:
             raise SpecError(f"{self.op}: axis {name!r} is missing; give {name}=EXTENT")
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise SpecError(f"{self.op}: {name}={value!r} is not a whole number of at least 0")
+            raise SpecError(f"{self.op}: {name}={shown(value)} is not a whole number of at least 0")
+        if value >= 2**63:  # tables of cases hold no more
+            raise SpecError(f"{self.op}: {name}={shown(value)} is beyond 2^63 - 1, the most that an axis may be")
         return value
 
     def _format(self, name: str, arguments: Mapping[str, Value]) -> str:

@@ -1,14 +1,14 @@
 """A table of cases as columns, grouped so that each rule runs once per group on whole arrays."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.ops import OPS
 from nearpeak.ops._cells import BLANK, columns_of, extents, first_filled, grouped, is_blank, row_count
 from nearpeak.ops._operator import Signature
@@ -64,6 +64,16 @@ class CaseTable:
                 found[int(row)] = group.case(index)
         return [case for case in found if case is not None]
 
+    def less(self, rows: Collection[int]) -> "CaseTable":
+        """Return the table without the cases at some positions; the others keep their positions."""
+        groups = []
+        for group in self.groups:
+            places = np.arange(self.row_count) if group.rows is None else group.rows
+            kept = ~np.isin(places, list(rows))
+            axes = {name: value if isinstance(value, int) else value[kept] for name, value in group.axes.items()}
+            groups += [replace(group, axes=axes, rows=places[kept])] if kept.any() else []
+        return replace(self, groups=tuple(groups))
+
 
 def case_table(columns: Mapping[str, Any]) -> CaseTable:
     """Return the table that `columns` state: `op`, `dtype`, the operators' axes, optionally `phase`.
@@ -99,9 +109,9 @@ def table_of_cases(cases: Sequence[Any]) -> CaseTable:
     >>> table_of_cases([case("gemm", m=1, n=4, k=8, dtype="bf16")]).row_count
     1
     """
-    strange = next((one for one in cases if not isinstance(one, Case)), None)
-    if strange is not None:
-        raise SpecError(f"cases: {strange!r} is no Case; make one with nearpeak.case(…)")
+    for number, one in enumerate(cases, start=1):
+        if not isinstance(one, Case):
+            raise SpecError(f"cases: {shown(one)}, number {number}, is no Case; make one with nearpeak.case(…)")
     if not cases:
         raise SpecError("cases: none are given; give at least one")
     records = [case.record() for case in cases]

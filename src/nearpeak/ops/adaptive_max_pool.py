@@ -83,7 +83,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="definition, as PyTorch states it",
-    numerics=Numerics(kind="exact", rounds=("ties", "close")),
+    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

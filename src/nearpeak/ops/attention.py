@@ -255,7 +255,8 @@ def _torch_masks(tensors: dict[str, Any], **arguments: Any) -> tuple[Any, Any]:
         return live & tensors["mask"], None
     if arguments["mask"] == "alibi":
         distance = torch.as_tensor(_distances(**arguments), device=query.device)
-        return live, (-tensors["slope"][:, None, None] * distance).to(query.dtype)
+        slope = tensors["slope"].to(torch.promote_types(tensors["slope"].dtype, query.dtype))
+        return live, (-slope[:, None, None] * distance).to(query.dtype)
     return live, tensors["mask"] if arguments["mask"] == "float" else None
 
 
@@ -277,7 +278,7 @@ OPERATOR = Operator(
         special="unspecified",
         steps_count=2,
         gates="always",
-        rounds=("large",),
+        rounds=("large", "deep"),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -149,9 +149,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     mixed = arguments["train"] and x.element_size() == 2 and arguments["stat_dtype"] == "fp32"
     format_of = torch.float32 if mixed else x.dtype
     kept = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}
-    params = [tensors[name].to(format_of) if name in tensors else None for name in ("weight", "bias")]
+    weight, bias = (tensors[name].to(format_of) if name in tensors else None for name in ("weight", "bias"))
     output = F.batch_norm(
-        x, kept.get("running_mean"), kept.get("running_var"), *params, arguments["train"], MOMENTUM, EPSILON
+        x, kept.get("running_mean"), kept.get("running_var"), weight, bias, arguments["train"], MOMENTUM, EPSILON
     )
     written = kept if arguments["train"] else {}
     stored = torch_dtype(torch, arguments["stat_dtype"])
@@ -212,7 +212,7 @@ OPERATOR = Operator(
         reduction="batch spatial",
         positive=("running_var",),
         steps_count=2,
-        rounds=("small", "tiny"),
+        rounds=("small", "tiny", "offset"),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -206,7 +206,9 @@ OPERATOR = Operator(
     family="convolution",
     backward=_backward,
     source="Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position",
-    numerics=Numerics(kind="contraction", reduction="in_channels kd kh kw", special="unspecified", step_if="bias"),
+    numerics=Numerics(
+        kind="contraction", reduction="in_channels kd kh kw", special="unspecified", step_if="bias", rounds=("beyond",)
+    ),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

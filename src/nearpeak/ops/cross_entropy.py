@@ -91,7 +91,7 @@ OPERATOR = Operator(
         ignored=("target",),
         steps_count=2,
         gates="targets",
-        rounds=("large",),
+        rounds=("large", "deep", "peak_first", "peak_last"),
     ),
     inputs=_inputs,
     reference=_reference,

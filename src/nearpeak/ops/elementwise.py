@@ -258,6 +258,14 @@ def _edges(function: str, **_: Any) -> tuple[float, ...]:
     return (0.0, second)
 
 
+_SATURATING = (
+    "sigmoid", "log_sigmoid", "gelu", "gelu_tanh", "silu", "mish", "softplus", "tanh", "logaddexp", "logaddexp2", "elu",
+    "celu", "selu", "glu", "swiglu", "erf", "softsign", "log_ndtr", "log1p", "atan",
+)  # fmt: skip
+"""Functions that are finite where exponentials on the way need not be."""
+_NEAR_ZERO = ("log1p", "expm1", "sinh", "tanh", "asinh", "atanh", "sin", "tan", "asin", "atan")
+"""Functions whose results near 0 have all digits, unlike 1 plus or minus them."""
+
 OPERATOR = Operator(
     forward=elementwise,
     family="pointwise",
@@ -314,6 +322,8 @@ OPERATOR = Operator(
             "far:trunc_divide",
             "small_last:floor_divide",
             "small_last:trunc_divide",
+            *(f"large:{name}" for name in _SATURATING),
+            *(f"tiny:{name}" for name in _NEAR_ZERO),
             *(f"jumps:{name}" for name in (*COMPARISONS, *LOGICAL, "sign", "heaviside")),
             *(f"edges:{name}" for name in COMPARISONS),
             *(f"nonfinite:{name}" for name in NONFINITE),

@@ -177,6 +177,7 @@ OPERATOR = Operator(
         special="unspecified",
         steps_count=1,
         exact=("max",),
+        rounds=("deep:max",),
     ),
     inputs=_inputs,
     valid=_valid,

@@ -118,7 +118,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="Graham 2014, arXiv:1412.6071",
-    numerics=Numerics(kind="exact", rounds=("close",), least_format="fp32"),
+    numerics=Numerics(kind="exact", rounds=("close", "deep"), least_format="fp32"),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -286,7 +286,7 @@ OPERATOR = Operator(
     forward=gemm,
     family="product",
     source="definition of the matrix product",
-    numerics=Numerics(kind="contraction", reduction="k"),
+    numerics=Numerics(kind="contraction", reduction="k", rounds=("beyond",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -159,7 +159,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Wu and He 2018, arXiv:1803.08494",
-    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small",)),
+    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small", "offset")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -123,7 +123,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Ba et al. 2016, arXiv:1607.06450, eq. 3",
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",)),
+    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small", "offset")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -133,7 +133,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     source="definition; extents as PyTorch and ONNX state them",
-    numerics=Numerics(kind="exact", rounds=("ties", "close")),
+    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -130,7 +130,7 @@ OPERATOR = Operator(
         special="unspecified",
         steps_count=2,
         gates="always",
-        rounds=("large",),
+        rounds=("large", "deep"),
     ),
     inputs=_inputs,
     valid=_valid,

@@ -229,7 +229,16 @@ OPERATOR = Operator(
     family="reduction",
     source="definitions",
     numerics=Numerics(
-        kind="normalisation", reduction="reduced", steps_count=1, rounds=("large", "ties"), exact=_SELECTED
+        kind="normalisation",
+        reduction="reduced",
+        steps_count=1,
+        rounds=(
+            *("large", "ties", "deep:max", "deep:max_index", "deep:argmax", "high:min", "high:min_index"),
+            *("high:argmin", "deep:min_max", "high:min_max", "peak_first:logsumexp", "peak_last:logsumexp"),
+            *(f"offset:{name}" for name in ("var", "std", "var_mean", "std_mean")),
+            *("beyond:norm", "beyond:std"),
+        ),
+        exact=_SELECTED,
     ),
     inputs=_inputs,
     reference=_reference,

@@ -104,7 +104,7 @@ OPERATOR = Operator(
         kind="reduction",
         reduction="length",
         exact=("max", "min"),
-        rounds=("large:logsumexp",),
+        rounds=("large:logsumexp", "deep:max", "high:min", "peak_first:logsumexp", "peak_last:logsumexp"),
         not_in_fp16=("prod",),
     ),
     inputs=_inputs,

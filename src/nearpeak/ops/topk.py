@@ -72,7 +72,7 @@ OPERATOR = Operator(
     forward=topk,
     family="reduction",
     source="definition",
-    numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close",)),
+    numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

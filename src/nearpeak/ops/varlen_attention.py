@@ -250,7 +250,7 @@ OPERATOR = Operator(
         gates="always",
         steps_count=2,
         special="unspecified",
-        rounds=("large",),
+        rounds=("large", "deep"),
     ),
     inputs=_inputs,
     valid=_valid,

@@ -56,6 +56,11 @@ def calibration_for(
         NotModelledError: no file has scalars for the format.
     """
     if form.calibration is not None:
+        if file is not None:
+            raise SpecError(
+                f"calibration {file}: the target {target.name} is predicted from probes of its own "
+                "('nearpeak calibrate roofs'), not from coefficients; leave the file out"
+            )
         return form.calibration(target, cases)
     if "+" in target.name:  # what an edited limit costs is a part of its own
         target = replace(target, power_w=documented_of(target).power_w)
@@ -97,13 +102,22 @@ def _of_format(found: Calibration, form: Form) -> Calibration:
     return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
 
 
+WIDEST = 32.0
+"""Most that an interval reaches either way: what is predicted without any measurement may be that far off, an
+assumption; further ends would say nothing more."""
+
+
 def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
-    """Return scalars with the interval of an operator that they were not measured on."""
-    if all(power(name) == 1.0 for name in found.low_ratio):
+    """Return scalars with the interval of an operator that they were not measured on, WIDEST at most."""
+    if all(power(name) == 1.0 for name in found.low_ratio) and _is_narrow(found):
         return found
-    low = {name: ratio ** power(name) for name, ratio in found.low_ratio.items()}
-    high = {name: ratio ** power(name) for name, ratio in found.high_ratio.items()}
+    low = {name: max(ratio ** power(name), 1 / WIDEST) for name, ratio in found.low_ratio.items()}
+    high = {name: min(ratio ** power(name), WIDEST) for name, ratio in found.high_ratio.items()}
     return replace(found, low_ratio=low, high_ratio=high)
+
+
+def _is_narrow(found: Calibration) -> bool:
+    return max(found.high_ratio.values()) <= WIDEST and min(found.low_ratio.values()) >= 1 / WIDEST
 
 
 def _order(
@@ -212,6 +226,7 @@ def _stored(form: str, stem: str, group: str, distance: int, corrected: bool) ->
     for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / form / f"{stem}.toml"):
         entry = _groups(path).get(f"{form}.{group}")
         if entry is not None:
+            _refuse_other(entry, f"{path.stem} {form}.{group}", stem.replace(_PART, ":"))
             return _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance, corrected)
     return None
 
@@ -270,8 +285,12 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(f"calibration {path}: not found") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SpecError(f"calibration {path}: not TOML: {error}") from None
+    except RecursionError:
+        raise SpecError(f"calibration {path}: nests too deeply; [groups] of tables is right") from None
+    except OSError as error:
+        raise SpecError(f"calibration {path}: {error.strerror or error}; a coefficient file is right") from None
     if not isinstance(data.get("groups"), dict):
         raise SpecError(f"calibration {path}: has no table [groups]; see docs/explain/prediction.md")
     return data
@@ -282,10 +301,15 @@ def _given(file: Path, target: Target, form: Form, groups: tuple[str, ...]) -> M
     data, documented = read_coefficients(file)["groups"], target.name.partition("+")[0]
     found = {group: data[f"{form.name}.{group}"] for group in groups if f"{form.name}.{group}" in data}
     for group, entry in found.items():
-        of = entry.get("device", documented) if isinstance(entry, dict) else documented
-        if of not in (documented, documented.partition(":")[0]):
-            raise SpecError(f"calibration {file.stem} {form.name}.{group}: was fitted on {of}, not on {documented}")
+        _refuse_other(entry, f"{file.stem} {form.name}.{group}", documented)
     return found
+
+
+def _refuse_other(entry: Any, name: str, documented: str) -> None:
+    """Refuse a group that states that it is of another device; one of the whole device answers for its parts."""
+    of = entry.get("device", documented) if isinstance(entry, dict) else documented
+    if of not in (documented, documented.partition(":")[0]):
+        raise SpecError(f"calibration {name}: was fitted on {of}, not on {documented}")
 
 
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:
@@ -344,13 +368,14 @@ def _check_entry(entry: Mapping[str, Any], name: str, regimes: frozenset[str]) -
         if not isinstance(ends, dict) or regimes - ends.keys() or not all(map(_is_interval, ends.values())):
             wanted = ", ".join(sorted(regimes))
             raise SpecError(
-                f"calibration {name}: {key} is {ends!r}; [low, high] for each of {wanted} is right, fit again"
+                f"calibration {name}: {key} is {ends!r}; [low, high] around 1 for each of {wanted} is right, fit again"
             )
 
 
 def _is_interval(ends: Any) -> bool:
-    is_pair = isinstance(ends, list) and len(ends) == 2 and all(isinstance(one, (int, float)) for one in ends)
-    return is_pair and 0 < ends[0] <= ends[1]
+    """Return whether these are ends, as shares of a predicted time, that the prediction itself lies between."""
+    is_pair = isinstance(ends, list) and len(ends) == 2 and all(type(one) in (int, float) for one in ends)
+    return is_pair and 0 < ends[0] <= 1 <= ends[1] < math.inf
 
 
 def _trees(entry: Mapping[str, Any], name: str, kind: str) -> Correction | None:

@@ -23,6 +23,12 @@ _ONE_WARP = ("softmax", "cross_entropy", "nll_loss")
 _REGISTER_ROW_BYTES = 4096
 """Longest row that one warp of a softmax keeps in registers: 1024 columns of fp32 in PyTorch (SoftMax.cu)."""
 _GATED = ("swiglu", "glu")
+GATHERING = ("embedding", "embedding_bag", "gather")
+"""Operators that compute an address for each element: read and written bytes per clock and multiprocessor are 2.0 on
+the A100, 2.2 on the H100, RTX A6000 and 2.4 on the RTX 3090 (Vidur and LLMServingSim layers), whose memories are 11 to
+13 bytes a clock and multiprocessor on the former, 5 to 6 on the latter."""
+GATHER_RATIO = 0.9
+"""Share of the memory's rate that they could reach, an assumption: none of these was bound by it."""
 _ALIGNED_BYTES = 16
 """Widest load of one thread."""
 
@@ -70,7 +76,13 @@ def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, scalar: 
 
 
 def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
-    """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle."""
+    """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle.
+
+    What gathers rows computes where each element lies: measured times are of a rate per clock of a multiprocessor.
+    """
+    if cases.op in GATHERING:
+        moved = work.read_bytes + work.write_bytes
+        return moved / (scalar["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
     each_s = scalar["row_s"] + work.group_bytes / (scalar["row_bytes_per_clock"] * target.clock_hz)
     rows_s = np.maximum(work.group_count / target.sm_count, 1.0) * each_s
     return np.where(_leaves_registers(cases.op, work.group_bytes), rows_s, 0.0)

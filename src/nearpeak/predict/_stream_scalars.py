@@ -14,7 +14,7 @@ SCALARS = scalars(
     ("vector_ratio", 0.02, 1.0, 0.4, "reached share of the rate of vector units", "many operations per byte"),
     ("special_flop_count", 1.0, 400.0, 20.0, "vector FLOP that one special function takes", "pow, tanh, gelu"),
     ("row_s", 0.0, 8e-6, 0.3e-6, "time that one row holds a multiprocessor beside its bytes", "many short rows"),
-    ("row_bytes_per_clock", 2.0, 256.0, 32.0, "bytes of rows per clock and multiprocessor", "long rows in cache"),
+    ("row_bytes_per_clock", 0.5, 256.0, 32.0, "bytes of rows per clock and multiprocessor", "long rows in cache"),
     ("row_passes_count", 0.0, 3.0, 1.0, "times rows are read again", "rows beyond the cache"),
     ("row_residency_ratio", 0.02, 2.0, 0.4, "share of the cache that keeps rows between passes", "rows of 2 to 64 KiB"),
     ("unaligned_ratio", 0.3, 1.0, 0.9, "rate of rows that are no multiple of 16 bytes", "odd columns"),

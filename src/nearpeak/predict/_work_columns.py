@@ -36,7 +36,7 @@ class WorkColumns:
     matrix_s: Any
     """Products at the documented rates of the device."""
     launch_count: Any
-    """Kernels."""
+    """Kernels; one for each dependent step of a recurrence, an assumption: what one kernel waits for costs as much."""
     group_count: Any
     """Rows or channels of which every element needs a figure over all; 0 where there are none."""
     group_bytes: Any
@@ -124,7 +124,7 @@ def _columns(work: Work, target: Target, count: int) -> WorkColumns:
         read_bytes=column(work.read_bytes), write_bytes=column(work.write_bytes),
         vector_flop=column(sum(flop for kind, flop in work.flop.items() if kind not in kinds)),
         special_count=column(work.special_count), matrix_s=column(_matrix_s(kinds, target)),
-        launch_count=column(work.launch_count),
+        launch_count=np.maximum(column(work.launch_count), column(0 if work.chain is None else work.chain.step_count)),
         group_count=column(0 if barrier is None else barrier.group_count),
         group_bytes=column(0 if barrier is None else barrier.group_bytes),
     )  # fmt: skip

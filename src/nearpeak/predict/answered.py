@@ -9,11 +9,12 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
-from nearpeak.errors import NotModelledError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict._calibrations import read_coefficients
 from nearpeak.predict._form import USUAL, Setting
 from nearpeak.predict.prediction import PredictionTable, form_of, predict_table
+from nearpeak.theory.contradictions import contradictions
 
 _TIMES = ("predicted_s", "low_s", "high_s", "bound_s")
 
@@ -33,17 +34,29 @@ def answered_predictions(
 ) -> AnsweredTable:
     """Return the predictions of those cases of `table` that have one on `target`, and why the others have none.
 
+    Rows whose axes contradict each other are among those that have none.
+
     >>> from nearpeak.ops._table import case_table
     >>> from nearpeak.targets import target_of
     >>> mixed = case_table({"op": "gemm", "dtype": ["bf16", "int32"], "m": 64, "n": 64, "k": 64})
     >>> list(answered_predictions(mixed, target_of("h100_sxm")).refused)
     [1]
     """
+    refused = dict[int, str]()
     try:
-        return AnsweredTable(predictions=predict_table(table, target, setting, file), refused={})
-    except NotModelledError:
-        pass
-    count, refused = table.row_count, dict[int, str]()
+        return AnsweredTable(predictions=predict_table(table, target, setting, file), refused=refused)
+    except (NotModelledError, SpecError) as error:
+        refused = dict(contradictions(table))
+        if isinstance(error, SpecError) and not refused:
+            raise
+    return _answered(table.less(refused), refused, target, setting, file)
+
+
+def _answered(
+    table: CaseTable, refused: dict[int, str], target: Target, setting: Setting, file: Path | None
+) -> AnsweredTable:
+    """Return what can be predicted group by group; `refused` are rows that no group has."""
+    count = table.row_count
     columns: dict[str, Any] = {name: np.full(count, np.nan) for name in _TIMES}
     columns |= {"limiter": np.full(count, None, dtype=object), "distance_count": np.full(count, -1, dtype=np.int8)}
     columns["bound_decides"] = np.zeros(count, dtype=bool)

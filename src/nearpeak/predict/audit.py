@@ -1,6 +1,5 @@
 """Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,18 +10,12 @@ from nearpeak.core.audit import Audit, AuditFinding, NoiseFloor
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
-from nearpeak.errors import NotModelledError
-from nearpeak.ops import work_of
-from nearpeak.predict._form import case_columns
-from nearpeak.predict.prediction import ANY, form_for
-from nearpeak.predict.samples import Samples
-from nearpeak.theory.case_bound import case_bound
+from nearpeak.predict.below_bound import kinds_below
+from nearpeak.predict.samples import Samples, check_device
 from nearpeak.theory.table import answered_table
 
 SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
 """Columns that tell implementations apart."""
-BELOW_RATIO = 0.99
-"""Times above this share of the bound may be the timer's."""
 CLAMPED_RATIO = 1e-6
 """A measurement this near to a computed roofline or bound is one."""
 LEAST_NOISE_RATIO = 0.03
@@ -41,6 +34,9 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     Args:
         columns: the table as it was read; the columns of SOFTWARE tell implementations apart.
 
+    Raises:
+        SpecError: the table says that it is of another device.
+
     >>> from nearpeak.predict.samples import samples_of
     >>> from nearpeak.targets import target_of
     >>> table = {"op": "gemm", "dtype": "bf16", "m": [8192, 8192], "n": 8192, "k": 8192, "time_ms": [1.6, 0.2]}
@@ -48,6 +44,7 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     >>> [(one.row, one.kind) for one in found.findings]
     [(2, 'faster_than_bound')]
     """
+    check_device(samples, target)
     labels = _labels(columns, samples)
     noise = tuple(_noise(samples, labels))
     floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
@@ -81,32 +78,12 @@ def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
             text=reason,
         )  # fmt: skip
     measured = samples.measured_s
-    warm_s = answered_table(samples.table, target, Policy(cold_inputs=False)).bound_s
-    for i in np.flatnonzero(measured < BELOW_RATIO * found.bound_s):
-        is_hot = _fits(samples.cases[i], target) and measured[i] >= BELOW_RATIO * warm_s[i]
-        by_another = not is_hot and measured[i] >= BELOW_RATIO * _any_s(samples.cases[i], target)
-        kind = "hot" if is_hot else "other_algorithm" if by_another else "faster_than_bound"
-        yield _finding(samples, i, kind, found.bound_s[i])
+    for place, kind in kinds_below(samples, target, found.bound_s):
+        yield _finding(samples, place, kind, found.bound_s[place])
     computed_s = np.stack([found.roofline_s, found.bound_s])
     near = np.abs(measured / np.maximum(computed_s, 1e-30) - 1) < CLAMPED_RATIO
     for i in np.flatnonzero(near.any(0)):
         yield _finding(samples, i, "clamped", computed_s[0 if near[0, i] else 1, i])
-
-
-def _any_s(case: Case, target: Target) -> float:
-    """Return what no algorithm of any kind can beat; infinite for cases that libraries run by classical ones only."""
-    try:
-        admits = np.any(form_for(case, target).admits_any(case_columns(case)))
-    except NotModelledError:
-        return math.inf
-    return case_bound(case, target, ANY).time_s if admits else math.inf
-
-
-def _fits(case: Case, target: Target) -> bool:
-    """Return whether the last cache could hold all data of a case."""
-    capacity = target.l2.capacity_bytes
-    work = work_of(case)
-    return capacity is not None and work.read_bytes + work.write_bytes <= capacity
 
 
 def _repeated(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[AuditFinding]:

@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.calibration import GroupFit, Held
+from nearpeak.core.calibration import GroupFit, Held, SetAside
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
-from nearpeak.ops._table import table_of_cases
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
-from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
+from nearpeak.predict._case_times import columns_by_group, first_columns, times_of
+from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict.coefficient_file import group_entry
 from nearpeak.predict.fit import END_PLACE, Fit, coordinates, fit, scalars_at
 from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import form_of, group_columns, scalars_of
-from nearpeak.predict.samples import Samples, best_of
+from nearpeak.predict.prediction import form_of, scalars_of
+from nearpeak.predict.samples import Samples, best_of, check_device
+from nearpeak.predict.screen import check_fit, screened
 
 USUAL_SPREAD = 1.0
 """Deviation of a scalar over devices, in coordinates, where none tells: 0.7 for streams to 1.2 for products."""
@@ -35,6 +37,18 @@ FOLD_COUNT = 5
 _STEP = 1e-3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """What a table of measurements gave."""
+
+    fits: tuple[GroupFit, ...]
+    """The fit of each kind of case that could be fitted."""
+    refused: Mapping[str, NearpeakError]
+    """Why others could not, by name and number of cases."""
+    set_aside: tuple[SetAside, ...]
+    """Rows of the table that are not used, in their order."""
+
+
 def calibrate(samples: Samples, target: Target, source: str, setting: Setting = USUAL) -> tuple[GroupFit, ...]:
     """Return a fit for each kind of case among the samples.
 
@@ -45,18 +59,24 @@ def calibrate(samples: Samples, target: Target, source: str, setting: Setting = 
         SpecError: too few cases of a kind, or cases that cannot tell the scalars that matter apart.
         NotModelledError: no form answers for an operator.
     """
-    found, refused = calibrate_each(samples, target, source, setting)
-    if refused:
-        raise next(iter(refused.values()))
-    return found
+    found = calibrate_each(samples, target, source, setting)
+    if found.refused:
+        raise next(iter(found.refused.values()))
+    return found.fits
 
 
-def calibrate_each(
-    samples: Samples, target: Target, source: str, setting: Setting = USUAL
-) -> tuple[tuple[GroupFit, ...], Mapping[str, NearpeakError]]:
-    """Return a fit for each kind of case that can be fitted, and why the other kinds cannot."""
+def calibrate_each(samples: Samples, target: Target, source: str, setting: Setting = USUAL) -> Fits:
+    """Return a fit for each kind of case that can be fitted, and why the other kinds cannot.
+
+    Rows that cannot be measurements of the device are set aside, see `nearpeak.predict.screen`.
+
+    Raises:
+        SpecError: the table says that it is of another device.
+    """
+    check_device(samples, target)
+    left = screened(samples, target, setting)
     kinds: dict[tuple[str, str], list[Case]] = {}
-    best, fits, refused = best_of(samples), [], dict[str, NearpeakError]()
+    best, fits, refused = best_of(left.samples), [], dict[str, NearpeakError]()
     for case in best:
         try:
             form = form_of(case.op, case.phase)
@@ -64,12 +84,16 @@ def calibrate_each(
         except NotModelledError as error:
             refused[f"{case.op} {case.phase}"] = error
     for (name, kind), cases in sorted(kinds.items()):
+        label = f"{name}.{kind}, {len(cases)} cases"
+        if f"{name}.{kind}" in left.refused:
+            refused[label] = left.refused[f"{name}.{kind}"]
+            continue
         try:
             form = form_of(cases[0].op, cases[0].phase)
             fits.append(_group_fit(form, kind, cases, best, target, source, setting))
         except NearpeakError as error:
-            refused[f"{name}.{kind}, {len(cases)} cases"] = error
-    return tuple(fits), refused
+            refused[label] = error
+    return Fits(fits=tuple(fits), refused=refused, set_aside=left.samples.set_aside)
 
 
 def slopes(times: Any, form: Form, values: Any) -> Any:
@@ -116,19 +140,6 @@ def _next_draw(column: Any) -> float:
     return math.sqrt(variance * (1 + 1 / count))
 
 
-def times_of(cases: Sequence[Case], form: Form, target: Target, setting: Setting) -> Any:
-    """Return the predicted times of cases as a function of the scalars."""
-    parts = _columns(cases)
-
-    def times(scalars: Any) -> Any:
-        out = np.empty(len(cases))
-        for rows, columns in parts:
-            out[rows] = form.rows(target, columns, np.asarray(scalars), setting).time_s
-        return out
-
-    return times
-
-
 def _group_fit(
     form: Form, kind: str, cases: Sequence[Case], best: Mapping[Case, float], target: Target, source: str,
     setting: Setting,
@@ -139,8 +150,7 @@ def _group_fit(
             f"calibrate: {name}: {len(cases)} distinct cases; at least {LEAST_CASES} are needed "
             "('nearpeak calibrate plan' lists good ones)"
         )
-    first = CaseColumns(op=cases[0].op, phase=cases[0].phase, dtypes=dict(cases[0].dtypes), axes={})
-    start = calibration_for(target, form, first)
+    start = calibration_for(target, form, first_columns(cases[0]))
     values, spread, times = (
         scalars_of(start),
         spread_of(form, kind, scalars_of(start)),
@@ -150,12 +160,14 @@ def _group_fit(
     held, fixed = _held(form, effects, name), [form.scalars[i].name for i in unmoved(effects)]
     found = fit(form, times, measured, fixed=fixed, start=values, spread=spread)
     unseen = _unseen(form, cases, measured, target, setting, values, spread, fixed)
+    before_ratio, fitted_ratio = (_error(times(one), measured) for one in (values, found.values))
+    check_fit(name, before_ratio, fitted_ratio, measured / times(found.values), target)
     ends = _ends(form, cases, measured, unseen, target, setting, found)
     now = Fit(values=found.values, unidentified=tuple(sorted({one.name for one in held})))
     return GroupFit(
         name=name, start=start, held=held, case_count=len(cases),
         values={s.name: float(v) for s, v in zip(form.scalars, found.values, strict=True)},
-        before_ratio=_error(times(scalars_of(start)), measured), fitted_ratio=_error(times(found.values), measured),
+        before_ratio=before_ratio, fitted_ratio=fitted_ratio,
         unseen_ratio=_error(unseen, measured), bias_ratio=float(np.mean(unseen / measured - 1)),
         entry=group_entry(form, now, ends, len(cases), source),
     )  # fmt: skip
@@ -269,19 +281,10 @@ def _ends(
 ) -> dict[str, tuple[float, float]]:
     """Return the interval of each regime from cases left out of the fit."""
     names, regimes = [form.regimes[term] for term in form.terms], np.empty(len(cases), dtype=object)
-    for rows, columns in _columns(cases):
+    for rows, columns in columns_by_group(cases):
         parts = form.rows(target, columns, found.values, setting).parts_s
         regimes[rows] = [names[i] for i in np.argmax(parts, axis=1)]
     return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names, unseen)
-
-
-def _columns(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:
-    """Return the cases as columns by operator, phase and formats, with the positions of their rows."""
-    table = table_of_cases(cases)
-    return [
-        (np.arange(len(cases)) if group.rows is None else group.rows, group_columns(group, table.row_count))
-        for group in table.groups
-    ]
 
 
 def _error(predicted: Any, measured: Any) -> float:

@@ -24,7 +24,8 @@ from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, 
 from nearpeak.predict.same import Same
 from nearpeak.predict.spread import seen_elsewhere
 from nearpeak.theory.case_bound import case_bound
-from nearpeak.theory.table import PIECE_ROWS, bounds_s
+from nearpeak.theory.pieces import PIECE_ROWS
+from nearpeak.theory.table import bounds_s
 
 BOUND = "bound"
 """Part of a predicted time by which the bound exceeds the form."""

@@ -1,17 +1,27 @@
 """Fits and plans of calibration, for people and as JSON."""
 
+import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from nearpeak.core.calibration import Design, GroupFit
+from nearpeak.core.calibration import Design, GroupFit, SetAside
 from nearpeak.core.target import Target
 from nearpeak.report._words import hung
 from nearpeak.units import counted, show
 
 
-def fit_to_json(target: Target, found: Sequence[GroupFit]) -> str:
-    """Return the fits as one JSON line."""
+def fit_to_json(
+    target: Target, found: Sequence[GroupFit], set_aside: Sequence[SetAside] = (),
+    refused: Mapping[str, object] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """Return the fits as one JSON line.
+
+    Args:
+        set_aside: rows of the table that were not used.
+        refused: why kinds of cases were not fitted.
+    """
     groups = [
         {
             "group": one.name, "start": one.start.name, "cases": one.case_count, "error_before": one.before_ratio,
@@ -21,7 +31,12 @@ def fit_to_json(target: Target, found: Sequence[GroupFit]) -> str:
         }
         for one in found
     ]  # fmt: skip
-    return json.dumps({"target": target.name, "groups": groups})
+    return json.dumps(
+        {
+            "target": target.name, "groups": groups, "set_aside": [dataclasses.asdict(one) for one in set_aside],
+            "not_fitted": {name: str(reason) for name, reason in refused.items()},
+        }
+    )  # fmt: skip
 
 
 def fit_to_terminal(target: Target, found: Sequence[GroupFit]) -> str:

@@ -170,7 +170,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(f"formats {path}: not found") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"formats {path}: not TOML: {error}") from None
     found = data.get("format")
     if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):

@@ -37,7 +37,7 @@ def scenario_of(path: Path, case_of: Callable[[list[str]], Case]) -> Scenario:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(f"{path}: not found") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not TOML: {error}") from None
     tables = data.get("stream")
     if not isinstance(tables, list) or not tables or set(data) - {"stream", "copy_engines"}:

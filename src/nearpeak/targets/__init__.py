@@ -123,5 +123,5 @@ def _read(path: Path) -> dict[str, Any]:
         raise SpecError(f"target file {path}: not found") from None
     except OSError as error:
         raise SpecError(f"target file {path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"target file {path}: not TOML: {error}") from None

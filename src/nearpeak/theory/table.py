@@ -11,17 +11,14 @@ from nearpeak.core.bound import PROVED, TERMS, Policy
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
-from nearpeak.errors import NearpeakError, NotModelledError
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.ops import OPS
 from nearpeak.ops._data import highest_axes
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.theory.column import larger
+from nearpeak.theory.contradictions import contradictions
+from nearpeak.theory.pieces import PIECE_ROWS, row_of, some_rows, wide_rows
 from nearpeak.theory.terms import roofline_s, terms_of
-
-PIECE_ROWS = 8192
-"""Rows per piece: a dozen columns of them fit in a core's own cache."""
-_SAFE_PRODUCT = 2.0**54
-"""Product of extents up to which every count stays below 2^63: rules multiply it by less than 512."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +54,12 @@ class _Columns:
     """The columns of a table of bounds while they are filled."""
 
     def __init__(self, rows: int, refused: dict[int, str] | None) -> None:
-        """Start empty; `refused` takes the rows that have no bound, which else are an error."""
+        """Start empty; `refused` holds and takes the rows that have no bound, which else are an error."""
         self.times = {name: np.zeros(rows) for name in ("bound", "roofline")}
         self.codes = np.zeros(rows, dtype=np.int8)
         self.refused = refused
+        for times in self.times.values():
+            times[list(refused or ())] = np.nan
 
     def refuse(self, where: Any, reason: NotModelledError) -> None:
         """Note that the rows have no bound."""
@@ -120,8 +119,17 @@ def bounds_s(table: CaseTable, target: Target, policy: Policy) -> Any:
 
 
 def answered_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
-    """Return the bounds of those cases of `table` that have one on `target`, and why the others have none."""
-    return _table(table, target, policy, {})
+    """Return the bounds of those cases of `table` that have one on `target`, and why the others have none.
+
+    Rows whose axes contradict each other are among those that have none.
+    """
+    try:
+        return _table(table, target, policy, {})
+    except SpecError:
+        refused = dict(contradictions(table))
+        if not refused:
+            raise
+    return _table(table.less(refused), target, policy, refused)
 
 
 def _table(table: CaseTable, target: Target, policy: Policy, refused: dict[int, str] | None) -> BoundTable:
@@ -161,21 +169,16 @@ def _size(group: CaseGroup, rows: int) -> int:
 
 def _fill(found: _Columns, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
     """Write the bounds of one piece of one group into the columns."""
-    axes = {name: value if isinstance(value, int) else value[piece] for name, value in group.axes.items()}
+    axes = some_rows(group.axes, piece)
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
-    wide = _wide(axes, len(where), OPS[group.op].degree_count)
+    wide = wide_rows(axes, len(where), OPS[group.op].degree_count)
     if wide is None:
         _write_rows(found, group, axes, piece if group.rows is None else where, where, target, policy)
         return
-    narrow = {name: value if isinstance(value, int) else value[~wide] for name, value in axes.items()}
     if not wide.all():
-        _write_rows(found, group, narrow, where[~wide], where[~wide], target, policy)
+        _write_rows(found, group, some_rows(axes, ~wide), where[~wide], where[~wide], target, policy)
     for index in np.flatnonzero(wide):
-        _write_row(found, group, _row_of(axes, int(index)), int(where[index]), target, policy)
-
-
-def _row_of(axes: Mapping[str, Any], index: int) -> dict[str, int]:
-    return {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
+        _write_row(found, group, row_of(axes, int(index)), int(where[index]), target, policy)
 
 
 def _write_rows(
@@ -197,7 +200,7 @@ def _write_rows(
             found.refuse(where, reason)
             return
         for index, row in enumerate(rows):
-            _write_row(found, group, _row_of(axes, index), int(row), target, policy)
+            _write_row(found, group, row_of(axes, index), int(row), target, policy)
 
 
 def _write_row(
@@ -225,18 +228,6 @@ def _reason_of_all(
     return None
 
 
-def _wide(axes: Mapping[str, Any], rows: int, degree: int) -> Any:
-    """Return which rows could overflow 64 bits, none when no row could.
-
-    Every count of a rule is at most a small multiple of the product of its extents, to the rule's degree.
-    """
-    product = np.ones(rows)
-    for value in axes.values():
-        product *= np.maximum(value, 1)
-    wide = product**degree > _SAFE_PRODUCT if degree > 1 else product > _SAFE_PRODUCT
-    return wide if wide.any() else None
-
-
 def _work(group: CaseGroup, axes: Mapping[str, Any], where: Any, algorithm: str) -> Work:
     """Return the work of rows in exact integers; a row that the rule refuses is named."""
     formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
@@ -251,9 +242,8 @@ def _refusal(group: CaseGroup, axes: Mapping[str, Any], where: Any, whole: Nearp
     rule = OPS[group.op].rule(group.phase)
     formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
     for index, row in enumerate(where):
-        single = {name: value if isinstance(value, int) else int(value[index]) for name, value in axes.items()}
         try:
-            rule(**single, **formats, **group.attributes)
+            rule(**row_of(axes, index), **formats, **group.attributes)
         except NearpeakError as error:
             return type(error)(f"table: row {int(row) + 1}: {error}")
     return whole

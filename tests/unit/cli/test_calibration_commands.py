@@ -139,10 +139,19 @@ def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edit
     assert edited["distance_count"] == 1
 
 
+def test_coefficients_in_the_user_folder_under_the_name_of_another_device_are_refused(own_folder, capsys):
+    fitted(own_folder, capsys, "h200_sxm")
+    own = next(own_folder.rglob("h200_sxm.toml"))
+    own.rename(own.with_name("a100_sxm_80gb.toml"))
+    forget()
+    with pytest.raises(SpecError, match=r"a100_sxm_80gb gemm\.bf16: was fitted on h200_sxm, not on a100_sxm_80gb"):
+        predicted(capsys, "gemm", "a100_sxm_80gb")
+
+
 def fitted(folder, capsys, target):
-    """Fit products in bf16 to a table in which they take three times as long as on a whole device."""
+    """Fit products in bf16 to a table in which they take several times as long as on a whole device."""
     rows = [(m, n, k) for m in (1, 64, 1024, 8192) for n in (512, 8192) for k in (512, 4096)]
-    lines = [f"gemm,bf16,{m},{n},{k},{15 + 3 * m * n * k / 1e8}" for m, n, k in rows]
+    lines = [f"gemm,bf16,{m},{n},{k},{15 + n * k / 1.8e5 + 3 * m * n * k / 1e8}" for m, n, k in rows]
     (folder / "in.csv").write_text("\n".join(["op,dtype,m,n,k,time_us", *lines]) + "\n")
     run(capsys, "calibrate", "fit", "--data", str(folder / "in.csv"), "-t", target)
     forget()
@@ -177,3 +186,51 @@ def test_what_a_file_of_coefficients_lacks_is_answered_by_those_that_ship_and_na
     words = ("predict", "softmax", "rows=64", "columns=4096", "dtype=bf16", "-t", "h20", "--calibration", str(own))
     application()(list(words), standalone_mode=False)
     assert "own.toml lacks stream.softmax: the coefficients that ship" in capsys.readouterr().err
+
+
+def plan_times(capsys, folder, change, unit="time_us", target="h20"):
+    """Return what fitting the plan of a device gives: code, output, errors, and whether a file was written."""
+    plan, own = folder / "plan.csv", folder / "own.toml"
+    points = json.loads(run(capsys, "calibrate", "plan", "-t", target, "--out", str(plan), "--json"))["points"]
+    times = change([point["predicted_s"] * 1e6 * 1.1 for point in points])
+    head, *lines = plan.read_text().splitlines()
+    rows = [f"{line},{time}" for line, time in zip(lines, times, strict=True)]
+    plan.write_text("\n".join([f"{head},{unit}", *rows]) + "\n")
+    words = ["calibrate", "fit", "--data", str(plan), "-t", target, "--out", str(own), "--json"]
+    try:
+        application()(words, standalone_mode=False)
+    except SpecError as error:
+        return None, str(error), own.exists()
+    said = capsys.readouterr()
+    return json.loads(said.out), said.err, own.exists()
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_rows_in_another_unit_than_the_others_are_set_aside_and_all_are_named(factor, tmp_path, capsys):
+    wrong = (3, 8, 12, 20, 27)
+    found, said, written = plan_times(
+        capsys, tmp_path, lambda times: [t * (factor if i in wrong else 1.0) for i, t in enumerate(times)]
+    )
+    assert written
+    assert [one["row"] for one in found["set_aside"]] == [i + 1 for i in wrong]
+    assert {one["column"] for one in found["set_aside"]} == {"time_us"}
+    assert "5 rows set aside: row 4: time_us " in said
+    assert "(--json names all)" in said
+    (group,) = found["groups"]
+    assert group["cases"] == 25
+    assert group["error_fitted"] < group["error_before"]
+
+
+@pytest.mark.parametrize(("unit", "said"), [("time_ns", "times shorter"), ("time_s", "times longer")])
+def test_a_table_in_another_unit_than_its_column_says_is_refused_and_nothing_written(unit, said, tmp_path, capsys):
+    found, error, written = plan_times(capsys, tmp_path, lambda times: times, unit)
+    assert (found, written) == (None, False)
+    assert f"{said} than expected" in error
+    assert f"the unit of {unit}, and whether the device is h20" in error
+
+
+def test_a_table_of_a_faster_device_is_refused_as_such(tmp_path, capsys):
+    found, error, written = plan_times(capsys, tmp_path, lambda times: [t / 12 for t in times])
+    assert (found, written) == (None, False)
+    assert "below what nothing can beat" in error
+    assert "whether the device is h20" in error

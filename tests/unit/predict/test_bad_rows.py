@@ -13,6 +13,7 @@ from nearpeak.predict.calibrate import calibrate_each
 from nearpeak.predict.prediction import predict_table
 from nearpeak.predict.samples import samples_of, without
 from nearpeak.targets import target_of
+from nearpeak.theory.contradictions import contradictions
 
 H100 = target_of("h100_sxm")
 MIXED = {
@@ -92,9 +93,9 @@ def test_one_kind_of_case_with_too_few_rows_does_not_keep_others_from_being_fitt
     k = [256, 1024, 4096, 16384, 1024, 256] * 5
     columns = {"op": "gemm", "dtype": ["bf16"] * 29 + ["fp16"], "m": m, "n": n, "k": k}
     times = predict_table(case_table(columns), H100).predicted_s * 1.2
-    fits, refused = calibrate_each(samples_of(columns | {"time_s": times}), H100, "test")
-    assert [one.name for one in fits] == ["gemm.bf16"]
-    assert list(refused) == ["gemm.fp16, 1 cases"]
+    found = calibrate_each(samples_of(columns | {"time_s": times}), H100, "test")
+    assert [one.name for one in found.fits] == ["gemm.bf16"]
+    assert list(found.refused) == ["gemm.fp16, 1 cases"]
 
 
 def test_samples_can_be_set_aside_later():
@@ -128,3 +129,97 @@ def test_a_suite_file_is_predicted_case_by_case(tmp_path, capsys):
     assert len(lines) == 5
     assert "digest" in lines[0]
     assert "predicted_s" in lines[0]
+
+
+DEVICES = {"op": "gemm", "dtype": "bf16", "m": [64, 128, 256], "n": 64, "k": 64, "time_us": [3.0, 4.0, 5.0]}
+
+
+@pytest.mark.parametrize("column", ["device", "gpu"])
+def test_a_table_of_several_devices_is_refused_by_column_and_values(column):
+    with pytest.raises(SpecError, match=rf"column '{column}' holds 2 devices \(h100_sxm, a100_pcie\)"):
+        samples_of(DEVICES | {column: ["h100_sxm", "a100_pcie", "h100_sxm"]})
+    assert samples_of(DEVICES | {column: np.array(["mine", "", "mine"])}).device == (column, "mine")
+
+
+def test_a_table_of_another_device_than_the_target_is_refused_by_fit_and_audit():
+    columns = DEVICES | {"device": "H200 SXM"}
+    for refusing in (lambda: calibrate_each(samples_of(columns), H100, "test"),
+                     lambda: audit(columns, samples_of(columns), H100)):  # fmt: skip
+        with pytest.raises(SpecError, match="column 'device': its rows are of H200 SXM, the target is h100_sxm"):
+            refusing()
+    for own in ("h100_sxm", "rack 7"):
+        columns = DEVICES | {"device": own}
+        assert audit(columns, samples_of(columns), H100).row_count == 3
+        assert audit(columns, samples_of(columns), target_of("h100_sxm:3g.40gb")).row_count == 3
+
+
+def test_the_commands_refuse_a_table_of_several_devices(tmp_path):
+    path = tmp_path / "two.csv"
+    lines = ["op,dtype,m,n,k,time_us,device", "gemm,bf16,64,64,64,3,h100_sxm", "gemm,bf16,64,64,64,3,t4"]
+    path.write_text("\n".join(lines))
+    for words in (["audit", str(path)], ["calibrate", "fit", "--data", str(path), "--out", str(tmp_path / "o.toml")]):
+        with pytest.raises(SpecError, match="holds 2 devices"):
+            application()([*words, "-t", "h100_sxm"], standalone_mode=False)
+    assert not (tmp_path / "o.toml").exists()
+
+
+def mixed(place):
+    """A table of attention, convolutions and top-k; of each the row at `place` contradicts itself."""
+    conv = {"op": "conv", "batch": 8, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28, "kw": 3, "kh": 3}
+    heads = {"op": "attention", "batch": 1, "heads": 8, "q": 512, "kv": 512, "dim": 64}
+    own = {
+        "kv_heads": (heads, 2, 3),
+        "groups": (conv, 2, 7),
+        "k": ({"op": "topk", "rows": 4, "columns": 4096}, 8, 5000),
+    }
+    found = []
+    for name, (base, good, bad) in own.items():
+        found += [base | {"dtype": "bf16", name: bad if i == place else good, "time_us": 50.0 + i} for i in range(3)]
+    return found
+
+
+def written(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("command", [["predict"], ["bound", "--cases"]])
+def test_a_row_that_contradicts_itself_keeps_its_place_and_the_others_are_answered(place, command, tmp_path):
+    path, out = written(tmp_path / "in.jsonl", mixed(place)), tmp_path / "out.jsonl"
+    with pytest.raises(NotModelledError, match="3 of 9 rows are refused, the others answered"):
+        application()([*command, str(path), "-t", "h100_sxm", "--out", str(out)], standalone_mode=False)
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [i for i, row in enumerate(found) if "refused" in row] == [place, place + 3, place + 6]
+    assert [i for i, row in enumerate(found) if "bound_s" not in row] == [place, place + 3, place + 6]
+    assert "heads=8 contradicts kv_heads=3" in found[place]["refused"]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_measurement_of_what_contradicts_itself_is_set_aside_by_name(place):
+    rows = mixed(place)
+    columns = {name: [row.get(name, "") for row in rows] for name in {name for row in rows for name in row}}
+    found = samples_of(columns)
+    assert [one.row for one in found.set_aside] == [place + 1, place + 4, place + 7]
+    assert "contradicts" in found.set_aside[0].text
+    kinds = {one.row: one.kind for one in audit(columns, found, H100).findings}
+    assert {kinds[row] for row in (place + 1, place + 4, place + 7)} == {"set_aside"}
+    only = {name: [cells[place]] for name, cells in columns.items() if cells[place] != ""}
+    with pytest.raises(SpecError, match="row 1: attention: heads=8 contradicts kv_heads=3"):
+        samples_of(only)
+
+
+def test_rows_without_a_rule_and_rows_that_contradict_themselves_stand_side_by_side():
+    columns = {"op": "attention", "dtype": ["bf16", "int32", "bf16"], "batch": 1, "heads": 8, "kv_heads": [3, 2, 2],
+               "q": 64, "kv": 64, "dim": 64}  # fmt: skip
+    found = answered_predictions(case_table(columns), H100)
+    assert sorted(found.refused) == [0, 1]
+    assert found.predictions.predicted_s[2] > 0
+
+
+def test_few_contradictions_among_many_rows_and_extents_beyond_64_bits_are_found():
+    heads = np.full(30_000, 8)
+    heads[[5, 20_001]] = 7
+    columns = {"op": "attention", "dtype": "bf16", "batch": 1, "heads": heads, "kv_heads": 2, "q": 64, "kv": 64,
+               "dim": np.where(np.arange(30_000) == 20_001, 2**60, 64)}  # fmt: skip
+    assert list(contradictions(case_table(columns))) == [5, 20_001]

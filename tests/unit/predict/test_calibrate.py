@@ -4,12 +4,13 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
-from nearpeak.predict.calibrate import calibrate, held_of, spread_from, unmoved
+from nearpeak.predict.calibrate import calibrate, calibrate_each, held_of, spread_from, unmoved
 from nearpeak.predict.coefficient_file import file_text, groups_of
 from nearpeak.predict.design import chosen, design, misfit_of, weights_of
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_case, scalars_of
 from nearpeak.predict.samples import samples_of
+from nearpeak.predict.screen import check_fit
 from nearpeak.targets import target_of
 
 DEVICE = target_of("h200_sxm")
@@ -152,3 +153,20 @@ def test_designed_cases_buy_more_than_as_many_that_are_alike():
 
     alike = {"m": np.array([16, 64, 4096] * 4), "n": np.full(12, 4096), "k": np.arange(1, 13) * 1024}
     assert unseen_error(designed) < 0.6 * unseen_error(alike)
+
+
+def test_times_that_no_scalars_give_are_refused_when_the_fit_is_no_better_than_its_start():
+    with pytest.raises(SpecError, match=r"mean error 60 % before the fit, 70 % after it, a factor of 2 in the median"):
+        check_fit("gemm.bf16", 0.6, 0.7, np.array([2.0, 0.5, 3.0]), DEVICE)
+    check_fit("gemm.bf16", 0.9, 0.7, np.array([2.0]), DEVICE)  # large, but better than before
+    check_fit("gemm.bf16", 0.04, 0.05, np.array([1.1]), DEVICE)  # no better, but there was little to gain
+
+
+def test_repeats_far_below_the_bound_are_not_taken_for_the_best_of_their_case():
+    columns = table(100, dram_ratio=0.6)
+    clean = calibrate_each(samples_of(columns), DEVICE, "made").fits[0]
+    twice = {name: c if isinstance(c, str) else np.concatenate([c, c[:5]]) for name, c in columns.items()}
+    twice["time_s"][100:] /= 1000
+    found = calibrate_each(samples_of(twice), DEVICE, "made")
+    assert [one.row for one in found.set_aside] == [101, 102, 103, 104, 105]
+    assert found.fits[0].values == clean.values

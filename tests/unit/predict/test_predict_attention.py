@@ -114,7 +114,7 @@ def test_attention_in_fp32_has_no_scalars_that_measurements_could_fit():
         "dim": 64,
         "time_us": 9,
     }
-    _, refused = calibrate_each(samples_of(rows | {"time_us": [9.0, 10.0]}), target_of("h100_sxm"), "a test")
+    refused = calibrate_each(samples_of(rows | {"time_us": [9.0, 10.0]}), target_of("h100_sxm"), "a test").refused
     assert "attention in fp32" in str(next(iter(refused.values())))
 
 

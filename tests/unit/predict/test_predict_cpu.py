@@ -104,3 +104,11 @@ def test_probes_cover_most_operators_and_run_on_one_thread():
     assert len({case.op for case in cases}) > 50
     small = [case for case in cases if case.op in ("softmax", "gemm")][:3]
     assert [case for case, time_s in thread_times(small, 1) if time_s > 0] == small
+
+
+def test_coefficients_for_the_cpu_are_refused_as_nothing_would_read_them(cpu, tmp_path):
+    cpu([(case, took(case)) for case in PROBES])
+    (tmp_path / "own.toml").write_text("[groups]\n")
+    for cases in (PROBES[0], PROBES[:2]):
+        with pytest.raises(SpecError, match=r"own\.toml: the target cpu is predicted from probes of its own"):
+            nearpeak.predict(cases, "cpu", calibration=tmp_path / "own.toml")

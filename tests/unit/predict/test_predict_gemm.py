@@ -1,3 +1,4 @@
+import pathlib
 import re
 
 import numpy as np
@@ -147,6 +148,11 @@ def test_what_cannot_be_predicted_is_refused_in_one_line():
     ("tensor = .*", "", "for each of dram, l2, launch, tensor is right"),
     ("dram = .*", "dram = [2.0, 1.0]", "is right, fit again"),
     ("dram = .*", "dram = 1.0", "is right, fit again"),
+    ("dram = .*", "dram = [1.2, 1.5]", "[low, high] around 1 for each of"),
+    ("dram = .*", "dram = [0.5, 0.8]", "[low, high] around 1 for each of"),
+    ("dram = .*", "dram = [0.9, inf]", "[low, high] around 1 for each of"),
+    ("dram = .*", "dram = [nan, 1.1]", "[low, high] around 1 for each of"),
+    ("dram = .*", "dram = [true, true]", "[low, high] around 1 for each of"),
 ])  # fmt: skip
 def test_a_calibration_that_holds_something_else_is_refused_in_one_line(line, instead, said, tmp_path):
     entry = {
@@ -173,6 +179,16 @@ def test_a_calibration_of_another_version_or_out_of_range_is_refused(tmp_path):
         nearpeak.predict(case, "h100_sxm", calibration=path)
     with pytest.raises(SpecError, match="not found"):
         nearpeak.predict(case, "h100_sxm", calibration=tmp_path / "none.toml")
+    path.write_text("groups = " + "[" * 100_000)
+    with pytest.raises(SpecError, match="nests too deeply"):
+        nearpeak.predict(case, "h100_sxm", calibration=path)
+
+
+@pytest.mark.parametrize(("given", "said"), [(3, "calibration=3 is no path"), ("", "calibration='' is no path"),
+                                             (pathlib.Path(), "calibration .: Is a directory")])  # fmt: skip
+def test_a_calibration_that_is_no_file_is_refused_in_one_line(given, said):
+    with pytest.raises(SpecError, match=re.escape(said)):
+        nearpeak.predict(nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16"), "h100_sxm", calibration=given)
 
 
 def test_every_coefficient_file_belongs_to_its_form_and_names_its_source():

@@ -117,3 +117,20 @@ def test_an_unmeasured_operator_is_less_sure_except_where_it_only_launches():
         spread = [[one.high_s / one.low_s for one in pair] for pair in (short, long)]
         assert spread[0][0] == pytest.approx(spread[0][1]), "both are a launch and nothing else"
         assert spread[1][0] > 1.1 * spread[1][1]
+
+
+def test_dependent_steps_of_a_recurrence_are_waited_for_one_by_one():
+    sizes = {"batch": 4, "features": 64, "hidden": 64, "dtype": "fp32"}
+    one, many = (nearpeak.predict(nearpeak.case("recurrent", steps=steps, **sizes), "h100_sxm") for steps in (1, 100))
+    launch_s = dict(one.waterfall_s)["launch"]
+    assert many.time_s > 90 * launch_s
+    assert many.high_s > many.time_s > many.low_s
+
+
+def test_what_gathers_goes_by_multiprocessors_and_clock_not_by_memory():
+    case = nearpeak.case("embedding", tokens=4096, dim=4096, vocab=32000, dtype="bf16")
+    wider = nearpeak.predict(case, nearpeak.target("h100_sxm", ['dram.bandwidth="6 TB/s"'])).time_s
+    slower = nearpeak.predict(case, nearpeak.target("h100_sxm", ['clock.max="0.99 GHz"'])).time_s
+    whole = nearpeak.predict(case, "h100_sxm").time_s
+    assert wider > 0.9 * whole
+    assert slower > 1.7 * whole

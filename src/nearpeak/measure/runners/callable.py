@@ -11,7 +11,7 @@ from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.user_functions import function_of, naming
+from nearpeak.measure.user_functions import function_of, naming, takes_out
 from nearpeak.targets import CPU
 
 
@@ -63,7 +63,9 @@ class UserCallable:
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
-        return prepared(torch, case, inputs, "cpu", lambda _: naming(case, function))
+        call = naming(case, function)
+        gives = takes_out(function)
+        return prepared(torch, case, inputs, "cpu", lambda own: _given_outputs(torch, own, call) if gives else call)
 
     def implementation(self, case: Case) -> Call:
         """Return the function, which has the attributes of the user's own."""
@@ -78,6 +80,24 @@ class UserCallable:
     def environment(self) -> Environment:
         """Return this machine, NumPy and PyTorch."""
         return cpu_environment("numpy", "torch")
+
+
+def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
+    """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
+
+    Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
+    """
+    held: dict[str, Any] = {}
+
+    def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        if not held:
+            with torch.no_grad():
+                held.update({name: torch.empty_like(y) for name, y in own(dict(tensors), **arguments).items()})
+        graph = torch.is_grad_enabled()
+        out = {name: torch.empty_like(y) for name, y in held.items()} if graph else dict(held)
+        return out | call(tensors, **arguments, out=out)
+
+    return run
 
 
 RUNNER = UserCallable

@@ -1,12 +1,13 @@
 """Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.validation import PASS, CheckResult, WorstElement
-from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, widened
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
 from nearpeak.measure.validation._oracle import Expected
 
 LEAST_GROUP = 32
@@ -35,7 +36,8 @@ def mask_fault(got: Any, one: Expected, *, together: bool = False) -> str:
         return ""
     together = together or bool(np.isinf(one.rounded).any() and np.isfinite(one.values).all())
     free = np.isinf(one.bound) | _at_the_edge(one)
-    tests = (("what is finite", _not_finite),) if together else (("NaN", np.isnan), ("infinity", np.isinf))
+    ends = partial(_not_finite, largest=_end(one.dtype))
+    tests = (("what is finite", ends),) if together else (("NaN", np.isnan), ("infinity", np.isinf))
     for name, test in tests:
         wrong = (test(got) != test(one.rounded)) & ~free
         if wrong.any():
@@ -47,8 +49,23 @@ def mask_fault(got: Any, one: Expected, *, together: bool = False) -> str:
     return f"{int(signs.sum())} infinities have the wrong sign" if signs.any() and got.dtype.kind == "f" else ""
 
 
-def _not_finite(array: Any) -> Any:
-    return ~np.isfinite(array)
+def _not_finite(array: Any, largest: float) -> Any:
+    return ~(np.abs(array) < largest)
+
+
+@cache
+def _end(dtype: str) -> float:
+    """Return from where on numbers of a format stand for infinity: of formats without one, their largest does.
+
+    >>> _end("fp8_e4m3"), _end("bf16")
+    (448.0, inf)
+    """
+    import torch
+
+    if dtype not in UNIT_ROUNDOFF:
+        return float("inf")
+    has_none = not torch.tensor(float("inf")).to(torch_format(dtype)).float().isinf()
+    return float(torch.finfo(torch_format(dtype)).max) if has_none else float("inf")
 
 
 def _at_the_edge(one: Expected) -> Any:
@@ -165,7 +182,7 @@ def group_fault(got: Any, one: Expected) -> str:
     """
     if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(one.bound):
         return ""
-    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.spread))
+    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - reachable(one), one.spread))
     finite = np.isfinite(rows) & np.isfinite(limit)
     if rows.shape[1] < LEAST_GROUP:
         rows, limit, finite = (array.reshape(1, -1) for array in (rows, limit, finite))
@@ -177,6 +194,13 @@ def group_fault(got: Any, one: Expected) -> str:
         return ""
     row = int(np.argmax(error / np.maximum(most, 1e-300)))
     return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {most[row]:.3g}"
+
+
+def reachable(one: Expected) -> Any:
+    """Return what is expected, the largest number of the format where that is as far as it can come."""
+    largest = np.abs(one.rounded).max(initial=0.0, where=np.isfinite(one.rounded))
+    beyond = np.isfinite(one.rounded) & (np.abs(one.values) > np.abs(one.rounded)) & (np.abs(one.rounded) == largest)
+    return np.where(beyond, one.rounded, one.values)
 
 
 def relative_norm(got: Any, one: Expected) -> float:

@@ -10,13 +10,14 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, rounded, torch_format, widened
+from nearpeak.measure.validation._hard_rows import HARD_ROWS, way_of
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
-    "gentle", "jumps", "nonfinite",
+    "gentle", "jumps", "nonfinite", *HARD_ROWS,
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
@@ -27,7 +28,7 @@ which rounding twice moves to the wrong side; next to where results jump; number
 at the largest of a quantised format; numbers so far from 1 that whole ones have all the digits of their format; and
 one input, the first or the last, so far below the others that whole quotients have them; and normal ones over the root
 of the length of a row, as weights are initialised: products with a vector stay of its size, so that chains of many
-neither grow nor saturate; some of them exactly where results jump; and some that are no finite numbers."""
+neither grow nor saturate; some of them exactly where results jump; some that are no finite numbers; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -92,6 +93,8 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
     """Return how an input is drawn: what a small result is multiplied with must not hide it."""
+    if distribution in HARD_ROWS:
+        return way_of(name, distribution, [k for k, one in declared.items() if dtype_of(one.dtype).kind == "float"])
     if distribution == "large" and name in _PARAMETERS and declared[name].dtype == "fp16":
         return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
     if distribution in _SMALL_ONE:
@@ -255,7 +258,7 @@ def _far(random: Any, tensor: Tensor) -> Any:
 
 
 _OF_FORMAT: dict[str, Callable[[Any, Tensor], Any]] = {
-    "close": _close, "midway": _midway, "midway_byte": _midway_byte, "below": _below, "far": _far,
+    "close": _close, "midway": _midway, "midway_byte": _midway_byte, "below": _below, "far": _far, **HARD_ROWS,
 }  # fmt: skip
 _WIDER_LARGE = 16.0
 """By how much large numbers are larger in fp64, whose exponentials overflow later."""
@@ -326,7 +329,7 @@ def _inside_domain(
     """Return the first inputs whose results are finite and not huge, or else defined; none where there are none."""
     defined = None
     for tried in _tries(op, tensors, distribution):
-        seen = _seen(op, arguments, tried)
+        seen = _seen(op, arguments, tried, FAR_BEYOND if distribution == "beyond" else FAR_IN_FP16)
         if seen == "finite":
             return tried
         defined = tried if seen == "defined" and defined is None else defined
@@ -337,9 +340,11 @@ FAR = 2.0**40
 """Results beyond it come from recurrences that grow: on the way, or back, fp32 overflows where float64 does not."""
 FAR_IN_FP16 = 2.0**11
 """The same where an input is fp16, whose largest number is 65,504 (IEEE 754-2019)."""
+FAR_BEYOND = 2.0**15
+"""The same where it is the range of fp16 that is asked about."""
 
 
-def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
+def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp16: float) -> str:
     """Return whether the reference's results are `finite`, at least `defined`, or neither."""
     try:
         with np.errstate(all="ignore"):
@@ -349,5 +354,5 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any]) -> str:
     floats = [array for array in map(np.asarray, found.values()) if array.dtype.kind in "fc"]
     if any(np.isnan(array).any() for array in floats):
         return ""
-    far = FAR_IN_FP16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
+    far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
     return "finite" if all((np.abs(array) < far).all() for array in floats) else "defined"

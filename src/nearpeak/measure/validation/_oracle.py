@@ -172,17 +172,6 @@ def contract_of(case: Case) -> Numerics:
     return contract(case.op, arguments_of(case))
 
 
-def ranked(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
-    if source in tensors:
-        return tensors[source]
-    make = OPS[case.op].ranked
-    assert make is not None  # a contract names inputs, or what `ranked` gives
-    with np.errstate(all="ignore"):
-        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
-    return imported_torch().as_tensor(found[source])
-
-
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
     """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
     return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))

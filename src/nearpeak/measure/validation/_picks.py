@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, widened
 from nearpeak.measure.validation._oracle import (
     Question,
     answers,
     arguments_of,
     contract_of,
     declared_formats,
-    ranked,
     sum_length,
 )
 from nearpeak.measure.validation._reach import Arrays
@@ -113,3 +112,14 @@ def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
 
 NOWHERE = -1
 """What is named where there is no further value."""
+
+
+def ranked(case: Case, tensors: Arrays, source: str) -> Any:
+    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
+    if source in tensors:
+        return tensors[source]
+    make = OPS[case.op].ranked
+    assert make is not None  # a contract names inputs, or what `ranked` gives
+    with np.errstate(all="ignore"):
+        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
+    return imported_torch().as_tensor(found[source])

@@ -9,7 +9,8 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of, contract_of, declared_formats, question, ranked
+from nearpeak.measure.validation._oracle import Question, arguments_of, contract_of, declared_formats, question
+from nearpeak.measure.validation._picks import ranked
 from nearpeak.ops import OPS
 
 MOST_TRIED, MOST_KEPT = 14, 8

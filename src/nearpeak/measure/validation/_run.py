@@ -1,6 +1,5 @@
 """Runs an implementation on guarded copies of inputs, in poisoned memory, and keeps everything that can be judged."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
-from nearpeak.measure.user_functions import said_by
+from nearpeak.measure.user_functions import said_by, takes_out
 from nearpeak.measure.validation._formats import format_name, poison_value
 from nearpeak.measure.validation._guarded import Guarded
 from nearpeak.measure.validation._guarded import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
@@ -49,10 +48,7 @@ class Implementation:
     @property
     def takes_out(self) -> bool:
         """Whether the outputs are allocated by the caller."""
-        try:
-            return "out" in inspect.signature(self.call).parameters
-        except (TypeError, ValueError):
-            return False
+        return takes_out(self.call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,20 @@ from nearpeak.measure.validation._oracle import Question, arguments_of, bare_que
 from nearpeak.measure.validation._reach import Arrays
 from nearpeak.measure.validation._rounds import rounds_of
 
+FIRST, ROW = "first", "row"
+"""Where else a number may be put: first, or everywhere in the first row."""
+
 
 @lru_cache(maxsize=512)
-def special_question(case: Case, seed: int, name: str, value: float) -> Question | None:
+def special_question(case: Case, seed: int, name: str, value: float, where: str = "") -> Question | None:
     """Return the first question with `value` in the input `name`; none where the operator is not defined there.
 
-    Infinity is put first, minus infinity in the middle, NaN last. What selects may not read that place; one that it
-    does read is found by halves then, and where positions are inputs among those of further rounds.
+    Infinity is put first, minus infinity in the middle, NaN last, unless it is said `where`. What selects may not read
+    that place; one that it does read is found by halves then, and where positions are inputs among those of further
+    rounds.
     """
+    if where:
+        return _placed(case, seed, name, value, where)
     tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
     assert tensors is not None  # an operator without any inputs has no formats either, and is refused before
     usual = _with_value(case, tensors, name, value)
@@ -27,6 +33,17 @@ def special_question(case: Case, seed: int, name: str, value: float) -> Question
         return usual
     further = (_with_value(case, asked.tensors, name, value) for asked in rounds_of(case, seed))
     return next((one for one in further if _comes_out(one)), usual)
+
+
+def _placed(case: Case, seed: int, name: str, value: float, where: str) -> Question | None:
+    """Return the question with the value there, whether it comes out or not."""
+    tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
+    assert tensors is not None
+    row = tensors[name].shape[-1] if tensors[name].dim() else 1
+    try:
+        return bare_question(case, _made(tensors, name, value, slice(0, row if where == ROW else 1)), "special")
+    except MeasureError:
+        return None
 
 
 def _with_value(case: Case, tensors: Arrays, name: str, value: float) -> Question | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.measure.validation._compare import comparable, values_of
+from nearpeak.measure.validation._compare import comparable, reachable, values_of
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
@@ -79,7 +79,8 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
             if one is None or not narrow(one.dtype):
                 continue
             finite = np.isfinite(got) & np.isfinite(one.values)
-            value, error = one.values[finite], (got - one.values)[finite]
+            wanted = reachable(one)
+            value, error = wanted[finite], (got - wanted)[finite]
             taken.setdefault(name, []).append((float((error * value).sum()), float((value**2).sum())))
     found = {name: _ratios(sums, group) for name, sums in taken.items()}
     least = {name: LEAST_SHARE * UNIT_ROUNDOFF[asked.expected[name].dtype] for name in taken}

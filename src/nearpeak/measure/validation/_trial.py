@@ -12,7 +12,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._oracle import Question, declared_formats
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._rounds import rounds_of
-from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, run
+from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation, Ran, imported_torch, run
 from nearpeak.ops import OPS
 
 LEAST_ROUNDS = 2
@@ -71,7 +71,10 @@ class Trial:
 
     def templates(self, asked: Question) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""
-        import torch
+        return templates_of(asked)
 
-        formats = declared_formats(self.case)
-        return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
+
+def templates_of(asked: Question) -> dict[str, Any]:
+    """Return tensors of the shapes and formats that the outputs must have."""
+    torch, formats = imported_torch(), declared_formats(asked.case)
+    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}

@@ -9,7 +9,7 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._stream_parts import BLOCK_BYTES, SHARPNESS, resources
+from nearpeak.predict._stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
 from nearpeak.predict._stream_scalars import SCALARS
 from nearpeak.predict._work_columns import WorkColumns, work_columns
 
@@ -67,12 +67,15 @@ def _parts(
     """Return the parts of the time of the kernels themselves."""
     found = resources(target, cases, work, scalar)
     moved = work.read_bytes + work.write_bytes
+    read_ratio, write_ratio = (
+        GATHER_RATIO if cases.op in GATHERING else scalar[f"{way}_ratio"] for way in ("read", "write")
+    )
     parts = {
         "launch": scalar["launch_s"] * np.maximum(work.launch_count, 1),
         "grid_ramp": scalar["grid_ramp_s"] * np.minimum(1.0, moved / (BLOCK_BYTES * target.sm_count)),
-        "read": found.read_s, "read_ceiling": found.read_s * (1 / scalar["read_ratio"] - 1),
-        "write": found.write_s, "write_ceiling": found.write_s * (1 / scalar["write_ratio"] - 1),
-        "passes": found.again_s / scalar["read_ratio"],
+        "read": found.read_s, "read_ceiling": found.read_s * (1 / read_ratio - 1),
+        "write": found.write_s, "write_ceiling": found.write_s * (1 / write_ratio - 1),
+        "passes": found.again_s / read_ratio,
     }  # fmt: skip
     memory_s = sum(parts[name] for name in ("read", "read_ceiling", "write", "write_ceiling", "passes"))
     parts["alignment"] = memory_s * (1 / found.aligned_ratio - 1)

@@ -9,7 +9,7 @@ from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, mask_fault, values_of
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import Expected, arguments_of, contract_of
-from nearpeak.measure.validation._special import special_question
+from nearpeak.measure.validation._special import FIRST, ROW, special_question
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -46,17 +46,21 @@ def inputs_with_nan(case: Case) -> list[str]:
 
 
 def _directed(trial: Trial) -> CheckResult:
-    """Ask with NaN as last, infinity as first and minus infinity as middle element of each float input."""
+    """Ask with NaN as last and as first, infinity as first and minus infinity as middle element of each float input.
+
+    Also with a first row of minus infinity alone: a maximum is that of nothing then.
+    """
     for name in inputs_with_nan(trial.case):
-        for value in (np.nan, np.inf, -np.inf):
-            result = _asked(trial, name, value)
+        for value, where in ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (-np.inf, ROW)):
+            result = _asked(trial, name, value, where)
             if result.failed:
                 return result
     return CheckResult(check="V4", status=PASS)
 
 
-def _asked(trial: Trial, name: str, value: float) -> CheckResult:
-    asked, where = special_question(trial.case, trial.seed, name, value), f"{value} in {name}"
+def _asked(trial: Trial, name: str, value: float, place: str) -> CheckResult:
+    asked = special_question(trial.case, trial.seed, name, value, place)
+    where = f"{value} {'in' if place != ROW else 'all over the first row of'} {name}"
     if asked is None:
         return CheckResult(check="V4", status=PASS)
     ran = trial.answer(asked)

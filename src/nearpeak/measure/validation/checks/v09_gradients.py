@@ -27,7 +27,7 @@ from nearpeak.measure.validation._oracle import (
 )
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
-from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation._trial import Trial, templates_of
 from nearpeak.ops import OPS
 
 
@@ -286,7 +286,9 @@ def differentiated(
         arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
         return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
-    outputs = implementation.call({**tensors, **leaves}, **asked.arguments)
+    given = {"out": templates_of(asked)} if implementation.takes_out else {}
+    returned = implementation.call({**tensors, **leaves}, **asked.arguments, **given)
+    outputs = given.get("out", {}) | dict(returned or {})
     live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
     if not live:
         return {}, outputs
