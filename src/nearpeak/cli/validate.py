@@ -105,9 +105,9 @@ def _tested(
     from nearpeak.measure.apart import of_runner, runs_foreign_code
 
     if implementation:
-        return lambda _: _Foreign(implementation, is_runner=False)
+        return lambda _: _Foreign(name=implementation, is_runner=False)
     if runner and runs_foreign_code(runner):
-        return lambda _: _Foreign(runner, is_runner=True)
+        return lambda _: _Foreign(name=runner, is_runner=True)
     _require_packages(runner)
     return lambda case: of_runner(runner or "torch_cpu", case)
 
@@ -124,12 +124,14 @@ def _require_packages(runner: str) -> None:
             raise MissingExtraError(f"{package} is not installed; 'pip install {package}'")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Foreign:
     """A function of the user's by its name: it is imported and called in a process of its own alone."""
 
     name: str
+    """Words of the option that names it."""
     is_runner: bool
+    """Whether the option is --runner."""
 
 
 def _case_validated(
