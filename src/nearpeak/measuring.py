@@ -152,7 +152,8 @@ def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
     if floor_s is None or found.best_s + found.timer_s >= floor_s:
         return found
     note = f"its best sample of {found.best_s:.4g} s is below the bound of {floor_s:.4g} s on {found.target}"
-    return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=note)
+    said = "; ".join(filter(None, (note, found.note)))
+    return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=said)
 
 
 def compare(

@@ -93,7 +93,7 @@ class NearpeakMeasure:
         Raises:
             AssertionError: a result is wrong, or the function raised; the message has the command that repeats it.
         """
-        from nearpeak.core.measurement import Timing
+        from nearpeak.core.measurement import Outcome, Timing
         from nearpeak.measure.isolated import lock_of
         from nearpeak.measure.taking import TimedRunner
 
@@ -105,7 +105,7 @@ class NearpeakMeasure:
         backend = _backend(function, timing, device)
         runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")
         found = runner.measure(wanted, lock_of)
-        if not found.samples_s:
+        if not found.has_times or found.outcome is Outcome.SUSPECT_FAST:
             command = found.validation.command if found.validation is not None else ""
             again = self._again(function, command)
             raise AssertionError(
@@ -153,7 +153,12 @@ def _unproved(found: "Measurement") -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each of its cases."""
     cases: list[Case] = list(getattr(metafunc.function, "nearpeak_cases", ()))
-    if cases and "nearpeak_measure" in metafunc.fixturenames:
+    if cases and "nearpeak_measure" not in metafunc.fixturenames:
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: @nearpeak.case marks a test that takes no nearpeak_measure, "
+            "so that nothing would be checked; give it that argument, or take the mark away"
+        )
+    if cases:
         metafunc.parametrize(
             "_nearpeak_case", cases, ids=[one.label().replace(" ", "-") for one in cases], indirect=True
         )

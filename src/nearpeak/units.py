@@ -11,25 +11,25 @@ SMALL_FACTORS = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12}
 BINARY_FACTORS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _FACTORS: dict[str, float] = {**DECIMAL_FACTORS, **SMALL_FACTORS, **BINARY_FACTORS}
 _BINARY_UNITS = ("B", "B/s")
-_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) (\S+)")
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?) ?([^\W\d_]\S*)")
 
 
 def parse(text: object, unit: str) -> float:
     """Return the number of `unit` that `text` states, in base units.
 
-    The text is a number, one space and a prefixed unit; decimal and binary prefixes are distinct.
+    The text is a number and a prefixed unit, one space between them or none; decimal and binary prefixes are distinct.
 
     Raises:
         SpecError: the text is not a quantity, or its unit is not `unit` with a known prefix.
 
     >>> parse("4.8 TB/s", "B/s")
     4800000000000.0
-    >>> parse("64 KiB", "B")
+    >>> parse("64KiB", "B")
     65536.0
     """
     match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise SpecError(f"quantity: {text!r} is not a number, one space and a unit; e.g. {_example(unit)}")
+        raise SpecError(f"quantity: {text!r} is not a number and a unit; e.g. {_example(unit)}")
     number, prefixed = match.groups()
     value = float(number) * _factor(prefixed, unit, text)
     if math.isinf(value):

@@ -32,6 +32,9 @@ GOLDEN = [
     ("989.4 TFLOP/s", "FLOP/s", 989_400_000_000_000),
     ("1e3 W", "W", 1_000),
     ("-2 W", "W", -2),
+    ("1GB", "B", 1_000_000_000),
+    ("8TB/s", "B/s", 8_000_000_000_000),
+    ("8EB", "B", 8 * 10**18),
 ]
 
 
@@ -41,14 +44,14 @@ def test_prefix_has_its_golden_factor(text, unit, value):
 
 
 def test_every_prefix_has_a_golden_row():
-    rows = {text.split()[1].removesuffix(unit) for text, unit, _ in GOLDEN}
+    rows = {text.split()[1].removesuffix(unit) for text, unit, _ in GOLDEN if " " in text}
     assert rows >= {*DECIMAL_FACTORS, *SMALL_FACTORS, *BINARY_FACTORS}
 
 
 @pytest.mark.parametrize(
     ("text", "unit"),
     [
-        ("8TB/s", "B/s"), ("8  TB/s", "B/s"), (" 8 TB/s", "B/s"), ("8 TB/s\n", "B/s"), ("8", "B/s"), ("TB/s", "B/s"),
+        ("8  TB/s", "B/s"), (" 8 TB/s", "B/s"), ("8 TB/s\n", "B/s"), ("8", "B/s"), ("TB/s", "B/s"),
         ("", "B"), ("8 Tb/s", "B/s"), ("8 tB/s", "B/s"), ("8 KB", "B"), ("8 kiB", "B"), ("8 TB", "B/s"),
         ("8 TB/s", "B"), ("8 GiHz", "Hz"), ("8 KiFLOP", "FLOP"), ("nan s", "s"), ("inf s", "s"), ("1e999 s", "s"),
         ("1e999 TB", "B"), ("0x10 B", "B"), ("1,5 GB", "B"), ("1_000 B", "B"), (". B", "B"), ("1. B", "B"),
@@ -61,7 +64,7 @@ def test_text_that_is_not_a_quantity_is_refused(text, unit):
 
 @pytest.mark.parametrize("text", [8, 8.0, None, True, ["8 B"]])
 def test_value_that_is_not_text_is_refused(text):
-    with pytest.raises(SpecError, match="is not a number, one space and a unit"):
+    with pytest.raises(SpecError, match="is not a number and a unit"):
         parse(text, "B")
 
 

@@ -208,6 +208,8 @@ def exit_code(found: "list[Measurement]") -> int:
     outcomes = {one.outcome for one in found}
     if Outcome.INCORRECT in outcomes and Outcome.INFRA not in outcomes:
         return 12
+    if any(one.outcome is Outcome.SUSPECT_FAST and not one.has_times for one in found):
+        return 3
     return 3 if outcomes & {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED} else 0
 
 
@@ -249,7 +251,7 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     from nearpeak.units import show
 
     label = label_of(one.case)
-    if not one.samples_s:
+    if not one.has_times:
         return f"{label}: {one.outcome.value}: {one.note}"
     found = one.estimate()
     text = f"{label}: {show(found.centre_s, 's')} ± {found.half_width_ratio:.1%}"

@@ -13,7 +13,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
-from nearpeak.errors import IncorrectError, NotModelledError, SpecError
+from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.units import counted
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ def validate(
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
-    Of a suite, a file or a ready-made one, every chosen case is checked, one after the other in this process ('nearpeak
-    measure SUITE' gives each its own); one that cannot be checked is a row that says so, one that could not tell wrong
-    from right no failure. Exit code 12 when a check fails. The words and the seed of a record show it again.
+    Of a suite, a file or a ready-made one, every chosen case is checked, one after the other; a function of your own
+    is called in a process of its own for each, so that one that ends it has crashed. A case that cannot be checked is a
+    row that says so, one that could not tell wrong from right no failure. Exit code 12 when a check fails. The words
+    and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip
@@ -93,7 +94,7 @@ def register(app: typer.Typer) -> None:
 
 def _tested(
     runner: str, implementation: str, emulate: str | None, formats: Path | None, edits: list[str], seed: int
-) -> "Callable[[Case], Implementation]":
+) -> "Callable[[Case], Implementation | _Foreign]":
     """Return what is tested of each case, as the options name it."""
     if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
         raise SpecError("validate: give one of --runner, --implementation and --emulate")
@@ -101,14 +102,40 @@ def _tested(
         raise SpecError("validate: --formats and --set go with --emulate")
     if emulate is not None:
         return lambda case: _emulated(case, emulate, formats, edits, seed)
+    from nearpeak.measure.apart import of_runner, runs_foreign_code
+
     if implementation:
-        given = _imported(implementation)
-        return lambda _: given
-    return lambda case: _of_runner(runner or "torch_cpu", case)
+        return lambda _: _Foreign(name=implementation, is_runner=False)
+    if runner and runs_foreign_code(runner):
+        return lambda _: _Foreign(name=runner, is_runner=True)
+    _require_packages(runner)
+    return lambda case: of_runner(runner or "torch_cpu", case)
+
+
+def _require_packages(runner: str) -> None:
+    """Refuse a runner whose package is absent before any case is judged by it; of PyTorch it says the extra itself."""
+    from importlib.util import find_spec
+
+    from nearpeak.measure.runners import RUNNERS
+
+    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None) if runner else None
+    for package in getattr(abilities, "needs", ()):
+        if package != "torch" and package not in sys.modules and find_spec(package) is None:
+            raise MissingExtraError(f"{package} is not installed; 'pip install {package}'")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Foreign:
+    """A function of the user's by its name: it is imported and called in a process of its own alone."""
+
+    name: str
+    """Words of the option that names it."""
+    is_runner: bool
+    """Whether the option is --runner."""
 
 
 def _case_validated(
-    case: "Case", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, json: bool
+    case: "Case", tested: "Callable[[Case], Implementation | _Foreign]", how: tuple[int, bool], *, json: bool
 ) -> None:
     """Print what the contract says of one case, and fail where a check fails."""
     found = _validated(case, tested(case), how, json=json)
@@ -116,21 +143,31 @@ def _case_validated(
         raise IncorrectError(_failure(case, found))
 
 
-def _validated(case: "Case", tested: "Implementation", how: tuple[int, bool], *, json: bool) -> "Validation":
+def _validated(case: "Case", tested: "Implementation | _Foreign", how: tuple[int, bool], *, json: bool) -> "Validation":
     """Print and return what the contract says of one case."""
-    from nearpeak.measure.validation import validate as validated
     from nearpeak.ops import label_of
     from nearpeak.report import _validation as report
 
     seed, mutants = how
     people = not json and shared.on_terminal()
     with shared.progress("validating"):
-        found: Validation = validated(case, tested, seed=seed)
+        found, said = _found(case, tested, seed)
+    sys.stderr.write(said)
     text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
     sys.stdout.write(f"{text}\n")
     if mutants:
         sys.stdout.write(f"{_score(found.case, seed, text_for_people=people)}\n")
     return found
+
+
+def _found(case: "Case", tested: "Implementation | _Foreign", seed: int) -> "tuple[Validation, str]":
+    """Return what the contract says, and what a function of the user's has printed last."""
+    from nearpeak.measure.apart import validated_apart
+    from nearpeak.measure.validation import validate as validated
+
+    if isinstance(tested, _Foreign):
+        return validated_apart(case, tested.name, seed, is_runner=tested.is_runner)
+    return validated(case, tested, seed=seed), ""
 
 
 def _failure(case: "Case", found: "Validation") -> str:
@@ -142,7 +179,7 @@ def _failure(case: "Case", found: "Validation") -> str:
 
 
 def _suite_validated(
-    cases: "list[Case]", tested: "Callable[[Case], Implementation]", how: tuple[int, bool], *, json: bool
+    cases: "list[Case]", tested: "Callable[[Case], Implementation | _Foreign]", how: tuple[int, bool], *, json: bool
 ) -> None:
     """Print what the contract says of each case; those that cannot be checked or could not tell are counted apart."""
     from nearpeak.measure.taking import wrong
@@ -215,32 +252,6 @@ def _probed(name: str, *, json: bool) -> None:
     sys.stderr.write(f"{said}\n")
 
 
-def _of_runner(name: str, case: "Case") -> "Implementation":
-    """Return how the runner computes the case; a runner says so by a method `implementation`."""
-    from nearpeak.core.measurement import Timing
-    from nearpeak.measure.contract import named_implementation
-    from nearpeak.measure.inputs import drawn
-    from nearpeak.measure.runners import backend_of
-    from nearpeak.measure.taking import unable
-    from nearpeak.measure.validation import pytorch
-
-    if name == "torch_cpu":
-        return pytorch(case)
-    backend = backend_of(name, Timing())
-    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
-    if reason:
-        raise NotModelledError(f"validate: {reason}")
-    found: Implementation | None = None
-    if hasattr(backend, "prepare"):
-        ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
-        found = named_implementation(case, backend, name, ledger)
-    if found is None:
-        raise SpecError(
-            f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
-        )
-    return found
-
-
 def _emulated(case: "Case", words: str, formats: Path | None, edits: list[str], seed: int) -> "Implementation":
     """Return the case as emulated hardware computes it."""
     from nearpeak.sim.emulation import emulation
@@ -263,13 +274,3 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
     if text_for_people:
         return report.score_to_terminal(score.killed, score.survived)
     return report.score_to_json(score.killed, score.survived, score.equivalent)
-
-
-def _imported(text: str) -> "Implementation":
-    """Return what `module:function` or `file.py:function` names: a function, or an implementation as it stands."""
-    from nearpeak.measure.user_functions import function_of, object_of
-    from nearpeak.measure.validation._run import Implementation, as_implementation
-
-    found = object_of(text, "--implementation")
-    given = found if isinstance(found, Implementation) else function_of(text, "--implementation")
-    return dataclasses.replace(as_implementation(given), name=text)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from nearpeak.canon import digest
+from nearpeak.errors import SpecError
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 SCHEMA_VERSION = 1
@@ -53,7 +54,15 @@ class Case:
         >>> one = Case(op="fill", phase="forward", axes=(), dtypes=())
         >>> one(lambda: None).nearpeak_cases == (one,)
         True
+
+        Raises:
+            SpecError: it is no function: a class has many tests, and methods of others.
         """
+        if isinstance(test, type):
+            raise SpecError(
+                f"@nearpeak.case: {test.__name__} is a class, whose tests it does not reach; put it above each test "
+                "that takes nearpeak_measure"
+            )
         test.nearpeak_cases = (self, *getattr(test, "nearpeak_cases", ()))  # type: ignore[attr-defined]  # read by pytest
         return test
 

@@ -1,5 +1,6 @@
 """A measurement: every sample of one case, how, where and by what it was taken; what a runner must be able to do."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -205,6 +206,11 @@ class Measurement:
     """What sensors said meanwhile; none where none was asked."""
 
     @property
+    def has_times(self) -> bool:
+        """Whether there are samples, and each is a time: files may hold what a wrong clock has said."""
+        return bool(self.samples_s) and all(0 < one < math.inf for one in self.samples_s)
+
+    @property
     def suite_calls(self) -> int:
         """Calls that the workloads of its suite make of the case; 0 outside of a suite."""
         return sum(one.call_count for one in self.why)
@@ -287,6 +293,9 @@ class Prepared:
     """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Time of `build` and `plan`."""
+    refresh: Callable[[int, str, int], None] | None = None
+    """Takes over one element of the inputs that has changed in its array: set, input, position in the flat array; none
+    where what runs has copies that stay as they were."""
     close: Callable[[], None] | None = None
     """Frees what it holds."""
 

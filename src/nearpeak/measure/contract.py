@@ -34,6 +34,14 @@ def beyond_rounds(case: Case) -> str:
     return ""
 
 
+def unchecked(case: Case, backend: Backend) -> str:
+    """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
+    own = getattr(backend, "implementation", None)
+    if own is None and case.phase != "forward":
+        return f"{backend.name} gives no gradients that could be compared"
+    return "" if own is not None and own(case) is None else beyond_rounds(case)
+
+
 def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
     """Return the record of the contract on what `backend` computes; none where it was not checked.
 

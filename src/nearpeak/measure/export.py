@@ -67,7 +67,7 @@ def _flat(one: Measurement) -> dict[str, Any]:
     record = measurement_record(one, "")
     record.pop("key")
     record |= {
-        "op": one.case.op, "label": label_of(one.case), "median_s": one.estimate().centre_s if one.samples_s else None,
+        "op": one.case.op, "label": label_of(one.case), "median_s": one.estimate().centre_s if one.has_times else None,
         "environment": one.environment.record() if one.environment else None,
         "energy_j": energy_by_domain(one.telemetry),
     }  # fmt: skip
@@ -81,7 +81,7 @@ def _flat(one: Measurement) -> dict[str, Any]:
 
 def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> None:
     """Write the JSON that pytest-benchmark writes with `--benchmark-json`; cases without samples are left out."""
-    found = [one for one in measurements if one.samples_s]
+    found = [one for one in measurements if one.has_times]
     environment = next((one.environment for one in found if one.environment), None)
     document = {
         "machine_info": {

@@ -17,12 +17,14 @@ from nearpeak.core.measurement import (
     Timer,
     Timing,
 )  # fmt: skip
-from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError
-from nearpeak.measure.contract import checked
+from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError, SpecError
+from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
-from nearpeak.measure.reverified import reverified
+from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
-from nearpeak.measure.timing import Sampled, sample
+from nearpeak.measure.timing import Sampled, no_time, sample
+from nearpeak.measure.user_functions import EndedError, said_by
+from nearpeak.measure.varied import Varied
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
 """Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
@@ -59,7 +61,10 @@ class TimedRunner:
 
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
         """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
-        reason = unable(self.backend, case) or self.backend.refusal(case)
+        try:
+            reason = unable(self.backend, case) or self.backend.refusal(case)
+        except SpecError as error:  # extents that contradict each other, which only the operator knows
+            reason = _line(error)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:
@@ -100,14 +105,19 @@ class TimedRunner:
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
         throttle_count, before_s = cpu_throttle_count(), probe_s()
-        sampled = sample(prepared, timer, self._timing, keep=record is not None)
-        after_s = probe_s()
-        if record is not None and sampled.seen is not None:
-            record = reverified(record, case, prepared, sampled.seen, inputs[sampled.seen[0]])
+        why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
+        varied = Varied(case, prepared, inputs)
+        sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
+        after_s, said = probe_s(), ""
+        if sampled.seen is not None:
+            taken, given = sampled.seen, inputs[sampled.seen[0]]
+            record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
             if wrong(record):
                 return self.incorrect(case, record)
-        outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         bare = self.row(case, prepared, timer, record)
+        if why := no_time(sampled.samples_s, sampled.call_count, timer):
+            return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
+        outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
@@ -117,7 +127,7 @@ class TimedRunner:
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
-            outcome=outcome, note=note, clock_probes_s=(before_s, after_s),
+            outcome=outcome, note="; ".join(filter(None, (note, said))), clock_probes_s=(before_s, after_s),
             spans_ns=sampled.spans_ns,
         )  # fmt: skip
 
@@ -189,9 +199,9 @@ def _judged(
 
 def _contradiction(sampled: Sampled, timer: Timer) -> str:
     """Return how the clocks contradict each other; empty when they do not."""
+    if sampled.repeated:
+        return sampled.repeated
     least_s = min(sampled.samples_s)
-    if least_s <= 0:
-        return "a sample took no time by the timer's clock"
     if sampled.host_samples_s and any(
         device_s > host_s * 1.05 + timer.resolution_s
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
@@ -212,19 +222,18 @@ def _hidden(seen: Activity, least_s: float) -> str:
 def _outcome_of(error: Exception) -> Outcome:
     from nearpeak.measure.validation._run import refuses
 
-    own: Outcome | None = getattr(error, "outcome", None)
-    if own is not None:
-        return own
+    if isinstance(error, EndedError):
+        return error.outcome
     if isinstance(error, MeasureError):
         return Outcome.INFRA
     if refuses(error):
         return Outcome.UNSUPPORTED
-    return Outcome.OOM if any(sign in str(error) for sign in _NO_MEMORY) else Outcome.FAILED
+    return Outcome.OOM if any(sign in said_by(error) for sign in _NO_MEMORY) else Outcome.FAILED
 
 
 def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in said_by(error).splitlines() if line.strip()]
     text = lines[0][:300] if lines else ""
-    if isinstance(error, NearpeakError) or hasattr(error, "outcome"):
+    if isinstance(error, (NearpeakError, EndedError)):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

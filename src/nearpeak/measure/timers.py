@@ -11,6 +11,8 @@ import numpy as np
 
 from nearpeak.core.measurement import Reading
 
+_WALL_NS, _THREAD_NS, _PROCESS_NS = time.perf_counter_ns, time.thread_time_ns, time.process_time_ns
+"""As they are before any function of the user's can put others in their place."""
 _PROBE = bytes(range(256)) * 64
 _CPUS = Path("/sys/devices/system/cpu")
 SLOW_CLOCK_RATIO = 0.75
@@ -26,12 +28,12 @@ class HostTimer:
     def __init__(self, *, thread_count: int, flush_bytes: int) -> None:
         """Keep which CPU clock to read and how much to read between cold calls."""
         self.resolution_s = time.get_clock_info("perf_counter").resolution
-        self._cpu_ns = time.thread_time_ns if thread_count == 1 else time.process_time_ns
+        self._cpu_ns = _THREAD_NS if thread_count == 1 else _PROCESS_NS
         self._swept = swept(flush_bytes) if flush_bytes else None
 
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the times of `call_count` calls in a row."""
-        clock_ns, cpu_ns = time.perf_counter_ns, self._cpu_ns
+        clock_ns, cpu_ns = _WALL_NS, self._cpu_ns
         if call_count == 1:
             cpu_start = cpu_ns()
             start = clock_ns()
@@ -70,9 +72,9 @@ def clock_probe_s(count: int = 5) -> float:
     """Return the CPU time of one fixed computation in the first cache: it is long when the clock is low."""
     best_ns = 10**9
     for _ in range(count):
-        start = time.thread_time_ns()
+        start = _THREAD_NS()
         hashlib.sha256(_PROBE).digest()
-        best_ns = min(best_ns, time.thread_time_ns() - start)
+        best_ns = min(best_ns, _THREAD_NS() - start)
     return best_ns / 1e9
 
 

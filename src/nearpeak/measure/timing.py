@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import math
 import random
 import statistics
 import time
@@ -16,6 +17,7 @@ from nearpeak.core.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timer, Timing
 from nearpeak.core.telemetry import Span
 from nearpeak.measure.timers import SLOW_CLOCK_RATIO
+from nearpeak.measure.varied import State, Varied
 
 WINDOW_COUNT = 5
 """Samples of each of the two windows whose agreement ends the warm-up."""
@@ -25,11 +27,21 @@ BATCH_RESOLUTIONS = 1000
 """Resolutions of the timer that a batch of calls lasts at least."""
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
+HOST_BATCHES = 100
+"""Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
+FIRST_COUNT = 5
+"""Calls on inputs that have just changed that are compared with batches on unchanged ones."""
+ANEW_RATIO, ANEW_S = 3.0, 2e-5
+"""How much longer than a call of a batch the shortest of them may take."""
 CHECK_EVERY = 5
 """Samples between two looks at the interval."""
 MOST_COUNT = 5000
 """Samples after which a budget is spent, whatever the clock says."""
+_PROCESS_S, _WALL_S = time.process_time, time.monotonic
+"""As they are before any function of the user's can put others in their place."""
 Runs = Iterator[Callable[[], object]]
+Change = Callable[[Callable[[], object]], None]
+"""Called with what will run, before it is timed."""
 Seen = tuple[int, Mapping[str, Any]]
 """Which set of inputs was timed, and the outputs."""
 
@@ -58,9 +70,14 @@ class Sampled:
     """When it warmed up and when it was sampled."""
     seen: Seen | None = None
     """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
+    repeated: str = ""
+    """How much faster calls are on inputs that they have seen, where that is more than caches explain."""
 
 
-def sample(prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = False) -> Sampled:
+def sample(
+    prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = False, last: bool = False,
+    varied: Varied | None = None,
+) -> Sampled:  # fmt: skip
     """Return the samples of `prepared`.
 
     Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
@@ -69,6 +86,8 @@ def sample(prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = Fal
 
     Args:
         keep: keep the outputs of a sample at random, which nothing that runs can know beforehand.
+        last: keep those of the last one, which costs no copies on the way; nothing that runs knows that it is.
+        varied: the inputs, which change before each sample; they are left as they were for what is kept.
     """
     runs = cycle(prepared.runs)
     enabled = gc.isenabled()
@@ -77,7 +96,13 @@ def sample(prepared: Prepared, timer: Timer, timing: Timing, *, keep: bool = Fal
         for _ in prepared.runs:  # one call at least of each set: first touches, caches of algorithms
             timer.read(next(runs), 1)
         call_count = batch_of(timer, runs, timing)
-        return _sampled(timer, runs, timing, call_count, _Keeper(prepared) if keep else None)
+        change = changing(prepared, varied)
+        repeated = told_apart(timer, runs, call_count, change) if varied is not None and varied.changes else ""
+        keeper = _Keeper(prepared, varied) if keep else _Last(prepared) if last else None
+        found = _sampled(timer, runs, timing, call_count, keeper, change)
+        if varied is not None and isinstance(keeper, _Keeper):
+            varied.restore(keeper.state)
+        return dataclasses.replace(found, repeated=repeated)
     finally:
         if enabled:
             gc.enable()
@@ -89,17 +114,45 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
         return 1
     wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
     while True:
-        took_s = min(timer.read(next(runs), count).time_s for _ in range(3))
-        if took_s >= wanted_s or count >= 1 << 20:
+        readings = [timer.read(next(runs), count) for _ in range(3)]
+        took_s = min(one.time_s for one in readings)
+        is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
+        if took_s >= wanted_s or is_slow or count >= 1 << 20:
             return count
         count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
+
+
+def changing(prepared: Prepared, varied: Varied | None) -> Change:
+    """Return what is called before a run is timed: its inputs change."""
+    if varied is None:
+        return lambda _: None
+    return lambda run: varied.change(prepared.runs.index(run))
+
+
+def told_apart(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
+    """Return that calls are much faster on inputs that they have seen: a batch would time what was kept; else empty."""
+    if call_count == 1:
+        return ""
+    anew, again = [], []
+    for _ in range(FIRST_COUNT):
+        run = next(runs)
+        change(run)
+        anew.append(timer.read(run, 1).time_s)
+        again.append(timer.read(run, call_count).time_s / call_count)
+    if min(anew) <= ANEW_RATIO * min(again) + ANEW_S:
+        return ""
+    return (
+        f"a call takes {min(anew):.4g} s where its inputs have changed, and {min(again):.4g} s where it has seen them"
+    )
 
 
 class _Keeper:
     """Keeps the outputs of one of the samples, each as likely as any other, though their number is not known."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, varied: Varied | None = None) -> None:
         self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
+        self._varied = varied
+        self.state: State = {}
         self.seen: Seen | None = None
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
@@ -108,23 +161,46 @@ class _Keeper:
         if self._random.random() * self._count < 1:
             copies = {name: np.array(array) for name, array in self._prepared.outputs(result).items()}
             self.seen = self._prepared.runs.index(run), copies
+            self.state = self._varied.state() if self._varied is not None else {}
 
 
-def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | None) -> Sampled:
+class _Last:
+    """Holds what the last sample returned."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared, self._held = prepared, None  # type: tuple[Prepared, tuple[Callable[[], object], Any] | None]
+
+    def offer(self, run: Callable[[], object], result: Any) -> None:
+        """Hold the result instead of the one before."""
+        self._held = run, result
+
+    @property
+    def seen(self) -> Seen | None:
+        """Which set of inputs was timed, and the outputs."""
+        if self._held is None:
+            return None
+        run, result = self._held
+        return self._prepared.runs.index(run), self._prepared.outputs(result)
+
+
+def _sampled(
+    timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | _Last | None, change: Change
+) -> Sampled:
     """Take samples until the times have settled, and from there until one of the reasons to stop."""
     readings: list[Reading] = []
     begun_ns: list[int] = []
     kept_from: int | None = None
     # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
-    clock = time.process_time if timer.mode == "host" else time.monotonic
-    begun_s, begun_wall_s = clock(), time.monotonic()
+    clock = _PROCESS_S if timer.mode == "host" else _WALL_S
+    begun_s, begun_wall_s = clock(), _WALL_S()
     while True:
         begun_ns.append(time.monotonic_ns())
+        run = next(runs)
+        change(run)
         if timing.cache == "cold":
             timer.flush()
-        run = next(runs)
         readings.append(timer.read(run, call_count))
-        spent_s, wall_s, count = clock() - begun_s, time.monotonic() - begun_wall_s, len(readings)
+        spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
                 kept_from = count - 2 * WINDOW_COUNT
@@ -138,6 +214,22 @@ def _sampled(timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: 
             summed = _summed(readings, kept_from, timer, call_count, outcome)
             spans = _spans(begun_ns, kept_from, time.monotonic_ns())
             return dataclasses.replace(summed, spans_ns=spans, seen=None if keeper is None else keeper.seen)
+
+
+def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
+    """Return why samples say no time, where one is none, or is shorter than what the timer can tell; else empty.
+
+    >>> from nearpeak.measure.timers import HostTimer
+    >>> no_time([1e-12, 1e-6], 10, HostTimer(thread_count=1, flush_bytes=0))
+    "the timer's clock gives 1e-11 s for a sample of 10 calls; it tells no less than 1e-09 s"
+    """
+    least_s = next((one for one in samples_s if not math.isfinite(one)), min(samples_s)) * call_count
+    if 0 < least_s < math.inf and least_s >= timer.resolution_s:
+        return ""
+    calls = f"a sample of {call_count} calls" if call_count > 1 else "a call"
+    if least_s <= 0:
+        return f"{calls} took no time by the timer's clock"
+    return f"the timer's clock gives {least_s:.4g} s for {calls}; it tells no less than {timer.resolution_s:.4g} s"
 
 
 def _spans(begun_ns: Sequence[int], kept_from: int, end_ns: int) -> tuple[Span, ...]:

@@ -25,11 +25,13 @@ from nearpeak.core.measurement import Environment, Measurement, Prepared, Readin
 from nearpeak.core.paired import Round
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
+from nearpeak.measure.contract import unchecked
 from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
-from nearpeak.measure.reverified import reverified
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.taking import Inputs, TimedRunner, wrong
-from nearpeak.measure.timing import batch_of
+from nearpeak.measure.timing import Change, batch_of, changing, no_time, told_apart
+from nearpeak.measure.varied import Varied
 
 TURN_S = 0.005
 """Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
@@ -236,12 +238,16 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         row = found.row(case, prepared, timer, record)
+        why = unchecked(case, found.backend) if timing.validate and record is None else ""
 
         def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
-            again = reverified(record, case, prepared, seen, inputs[seen[0]])
-            return f"{again.status}: {again.reason}" if wrong(again) else ""
+            again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
+            return f"{again.status}: {again.reason}" if again is not None and wrong(again) else ""
 
-        _turns(prepared, timer, timing, row.environment or Environment(device=""), verdict if record else None)
+        judges = verdict if record is not None or why else None
+        varied = Varied(case, prepared, inputs)
+        change = changing(prepared, varied) if varied.changes else None
+        _turns(prepared, timer, timing, row.environment or Environment(device=""), (judges, change))
         return row
 
     row = found.with_ready(case, use, lock_of if holds else None)
@@ -250,34 +256,52 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
 
 Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
+How = tuple[Verdict | None, Change | None]
+"""What judges a turn's outputs, and what changes inputs before they are timed."""
 
 
-def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, verdict: Verdict | None) -> None:
-    """Take turns; after one of the first, at random, its outputs are judged by `verdict`."""
+def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, how: How) -> None:
+    """Take turns; after one of the first, at random, its outputs are judged."""
+    verdict, change = how
     runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
     for _ in range(2 * len(prepared.runs)):
         timer.read(next(runs), 1)
     call_count = batch_of(timer, runs, timing)
+    repeated = told_apart(timer, runs, call_count, change) if change is not None else ""
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
     for turn, _ in enumerate(sys.stdin):
         timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
-        readings, seen = _turn(runs, prepared, timer, timing, call_count)
+        readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
-        time_s = quantile(sorted(one.cpu_s if clock == "cpu" else one.time_s for one in readings), 0.25) / call_count
-        say({"outcome": "incorrect", "note": why} if why else {"time_s": time_s})
+        times_s = sorted((one.cpu_s if clock == "cpu" else one.time_s) / call_count for one in readings)
+        none = repeated or no_time([one.time_s / call_count for one in readings], call_count, timer)
+        time_s = quantile(times_s, 0.25)
+        if time_s <= 0:
+            none = none or "a quarter of the samples took no time by the CPU's clock"
+        if why or none:
+            say({"outcome": "incorrect" if why else "suspect_fast", "note": why or none})
+        else:
+            say({"time_s": time_s})
 
 
 def _turn(
-    runs: Iterator[Callable[[], object]], prepared: Prepared, timer: Timer, timing: Timing, call_count: int
+    runs: Iterator[Callable[[], object]],
+    prepared: Prepared,
+    timer: Timer,
+    timing: Timing,
+    call_count: int,
+    change: Change | None,
 ) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
     """Return the readings of one turn, and how to get the inputs' number and the outputs of the last one."""
     readings: list[Reading] = []
     end_s = time.monotonic() + TURN_S
     while True:
+        run = next(runs)
+        if change is not None:
+            change(run)
         if timing.cache == "cold":
             timer.flush()
-        run = next(runs)
         readings.append(timer.read(run, call_count))
         if len(readings) >= LEAST_COUNT and time.monotonic() >= end_s:
             return readings, partial(_seen, prepared, run, readings[-1].result)

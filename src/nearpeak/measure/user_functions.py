@@ -6,7 +6,9 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,8 +17,30 @@ from types import ModuleType
 from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.core.measurement import Outcome
 from nearpeak.errors import SpecError
 from nearpeak.measure.outputs import output_names
+
+
+class EndedError(RuntimeError):
+    """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
+        """Keep what becomes of the case."""
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an exception says; one of the user's may fail at that too.
+
+    >>> said_by(ValueError("no such kernel"))
+    'no such kernel'
+    """
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
@@ -132,9 +156,11 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
     def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
             found = call(inputs, **arguments)
+        except SystemExit as error:
+            raise _leaving(error) from error
         except KeyError as error:
             asked = error.args[0] if error.args else None
-            if not isinstance(asked, str) or asked in inputs:
+            if not isinstance(asked, str) or asked in inputs or not _looked_up(error, inputs, arguments):
                 raise
             there, given = (", ".join(names) or "none" for names in (inputs, arguments))
             raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
@@ -152,6 +178,43 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
         if hasattr(call, carried):
             setattr(named, carried, getattr(call, carried))
     return named
+
+
+def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Say whether it was the inputs or the arguments that lack a name, not a table of the function's own.
+
+    The expression that raised begins with a variable of its function that holds the one or the other.
+    """
+    step, (frame, _) = traceback.extract_tb(error.__traceback__)[-1], list(traceback.walk_tb(error.__traceback__))[-1]
+    line = linecache.getline(frame.f_code.co_filename, step.lineno or 0).encode()
+    raised = line[step.colno : step.end_colno].decode() if line else ""
+    held = {name: value for name, value in frame.f_locals.items() if isinstance(value, Mapping)}
+    names = [name for name, value in held.items() if value is inputs or value.keys() == arguments.keys()]
+    return not raised or any(re.match(rf"{re.escape(name)}\b", raised) for name in names)
+
+
+def staying(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
+
+    >>> try:
+    ...     staying(sys.exit)(0)
+    ... except EndedError as error:
+    ...     print(error, error.outcome)
+    it called sys.exit(0) crash
+    """
+
+    @functools.wraps(call, updated=())
+    def stayed(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except SystemExit as error:
+            raise _leaving(error) from error
+
+    return stayed
+
+
+def _leaving(error: SystemExit) -> EndedError:
+    return EndedError(f"it called sys.exit({error.code!r})", Outcome.CRASH)
 
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")

@@ -10,6 +10,7 @@ import numpy as np
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._decompositions import (
     by_first_row,
@@ -47,6 +48,8 @@ class Decomposition:
     """(results) → the same with signs and order chosen, where several are right; for arrays and tensors alike."""
     triangle: bool = False
     """Only one triangle of the matrix is read."""
+    square: bool = False
+    """Only square matrices have one."""
     further: tuple[tuple[str, Callable[[int, int, int, int], tuple[int, ...]]], ...] = ()
     """Format and shape of the operands beside the matrix."""
 
@@ -141,19 +144,20 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a: (torch.linalg.svdvals(a),),
     ),
     "eigh": Decomposition(
-        written=(("real", _least), ("", _whole)), triangle=True, form=symmetric, canonical=_of_eigenvectors,
-        reference=np.linalg.eigh, torch=lambda torch, a: tuple(torch.linalg.eigh(a)),
+        written=(("real", _least), ("", _whole)), triangle=True, square=True, form=symmetric,
+        canonical=_of_eigenvectors, reference=np.linalg.eigh, torch=lambda torch, a: tuple(torch.linalg.eigh(a)),
     ),
     "eigh_values": Decomposition(
-        written=(("real", _least),), triangle=True, form=symmetric, reference=lambda a: (np.linalg.eigvalsh(a),),
+        written=(("real", _least),), triangle=True, square=True, form=symmetric,
+        reference=lambda a: (np.linalg.eigvalsh(a),),
         torch=lambda torch, a: (torch.linalg.eigvalsh(a),),
     ),
     "eig": Decomposition(
-        written=(("complex", _least), ("complex", _whole)), reference=np.linalg.eig, canonical=in_order,
+        written=(("complex", _least), ("complex", _whole)), square=True, reference=np.linalg.eig, canonical=in_order,
         torch=lambda torch, a: tuple(torch.linalg.eig(a)),
     ),
     "eig_values": Decomposition(
-        written=(("complex", _least),), reference=lambda a: (np.linalg.eigvals(a),), canonical=_of_values,
+        written=(("complex", _least),), square=True, reference=lambda a: (np.linalg.eigvals(a),), canonical=_of_values,
         torch=lambda torch, a: (torch.linalg.eigvals(a),),
     ),
     "pseudo_inverse": Decomposition(
@@ -165,7 +169,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         reference=lambda a, b: (np.linalg.pinv(a) @ b,), torch=lambda torch, a, b: (torch.linalg.lstsq(a, b).solution,),
     ),
     "exponential": Decomposition(
-        written=(("", _whole),), reference=lambda a: (exponential(a),),
+        written=(("", _whole),), square=True, reference=lambda a: (exponential(a),),
         torch=_exponential_torch,
     ),
     "lu_packed": Decomposition(
@@ -181,7 +185,8 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a, pivots: tuple(torch.lu_unpack(a, pivots)),
     ),
     "ldl": Decomposition(
-        written=(("", _whole), ("int32", _least)), triangle=True, form=_symmetric_and_dominant, reference=ldl,
+        written=(("", _whole), ("int32", _least)), triangle=True, square=True, form=_symmetric_and_dominant,
+        reference=ldl,
         torch=lambda torch, a: tuple(torch.linalg.ldl_factor(a)), canonical=_without_above,
     ),
 }  # fmt: skip
@@ -223,6 +228,8 @@ def decomposition_of(name: str) -> Decomposition:
 
 
 def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
+    if decomposition_of(function).square and m != n:
+        raise SpecError(f"decomposition: {function} is of square matrices; got m={m} and n={n}")
     tensors = {"a": Tensor(shape=(batch, m, n), dtype=dtype)}
     for place, (kind, shape) in enumerate(decomposition_of(function).further, 1):
         tensors[f"operand_{place}"] = Tensor(shape=(batch, *shape(m, n, min(m, n), right)), dtype=kind or dtype)

@@ -48,6 +48,7 @@ def vector_search(
         raise unknown_name("metric", metric, METRICS)
     required_at_most("vector_search", {"vectors": vectors}, k=k, scanned=scanned)
     required_at_most("vector_search", {"lists": lists}, probes=probes)
+    required_at_most("vector_search", {"scanned": scanned + vectors * (scanned == 0)}, k=k)
     met = _met(vectors, k, lists, scanned)
     results = queries * k
     return Work(

@@ -108,7 +108,29 @@ def test_a_function_in_a_file_is_named_by_its_path_and_finds_what_lies_beside_it
     words = (*SOFTMAX, "--implementation", f"{tmp_path / 'json.py'}:rows")
     code, out, _ = run(monkeypatch, capsys, *words)
     assert (code, json.loads(out)["status"]) == (0, "PASS")
-    assert sys.path[-1] == str(tmp_path), "what lies there does not take the place of other modules"
+
+
+@pytest.mark.parametrize("option", ["--implementation", "--runner"])
+@pytest.mark.parametrize(("ends", "said"), [
+    ("sys.exit(0)", "it called sys.exit(0)"), ("os._exit(0)", "it ended its process with exit code 0"),
+    ("os.kill(os.getpid(), 11)", "it ended its process with SIGSEGV"),
+])  # fmt: skip
+def test_a_function_that_ends_its_process_has_crashed(monkeypatch, capsys, tmp_path, option, ends, said):
+    (tmp_path / "ending.py").write_text(f"import os, sys\n\ndef f(tensors, **_):\n    {ends}\n")
+    named = f"{tmp_path / 'ending.py'}:f"
+    words = (*SOFTMAX, option, named if option == "--implementation" else f"callable:{named}")
+    code, out, error = run(monkeypatch, capsys, *words, "--json")
+    record = json.loads(out)
+    assert (code, record["status"], len(error.splitlines())) == (12, "CRASH", 1)
+    assert said in error
+    assert named in error
+    assert shlex.split(record["command"])[:2] == ["nearpeak", "validate"]
+
+
+def test_what_a_function_prints_does_not_mix_with_the_record(monkeypatch, capsys, tmp_path):
+    (tmp_path / "talking.py").write_text("def f(x, **_):\n    print('seen')\n    return x['x'].softmax(-1)\n")
+    code, out, error = run(monkeypatch, capsys, *SOFTMAX, "--implementation", f"{tmp_path / 'talking.py'}:f")
+    assert (code, json.loads(out)["status"], "seen" in error) == (0, "PASS", True)
 
 
 def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch, capsys):
@@ -223,3 +245,34 @@ def test_a_case_that_pytorch_refuses_is_one_line(monkeypatch, capsys):
     code, _, error = run(monkeypatch, capsys, "softmax", "rows=2", "columns=8", "dtype=fp8_e4m3")
     assert (code, len(error.splitlines())) == (1, 1)
     assert "softmax: PyTorch computes no such case" in error
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ("fft rows=3 n=40 kind=r2c dtype=fp16", 1, "PyTorch computes no such case"),
+    ("fft rows=2 n=9 kind=c2r dtype=bf16", 1, "PyTorch computes no such case"),
+    ("linalg batch=10 n=5 function=inverse dtype=fp16", 1, "PyTorch computes no such case"),
+    ("decomposition batch=6 m=6 n=12 function=pseudo_inverse dtype=bf16", 1, "PyTorch computes no such case"),
+    ("decomposition batch=6 m=8 n=4 function=ldl dtype=fp32", 2, "ldl is of square matrices; got m=8 and n=4"),
+    ("vector_search queries=2 vectors=9 dim=3 k=40 lists=5 probes=1 scanned=9 metric=ip dtype=fp32", 2,
+     "k=40 contradicts vectors=9"),
+    ("vector_search queries=2 vectors=90 dim=3 k=40 lists=5 probes=1 scanned=9 metric=ip dtype=fp32", 2,
+     "k=40 contradicts scanned=9"),
+])  # fmt: skip
+def test_formats_that_pytorch_lacks_and_extents_that_contradict_are_one_line(monkeypatch, capsys, words, code, said):
+    left, _, error = run(monkeypatch, capsys, *words.split())
+    assert (left, len(error.splitlines())) == (code, 1)
+    assert said in error
+    monkeypatch.setattr("sys.argv", ["nearpeak", "measure", *words.split(), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    row = json.loads(capsys.readouterr().out)
+    assert (ended.value.code, row["outcome"]) == (0, "unsupported")
+    assert row["note"]
+
+
+def test_a_package_that_is_absent_is_said_before_any_row(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "beaverpy", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None)
+    code, out, error = run(monkeypatch, capsys, "numpy_operators", "--runner", "beaverpy")
+    assert (code, out) == (3, "")
+    assert "beaverpy is not installed" in error

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import time
 
 import numpy as np
 
@@ -39,5 +40,28 @@ def fail(arrays, **_):
     raise ValueError("no such kernel\nsecond line")
 
 
-for one in (softmax, twice, segfault, hang, exhaust, leave, fail):
+def fail_with_outcome(arrays, **_):
+    error = ValueError("its own field")
+    error.outcome = "converged"
+    raise error
+
+
+class SpeechlessError(Exception):
+    def __str__(self):
+        raise KeyError("nothing to say")
+
+
+def fail_without_words(arrays, **_):
+    raise SpeechlessError
+
+
+def stop_clocks(arrays, **_):
+    for name in ("perf_counter_ns", "thread_time_ns", "process_time_ns", "monotonic", "process_time"):
+        setattr(time, name, lambda: 0)
+    return softmax(arrays)
+
+
+for one in (
+    softmax, twice, segfault, hang, exhaust, leave, fail, fail_with_outcome, fail_without_words, stop_clocks,
+):  # fmt: skip
     one.arrays = "numpy"

@@ -20,8 +20,13 @@ def computed(case, tensors):
 
 PREPARED = {
     "version": {"protocol": 7}, "ledger": {"ledger": [{"where": "x"}]}, "silent": {"unsupported": None},
+    "flop": {"ledger": [{"node": "x", "ran_on": "y", "reason": "z", "flop": "many"}]},
+    "ratio": {"ledger": [{"node": "x", "ran_on": "y", "reason": "z", "time_ratio": 7}]},
+    "node": {"ledger": [{"node": 3, "ran_on": "y", "reason": "z"}]},
+    "rows": {"ledger": {"node": "x"}},
 }  # fmt: skip
 TIMES = {
+    "zero": {"time_s": 0}, "tiny": {"time_s": 1e-12},
     "timeless": {"time_s": None}, "nan time": {"time_s": float("nan")}, "negative": {"time_s": -1},
     "true": {"time_s": True}, "cpu": {"cpu_s": "x"},
 }  # fmt: skip

@@ -55,7 +55,6 @@ def test_steady_times_converge_and_keep_what_the_device_recorded():
 
 
 @pytest.mark.parametrize(("changes", "timer", "outcome", "note"), [
-    (lambda count: {"time_s": 0.0}, {}, Outcome.SUSPECT_FAST, "took no time"),
     (lambda count: {"host_s": 0.5e-3}, {}, Outcome.SUSPECT_FAST, "longer than the host's"),
     (lambda count: {"late_s": 2e-3}, {}, Outcome.SUSPECT_FAST, "work on another stream"),
     (lambda count: {}, {"seen": Activity(busy_s=5e-3, kernels=())}, Outcome.SUSPECT_FAST, "busy for 0.005 s"),
@@ -67,6 +66,13 @@ def test_a_device_that_contradicts_itself_or_slows_down_is_named_and_keeps_its_s
     assert found.outcome is outcome
     assert note in found.note
     assert len(found.samples_s) >= TIMING.least_count
+
+
+@pytest.mark.parametrize(("time_s", "note"), [(0.0, "took no time"), (1e-18, "tells no less than 1e-09 s")])
+def test_what_is_no_time_is_said_and_gives_no_samples(time_s, note):
+    found = measured(lambda count: {"time_s": time_s})
+    assert (found.outcome, found.samples_s, found.has_times) == (Outcome.SUSPECT_FAST, (), False)
+    assert note in found.note
 
 
 @pytest.mark.parametrize("changes", [

@@ -50,6 +50,13 @@ def test_one_that_cannot_run_is_named_instead_of_judged(kernel, outcome):
     assert f"callable:kernels:{kernel}" in found.note
 
 
+def test_a_program_that_says_no_time_is_named_instead_of_judged():
+    program = Arm(runner=f"process:{sys.executable} {Path(__file__).parent / 'program.py'} zero")
+    found = compare(nearpeak.case("gemm", m=8, n=5, k=7, dtype="fp32"), program, program, TIMING)
+    assert (found.outcome, found.judgement) == ("suspect_fast", None)
+    assert "took no time" in found.note
+
+
 def test_what_a_program_was_given_is_put_away_when_its_round_ends(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     program = Arm(runner=f"process:{sys.executable} {Path(__file__).parent / 'program.py'}")

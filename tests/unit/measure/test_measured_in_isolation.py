@@ -34,6 +34,8 @@ def _own_kernels(monkeypatch):
     ("exhaust", Outcome.OOM, ""),
     ("leave", Outcome.CRASH, "exit code 3"),
     ("fail", Outcome.FAILED, "ValueError: no such kernel"),
+    ("fail_with_outcome", Outcome.FAILED, "ValueError: its own field"),
+    ("fail_without_words", Outcome.FAILED, "SpeechlessError"),
 ])  # fmt: skip
 def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, note, fresh):
     timing = Timing(**{**_fields(TIMING), "limit_s": 3.0}) if kernel == "hang" else TIMING
@@ -45,6 +47,25 @@ def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, 
     assert after.outcome in (Outcome.CONVERGED, Outcome.BUDGET, Outcome.THROTTLED)  # a busy machine may be any of them
     assert after.samples_s
     assert after.method.process == ("fresh" if fresh else "forked")
+
+
+def test_a_function_that_stops_the_clocks_is_timed_by_those_that_there_were():
+    (row,) = run_cases([CASE], "callable:kernels:stop_clocks", TIMING)
+    assert row.has_times, row.note
+
+
+@pytest.mark.parametrize(("mode", "note"), [("zero", "took no time"), ("tiny", "tells no less than 1e-09 s")])
+def test_a_program_that_says_no_time_is_a_row_and_the_next_case_runs(mode, note, tmp_path):
+    out, program = tmp_path / "r.jsonl", f"{sys.executable} {Path(__file__).parent / 'program.py'} {mode}"
+    (tmp_path / "cases.csv").write_text("op,m,n,k,dtype\ngemm,4,4,4,fp32\ngemm,8,8,8,fp32\n")
+    words = ["measure", str(tmp_path / "cases.csv"), "--runner", f"process:{program}", "--budget", "10 ms", "--text"]
+    found = CliRunner().invoke(application(), [*words, "--out", str(out)])
+    assert found.exit_code == 3, found.output
+    rows = read_results(out)
+    assert [one.outcome for one in rows] == [Outcome.SUSPECT_FAST] * 2
+    assert all(note in one.note for one in rows)
+    again = CliRunner().invoke(application(), [*words[:2], "--runner", f"replay:{out}", "--text"])
+    assert again.output.count("suspect_fast") == 2 + 1  # and how many there are of it
 
 
 def _fields(timing):

@@ -93,6 +93,18 @@ def test_a_test_without_a_case_says_what_is_missing(tmp_path):
     assert "decorate the test with @nearpeak.case" in said
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("class TestSoftmax:\n    def test_softmax(self, nearpeak_measure):\n        pass\n",
+     "TestSoftmax is a class, whose tests it does not reach; put it above each test that takes nearpeak_measure"),
+    ("def test_softmax():\n    pass\n",
+     "test_kernels.py::test_softmax: @nearpeak.case marks a test that takes no nearpeak_measure"),
+])  # fmt: skip
+def test_a_mark_that_would_check_nothing_is_an_error(tmp_path, text, message):
+    said = said_by_pytest(tmp_path, MARK + text)
+    assert message in said
+    assert "passed" not in said
+
+
 def test_an_attained_ratio_is_the_bound_over_the_median(tmp_path):
     said = said_by_pytest(tmp_path, MARK + (
         "def test_softmax(nearpeak_measure):\n"

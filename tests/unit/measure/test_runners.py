@@ -95,6 +95,8 @@ def test_a_program_s_own_times_are_kept_beside_the_host_s():
     ("list", "failed", "no JSON object"), ("long", "failed", "more than 1048576 characters"),
     ("leave", "crash", "ended with exit code 7"), ("crash", "crash", "was ended by SIGSEGV"),
     ("version", "failed", "speaks protocol 7; this is protocol 1"), ("ledger", "failed", "as its ledger; wanted"),
+    ("flop", "failed", "as its ledger; wanted"), ("ratio", "failed", "as its ledger; wanted"),
+    ("node", "failed", "as its ledger; wanted"), ("rows", "failed", "as its ledger; wanted"),
     ("silent", "unsupported", "does not say why"), ("timeless", "failed", "gives time_s as None"),
     ("nan time", "failed", "gives time_s as nan"), ("negative", "failed", "gives time_s as -1"),
     ("true", "failed", "gives time_s as True"), ("cpu", "failed", "gives cpu_s as 'x'"),

@@ -43,7 +43,29 @@ def test_files_of_one_name_are_modules_apart_and_each_is_imported_once(tmp_path,
     assert [first is second for first, second in found] == [True, True]
 
 
+def test_what_lies_beside_a_file_does_not_take_the_place_of_other_modules(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("def rows(x, **_):\n    return x['x']\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    function_of(f"{tmp_path / 'json.py'}:rows")
+    assert sys.path[-1] == str(tmp_path)
+
+
 def test_a_name_that_is_nowhere_is_said_with_inputs_and_arguments():
-    call = naming(NONZERO, lambda inputs, **arguments: {"scale": inputs["x"]}["factor"])
+    call = naming(NONZERO, lambda inputs, **arguments: inputs["x"] * inputs["factor"])
     with pytest.raises(LookupError, match="nothing is called 'factor'; inputs: x; arguments: elements, found"):
+        call({"x": 1.0}, elements=9, found=4)
+
+
+TABLE = {"fp16": 1}
+
+
+def test_a_name_that_a_table_of_the_function_lacks_is_no_name_of_an_input():
+    call = naming(NONZERO, lambda tensors, **given: TABLE["fp32"] * tensors["x"])
+    with pytest.raises(KeyError, match="fp32"):
+        call({"x": 1.0}, elements=9, found=4)
+
+
+def test_a_name_that_is_no_argument_is_said_with_those_that_there_are():
+    call = naming(NONZERO, lambda tensors, **given: given["eps"])
+    with pytest.raises(LookupError, match="nothing is called 'eps'"):
         call({"x": 1.0}, elements=9, found=4)

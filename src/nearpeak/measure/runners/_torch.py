@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
 from nearpeak.errors import MissingExtraError
 from nearpeak.measure.inputs import forward_arguments
-from nearpeak.measure.placing import placed
+from nearpeak.measure.placing import dense, placed
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -58,10 +59,50 @@ def prepared(
         call = made_on(torch, device, call)
     if case.phase == "forward":
         runs = tuple(_forward(torch, call, tensors, arguments) for tensors in sets)
-        return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), phases_s=phases_s)
+        refresh = _refresh(torch, sets, inputs) if device == "cpu" else None
+        outputs = partial(as_arrays, torch)
+        return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
     both = [_backward(torch, call, tensors, arguments) for tensors in sets]
     runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
     return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), upstream=upstream, phases_s=phases_s)
+
+
+def _refresh(
+    torch: Any, sets: list[dict[str, Any]], inputs: tuple[Mapping[str, Any], ...]
+) -> Callable[[int, str, int], None]:
+    """Return how one element of an array gets into its tensor; what shares the array's memory has it already."""
+    written = {
+        (number, name): _written(torch, tensor, np.asarray(inputs[number][name]))
+        for number, tensors in enumerate(sets)
+        for name, tensor in tensors.items()
+    }
+    return lambda number, name, at: written[number, name](at)
+
+
+def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
+    """Return how an element of `array` gets into `tensor`, rounded to nearest; fast where it lies densely."""
+    flat = array.reshape(-1)
+    if tensor.data_ptr() == array.ctypes.data:
+        return lambda _: None
+    if tensor.dtype == torch.float16 and dense(tensor):
+        return partial(_copy_element, tensor.numpy().reshape(-1), flat)
+    if tensor.dtype == torch.bfloat16 and dense(tensor):
+        bits = tensor.view(torch.int16).numpy().view(np.uint16).reshape(-1)
+        return partial(_copy_as_bf16, bits, flat.view(np.uint32))
+
+    def write(at: int) -> None:
+        tensor[np.unravel_index(at, array.shape)] = torch.as_tensor(flat[at : at + 1]).to(tensor.dtype)[0]
+
+    return write
+
+
+def _copy_element(to: Any, of: Any, at: int) -> None:
+    to[at] = of[at]
+
+
+def _copy_as_bf16(bits: Any, of: Any, at: int) -> None:
+    wide = int(of[at])
+    bits[at] = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16  # to nearest, ties to even; inputs are finite
 
 
 def made_on(torch: Any, device: str, call: Call) -> Call:

@@ -59,7 +59,8 @@ class UserCallable:
             arguments = forward_arguments(case)
             call = naming(case, function)
             runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
-            return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument)
+            # The arrays of the inputs themselves are what is given, so that a change of them is seen.
+            return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
         call = naming(case, function)

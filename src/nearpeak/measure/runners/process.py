@@ -1,6 +1,7 @@
 """Runs cases in a program of the user's, `process:COMMAND`, which answers JSON lines: C++, CUTLASS, other languages."""
 
 import contextlib
+import dataclasses
 import json
 import math
 import shlex
@@ -20,6 +21,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.scratch import scratch_folder
+from nearpeak.measure.user_functions import EndedError
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
@@ -34,13 +36,8 @@ LONGEST_ANSWER = 1 << 20
 """Characters of the longest answer that is read."""
 
 
-class ProgramError(RuntimeError):
+class ProgramError(EndedError):
     """The program ended, or answered what the protocol does not know."""
-
-    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
-        """Keep what becomes of the case."""
-        super().__init__(message)
-        self.outcome = outcome
 
 
 class ExternalProcess:
@@ -232,10 +229,26 @@ def _time(program: _Program, answer: Mapping[str, Any], name: str, otherwise: fl
 
 def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
     try:
-        return tuple(Fallback(**row) for row in rows)
+        found = tuple(Fallback(**row) for row in rows)
     except TypeError:
+        found = None
+    if found is None or not all(map(_is_well_typed, found)):
         form = '[{"node": "…", "ran_on": "…", "reason": "…"}]'
-        raise program.broke(f"gives {json.dumps(rows)[:100]} as its ledger; wanted {form}") from None
+        raise program.broke(f"gives {json.dumps(rows)[:100]} as its ledger; wanted {form}")
+    return found
+
+
+def _is_well_typed(row: Fallback) -> bool:
+    """Say whether each field of a row holds what it is for; a ratio lies between 0 and 1."""
+    said: dict[str, Any] = dataclasses.asdict(row)
+    ratios = [said[name] for name in ("flop_ratio", "time_ratio") if said[name] is not None]
+    return (
+        all(isinstance(said[name], str) for name in ("node", "ran_on", "reason"))
+        and all(type(one) in (int, float) and 0 <= one <= 1 for one in ratios)
+        and type(said["flop"]) is int
+        and said["flop"] >= 0
+        and isinstance(said["chosen"], bool)
+    )
 
 
 def _read(program: _Program, folder: Path) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
-from nearpeak.measure.user_functions import naming
+from nearpeak.measure.user_functions import naming, staying
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.checks.v04_special import follows_nan
-from nearpeak.ops import OPS
+from nearpeak.ops import OPS, work_of
 
-__all__ = ["Implementation", "forward_case", "pytorch", "validate"]
+__all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]
 
 
 def validate(case: Case, implementation: Implementation | Callable[..., Mapping[str, Any]], *, seed: int) -> Validation:
@@ -45,13 +45,31 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     """
     imported_torch()
     refuse_narrow(case)
+    with contextlib.suppress(NotModelledError):  # extents that contradict each other are refused by name
+        work_of(case)
     tested = as_implementation(implementation)
-    named = dataclasses.replace(tested, call=naming(case, tested.call))
+    backward = None if tested.backward is None else staying(tested.backward)
+    named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
     trial = Trial(case=forward_case(case), implementation=named, seed=seed)
     results = tuple(_result(check, trial) for check in CHECKS)
+    return recorded(case, tested, seed, results)
+
+
+def recorded(case: Case, tested: Implementation, seed: int, results: tuple[CheckResult, ...]) -> Validation:
+    """Return the record of what checks have said of an implementation."""
     return Validation(
         case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),
-        policy=_policy(trial.case), engine=_engine(),
+        policy=_policy(forward_case(case)), engine=_engine(),
+    )  # fmt: skip
+
+
+def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validation:
+    """Return the record of a runner's result that only timing shows, and shows again."""
+    words = shlex.split(_command(case, pytorch(case), 0))
+    again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--runner")], "--runner", runner])
+    return Validation(
+        case=case, implementation=runner, seed=0, results=(result,), command=again,
+        policy=_policy(forward_case(case)), engine=_engine(),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
-from nearpeak.measure.user_functions import takes_out
+from nearpeak.measure.user_functions import said_by, takes_out
 from nearpeak.measure.validation._formats import format_name, poison_value
 from nearpeak.measure.validation._guarded import Guarded
 from nearpeak.measure.validation._guarded import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
@@ -167,7 +167,8 @@ def status_of(error: Exception) -> str:
 
 _REFUSALS = (
     "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
-    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED",
+    "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED", "Unsupported dtype", "is only supported for",
+    "dtypes not supported", "of float, double, cfloat or cdouble types",
     "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
 )  # fmt: skip
 """What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
@@ -178,10 +179,12 @@ def refuses(error: Exception) -> bool:
 
     >>> refuses(RuntimeError("torch._scaled_mm is only supported on devices with compute capability >= 8.9"))
     True
+    >>> refuses(RuntimeError("linalg.inv: Low precision dtypes not supported. Got Half"))
+    True
     >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
     False
     """
-    return isinstance(error, NotImplementedError) or any(sign in str(error) for sign in _REFUSALS)
+    return isinstance(error, NotImplementedError) or any(sign in said_by(error) for sign in _REFUSALS)
 
 
 def words_of(error: Exception) -> str:
@@ -190,7 +193,7 @@ def words_of(error: Exception) -> str:
     >>> words_of(ValueError("no such kernel\nsecond line")), words_of(MemoryError())
     ('ValueError: no such kernel', 'MemoryError')
     """
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+    return ": ".join([type(error).__name__, *said_by(error).splitlines()[:1]])
 
 
 def _called(

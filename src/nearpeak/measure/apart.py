@@ -1,0 +1,114 @@
+"""The contract on a function of the user's, in a process of its own: whatever it does, a record comes back."""
+
+import math
+import os
+from typing import TYPE_CHECKING
+
+from nearpeak import errors
+from nearpeak.core.case import Case
+from nearpeak.core.validation import CheckResult, Validation
+from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.isolation import Ending, call_isolated
+
+if TYPE_CHECKING:
+    from nearpeak.measure.validation import Implementation
+
+
+def runs_foreign_code(runner: str) -> bool:
+    """Say whether what the runner runs is a function of the user's, which may end the process that calls it.
+
+    >>> runs_foreign_code("callable:my_kernels.py:softmax"), runs_foreign_code("torch_cpu")
+    (True, False)
+    """
+    from nearpeak.measure.runners import RUNNERS
+
+    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None)
+    return getattr(abilities, "argument", "") == "module:function"
+
+
+def validated_apart(case: Case, named: str, seed: int, *, is_runner: bool) -> tuple[Validation, str]:
+    """Return what the contract says of a function, and the end of what the function has printed.
+
+    Args:
+        named: the function as `module:function` or `file.py:function`, or the runner of one.
+        is_runner: which of the two.
+
+    Raises:
+        NearpeakError: the function cannot be imported, or the case not be checked.
+    """
+    arguments = {"case": case, "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
+    ending = call_isolated(
+        "nearpeak.measure.apart:validate_named", arguments, timeout_s=math.inf, memory_bytes=None,
+        preload=("torch", "nearpeak.measure.validation", __name__),
+    )  # fmt: skip
+    if ending.verdict == "result":
+        return ending.value, ending.output
+    if ending.verdict == "died":
+        return _ended(case, named, seed, ending, is_runner=is_runner), ending.output
+    kind, message = ending.value
+    raise getattr(errors, kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
+
+
+def validate_named(case: Case, named: str, seed: int, is_runner: bool, folder: str) -> Validation:
+    """Return what the contract says of a function that is looked for in `folder`, in this process."""
+    from nearpeak.measure.validation import validate
+
+    os.chdir(folder)
+    return validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
+
+
+def _ended(case: Case, named: str, seed: int, ending: Ending, *, is_runner: bool) -> Validation:
+    """Return the record of a function that has ended its process."""
+    from nearpeak.measure.validation import Implementation, recorded
+
+    def never(*_: object, **__: object) -> dict[str, object]:
+        raise AssertionError("it has ended a process already")
+
+    how = ending.signal_name or f"exit code {ending.value}"
+    reason = f"it ended its process with {how}, so that nothing it computes can be judged"
+    tested = Implementation(name=named, call=never, is_runner=is_runner)
+    return recorded(case, tested, seed, (CheckResult(check="V1", status="CRASH", reason=reason),))
+
+
+def imported(text: str) -> "Implementation":
+    """Return what `module:function` or `file.py:function` names: a function, or an implementation as it stands."""
+    import dataclasses
+
+    from nearpeak.measure.user_functions import function_of, object_of
+    from nearpeak.measure.validation import Implementation
+    from nearpeak.measure.validation._run import as_implementation
+
+    found = object_of(text, "--implementation")
+    given = found if isinstance(found, Implementation) else function_of(text, "--implementation")
+    return dataclasses.replace(as_implementation(given), name=text)
+
+
+def of_runner(name: str, case: Case) -> "Implementation":
+    """Return how the runner computes the case; a runner says so by a method `implementation`.
+
+    Raises:
+        NotModelledError: it cannot run the case.
+        SpecError: it gives no outputs.
+    """
+    from nearpeak.core.measurement import Timing
+    from nearpeak.measure.contract import named_implementation
+    from nearpeak.measure.inputs import drawn
+    from nearpeak.measure.runners import backend_of
+    from nearpeak.measure.taking import unable
+    from nearpeak.measure.validation import pytorch
+
+    if name == "torch_cpu":
+        return pytorch(case)
+    backend = backend_of(name, Timing())
+    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
+    if reason:
+        raise NotModelledError(f"validate: {reason}")
+    found: Implementation | None = None
+    if hasattr(backend, "prepare"):
+        ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
+        found = named_implementation(case, backend, name, ledger)
+    if found is None:
+        raise SpecError(
+            f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
+        )
+    return found

@@ -1,0 +1,132 @@
+"""Inputs that change between samples: what was kept of an earlier call is stale, and what computes is right."""
+
+import numpy as np
+import pytest
+
+import nearpeak
+from nearpeak.core.measurement import Outcome, Timing
+from nearpeak.measure.inputs import drawn
+from nearpeak.measure.reverified import timed_result
+from nearpeak.measure.runners import backend_of
+from nearpeak.measure.runners.callable import UserCallable
+from nearpeak.measure.taking import TimedRunner
+from nearpeak.measure.timing import told_apart
+from nearpeak.measure.varied import Varied, variable_inputs
+
+pytest.importorskip("torch")
+CASE = nearpeak.case("softmax", rows=16, columns=32, dtype="fp32")
+
+
+def softmax(arrays):
+    with np.errstate(all="ignore"):
+        return right_or_nan(arrays)
+
+
+def right_or_nan(arrays):
+    e = np.exp(arrays["x"] - arrays["x"].max(-1, keepdims=True))
+    return {"y": e / e.sum(-1, keepdims=True)}
+
+
+class Kept:
+    """Answers by what the inputs' key was given before."""
+
+    arrays = "numpy"
+    __module__, __qualname__ = "kept", "Kept"
+
+    def __init__(self, key):
+        self.key, self.answers, self.computed_count = key, {}, 0
+
+    def __call__(self, arrays, **_):
+        key = self.key(arrays["x"])
+        if key not in self.answers:
+            self.computed_count += 1
+            self.answers[key] = softmax(arrays)
+        return self.answers[key]
+
+
+def taken(function, cache):
+    timing = Timing(budget_s=0.02, flush_bytes=0, cache=cache, least_count=40)
+    return TimedRunner(UserCallable.of(function, timing), timing).measure(CASE)
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_an_answer_kept_by_the_values_of_inputs_is_computed_anew_for_each_sample(cache):
+    kept = Kept(lambda x: x.tobytes())
+    found = taken(kept, cache)
+    assert found.outcome is not Outcome.INCORRECT, found.note
+    assert kept.computed_count > 40
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_an_answer_kept_by_anything_less_is_incorrect(cache):
+    found = taken(Kept(lambda x: (x.shape, x.ctypes.data, float(x.flat[0]), float(x.flat[-1]))), cache)
+    assert (found.outcome, found.samples_s) == (Outcome.INCORRECT, ())
+    assert "V11" in found.note
+
+
+def test_calls_that_are_faster_on_inputs_seen_before_are_told_from_those_that_compute():
+    class Clock:
+        def __init__(self, seen_s):
+            self.seen_s, self.anew = seen_s, True
+
+        def read(self, run, call_count):
+            first_s, self.anew = (1e-3 if self.anew else self.seen_s), False
+            time_s = first_s + (call_count - 1) * self.seen_s
+            return type("Reading", (), {"time_s": time_s})
+
+    for seen_s, said in ((1e-6, "where its inputs have changed"), (9e-4, "")):
+        clock = Clock(seen_s)
+
+        def change(run, clock=clock):
+            clock.anew = True
+
+        assert said in told_apart(clock, iter(lambda: run_nothing, 0), 100, change)
+        assert bool(told_apart(clock, iter(lambda: run_nothing, 0), 100, change)) == bool(said)
+
+
+def run_nothing():
+    return None
+
+
+@pytest.mark.parametrize("case", [
+    nearpeak.case("gemm", m=9, n=7, k=32, dtype="bf16"), CASE,
+    nearpeak.case("gemm", m=9, n=7, k=32, dtype="fp16", **{"a.layout": "transposed"}),
+    nearpeak.case("embedding", tokens=40, vocab=11, dim=6, dtype="fp32"),
+    nearpeak.case("topk", rows=3, columns=40, k=4, dtype="fp32"),
+])  # fmt: skip
+@pytest.mark.parametrize("runner", ["torch_cpu"])
+def test_what_computes_is_right_after_any_number_of_changes(case, runner):
+    backend, inputs = backend_of(runner), drawn(case)
+    before = {name: np.array(one) for name, one in inputs[0].items()}
+    prepared = backend.prepare(case, inputs)
+    varied = Varied(case, prepared, inputs)
+    states = []
+    for _ in range(100):
+        varied.change(0)
+        states.append(varied.state())
+    assert any((inputs[0][name] != one).any() for name, one in before.items())
+    assert timed_result(case, inputs[0], prepared.outputs(prepared.runs[0]()), None).failed is False
+    varied.restore({})
+    assert all(np.array_equal(inputs[0][name], one) for name, one in before.items())
+    varied.restore(states[50])
+    assert timed_result(case, inputs[0], prepared.outputs(prepared.runs[0]()), None).failed is False
+
+
+def test_what_is_tied_together_stays_as_it_is():
+    assert variable_inputs(nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")) == ()
+    assert variable_inputs(nearpeak.case("softmax", "backward", rows=4, columns=8, dtype="fp32")) == ()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp64", "fp32"])
+def test_a_changed_element_is_rounded_as_the_others_were(dtype):
+    import torch
+
+    from nearpeak.measure.runners._torch import _written
+
+    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64, "fp32": torch.float32}[dtype]
+    array = np.random.default_rng(5).standard_normal((40, 50)).astype(np.float64 if dtype == "fp64" else np.float32)
+    tensor = torch.zeros(array.shape, dtype=kind)
+    write = _written(torch, tensor, array)
+    for at in range(array.size):
+        write(at)
+    assert torch.equal(tensor, torch.from_numpy(array).to(kind))
