@@ -97,13 +97,20 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
+_LONGEST_CELL = 2**17
+"""Characters of a cell: no extent, name or time has as many."""
+
+
 def _read_csv(path: Path) -> dict[str, Any]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
+        known = csv.field_size_limit(_LONGEST_CELL)  # of the whole process: readers of traces take longer ones
         try:
             rows = list(reader)
         except csv.Error as error:
             raise SpecError(f"table {path}, line {reader.line_num}: not CSV: {error}") from None
+        finally:
+            csv.field_size_limit(known)
     if not rows:
         return {}
     header = rows[0]
