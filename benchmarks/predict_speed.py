@@ -83,8 +83,8 @@ def _form_rate() -> float:
     from nearpeak.predict._calibrations import calibration_for
     from nearpeak.predict._correction import correction_ratio
     from nearpeak.predict._form import USUAL, CaseColumns
+    from nearpeak.predict._refined import scalars_of
     from nearpeak.predict.forms.gemm import FORM
-    from nearpeak.predict.prediction import scalars_of
 
     target = nearpeak.target("h100_sxm")
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=_columns(PIECE))

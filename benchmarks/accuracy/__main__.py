@@ -4,12 +4,13 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Family
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.predict.prediction import form_of
 
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy.md"
@@ -39,6 +40,8 @@ COLUMNS = """
 |---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
+_UNREAD = "| its tables | not read: "
+
 
 def main() -> None:
     """Print one line per block; optionally write the page."""
@@ -49,9 +52,12 @@ def main() -> None:
     parser.add_argument("--every-row", action="store_true", help="score every row, not only held-out sites")
     parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy.md")
     options = parser.parse_args()
-    _check(parser, options.corpus, families(options.family))
     if options.page and (options.family or options.only or options.every_row):
         parser.error("--page takes all families, blocks and held-out rows; leave the other options away")
+    try:
+        _check(options.corpus, families(options.family))
+    except NearpeakError as error:
+        _leave(str(error), 2)
     lines: list[str] = []
     scored: dict[str, list[Score]] = {}
     for family in families(options.family):
@@ -60,21 +66,65 @@ def main() -> None:
             lines.append(line)
             scored.setdefault(family.form.name, []).extend([] if found is None else [found])
     sums = summary(scored)
-    print(sums)
+    is_scored = any(scored.values())
+    if is_scored:
+        print(sums)
+    _leave_unread(lines, options.corpus, options.only, is_scored=is_scored)
     if options.page:
         whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n"
         PAGE.write_text(whole, encoding="utf-8")
 
 
-def _check(parser: argparse.ArgumentParser, corpus: Path, chosen: Sequence[Family]) -> None:
-    """Refuse a folder without a file of the corpus' names; name its other tables, which no family reads."""
+def _check(corpus: Path, chosen: Sequence[Family]) -> None:
+    """Refuse a folder without rows in files of the corpus' names; name its other tables, which no family reads.
+
+    Raises:
+        SpecError: no such folder, no table, one that cannot be read, or no row in any.
+    """
     known = {file for family in chosen for file in family.files}
-    tables = sorted(path for path in corpus.glob("*.parquet"))
-    if not any(path.stem in known for path in tables):
-        parser.error(f"{corpus}: no table to score; it may hold {', '.join(f'{one}.parquet' for one in sorted(known))}")
+    if not corpus.is_dir():
+        raise SpecError(
+            f"{corpus}: {'is no folder' if corpus.exists() else 'not found'}; give the folder of the tables"
+        )
+    tables = sorted(corpus.glob("*.parquet"))
     for path in tables:
         if path.stem not in known:
             print(f"{path.name}: not read", file=sys.stderr)
+    names = ", ".join(f"{one}.parquet" for one in sorted(known))
+    counts = {path: _row_count(path) for path in tables if path.stem in known}
+    if not counts:
+        raise SpecError(f"{corpus}: no table to score; it may hold {names}")
+    empty = [path.name for path, count in counts.items() if not count]
+    if len(empty) == len(counts):
+        raise SpecError(f"{corpus}: no row to score; {', '.join(empty)}: has no rows")
+    if empty:
+        print(f"{', '.join(empty)}: has no rows", file=sys.stderr)
+
+
+def _row_count(path: Path) -> int:
+    """Return the rows of a table."""
+    import duckdb
+
+    try:
+        found = duckdb.sql("select count(*) from read_parquet(?)", params=[str(path)]).fetchall()
+    except duckdb.Error as error:
+        raise SpecError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    return int(found[0][0])
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    print(f"accuracy: {text}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _leave_unread(lines: Sequence[str], corpus: Path, only: str, *, is_scored: bool) -> None:
+    """Leave with what was not read, or where no row was scored; a page of the rest would pass for the whole."""
+    unread = [line.strip("| ").replace(f" {_UNREAD}", ": ") for line in lines if _UNREAD in line]
+    if unread:
+        _leave(f"{corpus}: tables that cannot be read, of {'; of '.join(unread)}", 1)
+    if not is_scored:
+        wanted = f" with {only!r} in its name" if only else ""
+        _leave(f"{corpus}: no block{wanted} has a row to score; what was left out is said above, if any", 1)
 
 
 def _readable(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:
@@ -84,7 +134,7 @@ def _readable(family: Family, corpus: Path, only: str, *, every_row: bool) -> It
     try:
         yield from _lines(family, corpus, only, every_row=every_row)
     except duckdb.Error as error:
-        yield f"| {family.name} | its tables | not read: {str(error).splitlines()[0]} |" + " |" * 9, None
+        yield f"| {family.name} {_UNREAD}{str(error).splitlines()[0]} |" + " |" * 9, None
 
 
 def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:

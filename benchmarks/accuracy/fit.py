@@ -144,7 +144,7 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
         each = [_with_own(family, times, own[block.device]) for block, times in zip(group, each, strict=True)]
         fixed |= set(family.own)
     few = len(measured) < 3 * (len(family.form.scalars) - len(fixed))
-    return _best(
+    return best_fit(
         family, lambda v: np.concatenate([one(v) for one in each]), measured, tuple(fixed), PRIOR_ROWS if few else 0.0
     )
 
@@ -167,7 +167,7 @@ def _usual_own(family: Family, found: Fit) -> Fit:
     return replace(found, values=np.array([one.usual_value if one.name in family.own else v for one, v in pairs]))
 
 
-def _best(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], prior_weight: float = 0.0) -> Fit:
+def best_fit(family: Family, times: Times, measured: Any, fixed: tuple[str, ...], prior_weight: float = 0.0) -> Fit:
     """Return the best of the fits from the family's starts, those aside that name what the rows say nothing about."""
     found = []
     for start in (one for one in family.starts if not set(one) & set(fixed)):
@@ -212,7 +212,7 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
     )  # fmt: skip
     if family.is_held:
         return held
-    free = _best(family, times, measured, tuple(fixed))
+    free = best_fit(family, times, measured, tuple(fixed))
     wrong = [_wrong(family, times, measured, found) for found in (held, free)]
     return held if wrong[0] < ASTRAY * wrong[1] else free
 

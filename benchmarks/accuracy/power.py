@@ -15,11 +15,12 @@ from benchmarks.accuracy.meters import SETTLING_S, Place, Run, known_runs, read_
 from benchmarks.accuracy.scores import error_of, shown
 from nearpeak.ops._table import case_table
 from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import file_text, group_entry
 from nearpeak.predict.fit import Fit, fit
 from nearpeak.predict.forms.power import FORM, power_calibration, power_w
 from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import predict_table, scalars_of
+from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL, HELD_OUT = (0, 1), (2,), (3,)

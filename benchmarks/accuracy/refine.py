@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.core.prediction import Correction
 from nearpeak.predict._correction import columns_of, correction_ratio, fit_correction
-from nearpeak.predict._form import CaseColumns, Rows, Setting
+from nearpeak.predict._form import CaseColumns, Rows, Setting, leading
 from nearpeak.predict._interval_scale import LEAST_COUNT, LEAST_SITES, fit_scale
 from nearpeak.predict.coefficient_file import Refined
 from nearpeak.predict.intervals import interval_ends
@@ -72,7 +72,7 @@ def _late(
 
 def _regimes(family: Family, found: Rows) -> Any:
     names = np.array([family.form.regimes[name] for name in family.form.terms], dtype=object)
-    return names[np.argmax(found.parts_s, axis=1)]
+    return names[leading(family.form, found.parts_s)]
 
 
 def _seen(

@@ -15,10 +15,12 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds
+from benchmarks.accuracy.kin import left_out_boards
+from benchmarks.accuracy.ranks import missed_by_device
 from nearpeak.predict._calibrations import calibration_for, is_other_format
 from nearpeak.predict.coefficient_file import group_text, groups_of
 from nearpeak.predict.prediction import form_of, predict_table
-from nearpeak.predict.spread import ELSEWHERE, FILE, OTHER_FORMAT
+from nearpeak.predict.spread import COUSINS, ELSEWHERE, FILE, OTHER_FORMAT, RANKS
 from nearpeak.targets import target_of
 
 COEFFICIENTS = FILE.parent
@@ -28,7 +30,9 @@ TAIL_RATIO = 0.05
 """Share of the rows that either end may miss."""
 HEAD = """# Logarithms by which measurements are faster and slower for being of another source than the scalars, added
 # in squares to the interval. Written by `python -m benchmarks.accuracy.spread CORPUS`; under a source's name stands
-# what all others show, under other_format_… what scalars of another format of the same device add.
+# what all others show, under other_format_… what scalars of another format of the same device add, under ranks_…
+# by how much the most ranks measured are faster and slower than scalars fitted on half of them say, under twins…
+# and cousins… what scalars of another board of the architecture add, with the same multiprocessors or others.
 """
 
 
@@ -60,6 +64,8 @@ def main() -> None:
         if family.is_allowed(block):
             formats.setdefault(family.form.name, []).extend(_other_formats(family, block))
     lines = [_lines(ELSEWHERE, found), *(_lines(OTHER_FORMAT + name, each) for name, each in formats.items() if each)]
+    lines += list(_rank_lines([block for family, block in blocks if family.form.name == "collective"]))
+    lines += list(_kin_lines(blocks))
     for source in sorted({one.source for one in found}):
         lines.append(_lines(source, [one for one in found if one.source != source]))
     FILE.write_text(HEAD + "\n".join(lines), encoding="utf-8")
@@ -105,11 +111,37 @@ def _excess(family: Family, block: Block, file: Path | None = None, *, is_correc
         np.log(each / found.predicted_s) for each in (block.measured_s[rows], found.low_s, found.high_s)
     )
     print(f"{family.name} {block.name}: {((low <= ratio) & (ratio <= high)).mean():.2f} of {len(rows)}", flush=True)
+    return _beyond_ends(block.source, ratio, low, high)
+
+
+def _beyond_ends(source: str, ratio: Any, low: Any, high: Any) -> Excess:
+    """Return by how much ratios leave an interval, all as logarithms."""
     return Excess(
-        source=block.source,
+        source=source,
         faster=np.where(ratio < 0, np.sqrt(np.maximum(ratio**2 - low**2, 0)), 0.0),
         slower=np.where(ratio > 0, np.sqrt(np.maximum(ratio**2 - high**2, 0)), 0.0),
     )
+
+
+def _kin_lines(blocks: Sequence[tuple[Family, Block]]) -> Iterator[str]:
+    """Yield by how much boards miss the scalars of another one of their architecture, by form; cousins all together."""
+    found: dict[str, list[Excess]] = {}
+    for one in left_out_boards(blocks):
+        print(f"{one.kind} {one.form} {one.name}: {one.covered_ratio:.2f} of {len(one.ratio)}", flush=True)
+        excess = _beyond_ends(one.name.split()[0], one.ratio, one.low, one.high)
+        for name in (f"{one.kind}_{one.form}", *([COUSINS] if one.kind == COUSINS else [])):
+            found.setdefault(name, []).append(excess)
+    yield from (_lines(name, each) for name, each in sorted(found.items()))
+
+
+def _rank_lines(blocks: Sequence[Block]) -> Iterator[str]:
+    """Yield by how much collectives miss that were fitted on half of their ranks, by how boards meet."""
+    (family,) = families("collective")
+    found: dict[str, list[Excess]] = {}
+    for kind, missed in missed_by_device(family, blocks):
+        one = Excess(source="", faster=np.maximum(-missed, 0.0), slower=np.maximum(missed, 0.0))
+        found.setdefault(kind, []).append(one)
+    yield from (_lines(RANKS + kind, each) for kind, each in sorted(found.items()))
 
 
 def _lines(name: str, blocks: Sequence[Excess]) -> str:

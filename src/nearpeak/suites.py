@@ -68,7 +68,7 @@ def read_suite(name: str | Path) -> Suite:
 
 def holds_suite(path: Path) -> bool:
     """Say whether `path` is a file that claims to be a suite, of any version."""
-    if path.suffix != ".jsonl" or not path.is_file():
+    if path.suffix.lower() != ".jsonl" or not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
         return is_suite(file.readline())

@@ -3,7 +3,9 @@
 import csv
 import importlib.util
 import json
+import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +30,9 @@ def read_columns(path: Path) -> dict[str, Any]:
     """
     if not path.exists():
         raise SpecError(f"table {path}: not found")
+    _refuse_packed(path)
     check_suffix(path)
-    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix]
+    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]
     try:
         columns = reader(path)
     except UnicodeDecodeError as error:
@@ -46,18 +49,26 @@ def check_suffix(path: Path) -> None:
     Traceback (most recent call last):
     nearpeak.errors.SpecError: table cases.txt: suffix '.txt' is not one of .csv, .jsonl, .parquet
     """
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise SpecError(f"table {path}: suffix {path.suffix!r} is not one of {', '.join(SUFFIXES)}")
 
 
 def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write the columns to `path`, by its suffix; the file appears whole or not at all."""
+    """Write the columns to `path`, by its suffix; the file appears whole or not at all, behind a link where it is one.
+
+    Text of CSV that is a number, and stays the same as one, is a number in the other formats.
+    """
     check_suffix(path)
-    writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[path.suffix]
-    with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
-        part = Path(folder) / f"part{path.suffix}"
-        writer(part, columns)
-        os.replace(part, path)
+    suffix, whole = path.suffix.lower(), path.resolve()  # replacing a link would leave what it names as it was
+    writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[suffix]
+    held = columns if suffix == ".csv" else {name: numbers_of(column) for name, column in columns.items()}
+    with tempfile.TemporaryDirectory(dir=whole.parent, prefix=".nearpeak-") as folder:
+        part = Path(folder) / f"part{suffix}"
+        writer(part, held)
+        if whole.exists() and not whole.is_file():  # a pipe or a device is written to
+            whole.write_bytes(part.read_bytes())
+        else:
+            os.replace(part, whole)
 
 
 def rows_to_columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -83,6 +94,49 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
     return found
 
 
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.([0-9]+))?([eE][+-]?[0-9]+)?")
+"""How numbers are written: 007 and +1 are not, which as numbers would lose what they say."""
+
+
+def numbers_of(column: Any) -> Any:
+    """Return text of CSV as the numbers that it states, blank cells and nan as None; other columns as they are.
+
+    Text stays text where a cell is no number, and where places behind the point differ and some end in 0: 2.9 and
+    2.10 are versions.
+
+    >>> numbers_of(np.array(["1.5", "", "16"])), numbers_of(np.array(["2.9", "2.10"])).tolist()
+    ([1.5, None, 16], ['2.9', '2.10'])
+    """
+    if not isinstance(column, np.ndarray) or column.dtype.kind != "U":
+        return column
+    cells = column.tolist()
+    found = {cell: _NUMBER.fullmatch(cell) for cell in set(cells) if cell.lower() not in ("", "nan")}
+    if not found or None in found.values():
+        return column
+    places = {one.group(3) for one in found.values() if one is not None and one.group(3)}
+    if len(set(map(len, places))) > 1 and any(len(one) > 1 and one.endswith("0") for one in places):
+        return column
+    numbers = {cell: _number(cell) for cell in found}
+    if not all(-(2**63) <= one < 2**63 if isinstance(one, int) else math.isfinite(one) for one in numbers.values()):
+        return column
+    return [numbers.get(cell) for cell in cells]
+
+
+def number_or_text(cell: Any) -> Any:
+    """Return the number that a cell of CSV states, None for a blank one, other text as it is.
+
+    >>> number_or_text("4096.5"), number_or_text("many"), number_or_text("")
+    (4096.5, 'many', None)
+    """
+    if isinstance(cell, str) and _NUMBER.fullmatch(cell):
+        return _number(cell)
+    return None if cell == "" else cell
+
+
+def _number(text: str) -> int | float:
+    return float(text) if set(text) & set(".eE") else int(text)
+
+
 def _record(line: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
@@ -106,20 +160,29 @@ def _read_csv(path: Path) -> dict[str, Any]:
         reader = csv.reader(file)
         known = csv.field_size_limit(_LONGEST_CELL)  # of the whole process: readers of traces take longer ones
         try:
-            rows = list(reader)
+            rows = [(reader.line_num, row) for row in reader if row]
         except csv.Error as error:
             raise SpecError(f"table {path}, line {reader.line_num}: not CSV: {error}") from None
         finally:
             csv.field_size_limit(known)
     if not rows:
         return {}
-    header = rows[0]
+    header = rows[0][1]
     if len(set(header)) < len(header):
         raise SpecError(f"table {path}: a column name stands twice in {header}")
-    for number, row in enumerate(rows[1:], start=2):
+    for number, row in rows[1:]:
         if len(row) != len(header):
             raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
-    return {name: _typed(np.array(cells)) for name, cells in zip(header, zip(*rows[1:], strict=True), strict=False)}
+    cells_by_column = zip(*(row for _, row in rows[1:]), strict=True)
+    return {name: _typed(np.array(cells)) for name, cells in zip(header, cells_by_column, strict=False)}
+
+
+def _refuse_packed(path: Path) -> None:
+    """Refuse a file that gzip packed, whatever it is called."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
 
 
 def _typed(cells: Any) -> Any:
@@ -132,7 +195,7 @@ def _typed(cells: Any) -> Any:
 
 
 def _read_jsonl(path: Path) -> dict[str, Any]:
-    return rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8"), str(path)))
+    return rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
@@ -185,10 +248,36 @@ def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
     if held is not None:
         _copy(held, path, "format parquet")
         return
+    kinds = {name: _kind(_plain(column)) for name, column in columns.items()}
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "rows.jsonl"
-        _write_jsonl(lines, columns)
-        duckdb.sql(f"copy (select * from read_json('{_quoted(lines)}')) to '{_quoted(path)}' (format parquet)")
+        _write_jsonl(lines, {name: [_fitting(c, kinds[name]) for c in _plain(one)] for name, one in columns.items()})
+        named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': '{kind}'" for name, kind in kinds.items())
+        read = f"read_json('{_quoted(lines)}', format='newline_delimited', columns={{{named}}})"
+        duckdb.sql(f"copy (select * from {read}) to '{_quoted(path)}' (format parquet)")
+
+
+def _kind(cells: Sequence[Any]) -> str:
+    """Return the type of a column with gaps: DuckDB would guess it from the first rows.
+
+    >>> _kind([None, 1, 2.5]), _kind([True, None]), _kind([16, "many"])
+    ('DOUBLE', 'BOOLEAN', 'VARCHAR')
+    """
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {bool}:
+        return "BOOLEAN"
+    if kinds == {int} and all(cell is None or -(2**63) <= cell < 2**63 for cell in cells):
+        return "BIGINT"
+    return "DOUBLE" if kinds and kinds <= {int, float} else "VARCHAR"
+
+
+def _fitting(cell: Any, kind: str) -> Any:
+    """Return a cell as JSON of its column's type states it; JSON has no word for what is no number."""
+    if isinstance(cell, str) or cell is None:
+        return cell
+    if kind == "VARCHAR":
+        return json.dumps(cell)
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
     if suite is not None:
         return [one.case for one in suite.chosen]
     path = Path(words[0])
-    if path.suffix not in (*TABLES, ".json"):
+    if path.suffix != ".json" and path.suffix.lower() not in TABLES:
         return [case_of(words, command)]
     if len(words) > 1:
         raise SpecError(
@@ -61,7 +61,7 @@ def _workload(path: Path) -> "list[Case]":
 def _table(path: Path) -> "list[Case]":
     from nearpeak.capture.table_file import read_columns
 
-    if path.suffix == ".jsonl" and (found := _lines(path)):
+    if path.suffix.lower() == ".jsonl" and (found := _lines(path)):
         return found
     columns = read_columns(path)
     if "op" not in columns:

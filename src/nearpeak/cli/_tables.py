@@ -72,6 +72,8 @@ def write_answered(
     Raises:
         NotModelledError: rows are without an answer; the table is written, with a column that says why.
     """
+    if path is None or path.suffix.lower() != ".csv":
+        columns = _plain_axes(columns, usable.table)
     why = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
     why |= {int(usable.rows[row]): reason for row, reason in refused.items()}
     if not why:
@@ -84,6 +86,20 @@ def write_answered(
         f"{command}: {len(why)} of {count} rows are refused{others} (column 'refused'); "
         f"the first is row {row + 1}: {why[row]}"
     )
+
+
+def _plain_axes(columns: Mapping[str, Any], table: "CaseTable") -> dict[str, Any]:
+    """Return the columns with numbers in those of axes that CSV has as text, as some of their cells are not right."""
+    from nearpeak.capture.table_file import number_or_text
+
+    axes = {name for group in table.groups for name in group.axes}
+    texts = {
+        name for name in axes.intersection(columns) if getattr(getattr(columns[name], "dtype", None), "kind", "") == "U"
+    }
+    return {
+        name: [number_or_text(cell) for cell in column.tolist()] if name in texts else column
+        for name, column in columns.items()
+    }
 
 
 def _spread(added: Mapping[str, Any], rows: Any, refused: Mapping[int, str], count: int) -> dict[str, list[object]]:
@@ -108,13 +124,14 @@ def check_table(path: Path | None) -> None:
 
 def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:
     """Write the columns to a table file, or as JSON lines to standard output."""
-    from nearpeak.capture.table_file import write_columns
+    from nearpeak.capture.table_file import numbers_of, write_columns
 
     if path is not None:
         write_columns(path, columns)
         sys.stderr.write(f"wrote {path}\n")
         return
-    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in columns.items()}
+    held = {name: numbers_of(column) for name, column in columns.items()}
+    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in held.items()}
     for cells in zip(*plain.values(), strict=True):
         row = {name: cell for name, cell in zip(plain, cells, strict=True) if cell is not None}
         sys.stdout.write(json.dumps(row) + "\n")

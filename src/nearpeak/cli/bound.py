@@ -33,9 +33,9 @@ def bound(
     """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
-    can be piped in, e.g. from 'nearpeak capture'. A row for which there is no rule, or no figure of the target, and one
-    whose axes contradict each other stay without a bound and say why in the column refused; the exit code is then 1. A
-    row that is no case is refused, and nothing is written ('nearpeak predict' answers the others).
+    can be piped in, e.g. from 'nearpeak capture'. A row that is no case (an axis is missing, a format unknown, axes
+    contradict each other), or for which there is no rule or no figure of the target, keeps its place without a bound
+    and says why in the column refused; the exit code is then 1.
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     check_table(out)
@@ -81,10 +81,6 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
         raise SpecError(f"bound: a table takes one target, got {len(devices)}; run once per target")
     columns, usable = read_usable(path, "bound")
     columns.pop("refused", None)  # what an earlier bound of the table said
-    if usable.refused:
-        (row, (column, text)), *others = usable.refused.items()
-        more = f", and {len(others)} more rows are no cases" if others else ""
-        raise SpecError(f"table: row {row + 1}{f', column {column!r}' if column else ''}: {text}{more}")
     bounds = answered_table(usable.table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
     added = {"bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}

@@ -1,19 +1,21 @@
 """`nearpeak calibrate`: roofs of this machine's CPU, scalars from measurements, and which cases to measure."""
 
 import sys
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import check_table
+from nearpeak.cli._tables import check_table, write_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nearpeak.core.calibration import SetAside
     from nearpeak.core.target import Target
+    from nearpeak.predict.calibrate import Fits
 
 
 def roofs(
@@ -63,6 +65,9 @@ def fit(
     out: Path | None = typer.Option(
         None, "--out", help="Coefficient file; by default the target's in the user folder."
     ),
+    residuals: Path | None = typer.Option(
+        None, "--residuals", help="Write the table with what the fit leaves at each row (.csv, .jsonl, .parquet)."
+    ),
     json: bool = shared.JSON,
 ) -> None:
     """Fit the scalars of predictions to measurements of a device, and keep them for 'nearpeak predict'.
@@ -72,8 +77,11 @@ def fit(
     left out of the fit. Groups of other operators and formats in the file are kept. Rows faster than their bound, or
     in another unit than the others, are set aside (--json names all); a table that as a whole is in another unit, or
     of another device, is refused, and nothing is written.
+    The rows that fit worst are named; --residuals adds to every row measured_s, predicted_s by the fitted scalars,
+    residual_ratio (predicted over measured, minus 1) and fit_group, or in set_aside why it was not used. The file can
+    be given as --data again.
     """
-    from nearpeak.capture.table_file import read_columns
+    from nearpeak.predict._documented import figures_digest
     from nearpeak.predict.calibrate import calibrate_each
     from nearpeak.predict.coefficient_file import file_text, groups_of
     from nearpeak.predict.samples import samples_of
@@ -81,9 +89,11 @@ def fit(
 
     device = _one_target(target, "fit")
     shared.check_writable(out)
+    check_table(residuals)
     path = out or _own_file(device.name)
     groups_of(path)  # a file that cannot be added to is refused before the work
-    samples = samples_of(read_columns(data))
+    columns = _measured(data)
+    samples = samples_of(columns)
     with shared.progress("fitting"):
         found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
     _tell_set_aside(found.set_aside)
@@ -91,13 +101,41 @@ def fit(
         raise next(iter(found.refused.values()))
     for name, error in found.refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
-    groups = {**groups_of(path), **{one.name: {"device": device.name, **one.entry} for one in found.fits}}
+    of = {"device": device.name, "figures": figures_digest(device)}
+    groups = {**groups_of(path), **{one.name: {**of, **one.entry} for one in found.fits}}
     if json or not shared.on_terminal():
         text = report.fit_to_json(device, found.fits, found.set_aside, found.refused)
     else:
         text = report.fit_to_terminal(device, found.fits)
     sys.stdout.write(f"{text}\n")
     shared.write_whole(path, file_text(groups))
+    if residuals is not None:
+        _write_residuals(residuals, columns, found)
+
+
+def _measured(data: Path) -> "dict[str, object]":
+    """Return the columns of a table of measurements, less those that an earlier fit added."""
+    from nearpeak.capture.table_file import read_columns
+    from nearpeak.predict.samples import TIME_UNITS
+    from nearpeak.report._calibration import RESIDUAL_COLUMNS
+
+    columns = read_columns(data)
+    if not set(RESIDUAL_COLUMNS) <= set(columns):
+        return columns
+    is_only_time = set(TIME_UNITS).intersection(columns) == {"measured_s"}
+    added = set(RESIDUAL_COLUMNS) - ({"measured_s"} if is_only_time else set())
+    return {name: column for name, column in columns.items() if name not in added}
+
+
+def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits") -> None:
+    """Write a table with what its fit leaves at each row, or why the row was not used."""
+    from nearpeak.report._calibration import residual_columns
+
+    count = max(len(column) for column in columns.values() if isinstance(column, Sized))
+    left = residual_columns(found.fits, (*found.set_aside, *found.left_out), count)
+    if "measured_s" in columns:  # the table's own times, which stay where a row was not used
+        left.pop("measured_s")
+    write_cases(path, {**columns, **left})
 
 
 def plan(

@@ -57,7 +57,7 @@ def predict(
     """
     devices = shared.targets_of(target, edits)
     check_table(out)
-    file = Path(words[0]) if len(words or ()) == 1 and Path(words[0]).suffix in (*TABLES, *WORKLOADS) else None
+    file = Path(words[0]) if len(words or ()) == 1 and _suffix(words[0]) in (*TABLES, *WORKLOADS) else None
     if words and cases is not None:
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
@@ -75,6 +75,12 @@ def predict(
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
         _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how)
+
+
+def _suffix(name: str) -> str:
+    """Return the suffix of a file; those of tables are the same in capitals."""
+    suffix = Path(name).suffix
+    return suffix.lower() if suffix.lower() in TABLES else suffix
 
 
 def register(app: typer.Typer) -> None:
@@ -104,6 +110,7 @@ def _predict_table(
     if energy:
         drawn = energy_table(usable.table, device, found)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
+    _tell_differing([device])
     write_answered(out, "predict", columns, usable, added, answered.refused)
     _tell_lacked(calibration, usable.table.groups, [device])
 
@@ -120,6 +127,7 @@ def _predict_workload(
     found = with_predictions(analysis_of(api.capture(path), devices), devices, calibration, how)
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
+    _tell_differing(devices)
     _tell_lacked(calibration, [row.case for row in found.rows], devices)
 
 
@@ -137,6 +145,16 @@ def _predict_case(
         text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
         sys.stdout.write(f"{text}\n")
     _tell_lacked(calibration, [case], devices)
+
+
+def _tell_differing(devices: list["Target"]) -> None:
+    """Say on standard error which devices of the user's own only have the name of one that was measured."""
+    from nearpeak.predict._documented import differing
+    from nearpeak.report._prediction import own_device
+
+    for device in devices:
+        if names := differing(device):
+            sys.stderr.write(f"{own_device(device.name, names)}\n")
 
 
 def _tell_lacked(calibration: Path | None, cases: "Iterable[Case | CaseGroup]", devices: list["Target"]) -> None:

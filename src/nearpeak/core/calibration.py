@@ -33,6 +33,30 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """How far a fit is off one row that it was fitted on."""
+
+    row: int
+    """Number of the row, 1 for the first below the header."""
+    case: Case
+    """Its case."""
+    measured_s: float
+    """Its time."""
+    predicted_s: float
+    """Time by the fitted scalars."""
+
+    @property
+    def error_ratio(self) -> float:
+        """Predicted over measured time, minus 1."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def factor(self) -> float:
+        """The longer of both times over the shorter: a half is as far off as a double."""
+        return max(self.predicted_s / self.measured_s, self.measured_s / self.predicted_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFit:
     """Scalars of one form, kind of case and device, with what the measurements say about them."""
 
@@ -56,6 +80,12 @@ class GroupFit:
     """Mean signed error on cases left out."""
     entry: Mapping[str, Any]
     """The group as coefficient files hold it."""
+    residuals: tuple[Residual, ...]
+    """What is left at each row fitted on, in the order of the table."""
+
+    def worst(self, count: int) -> tuple[Residual, ...]:
+        """Return the rows that the fit is farthest off, the farthest first."""
+        return tuple(sorted(self.residuals, key=lambda one: -one.factor)[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,8 @@ class Calibration:
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
     is_borrowed: bool = False
     """Whether the measurements are of other operators, whose form and scalars stand in for this one."""
+    differing: tuple[str, ...] = ()
+    """Figures by which the target is not the shipped device of its name, which is the one that was measured."""
     correction: Correction | None = None
     """Fitted on top of the scalars; none without."""
     scale: Correction | None = None
@@ -98,6 +100,8 @@ class Prediction:
     """Scalars used, with their provenance."""
     algorithm: str = "classical"
     """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
+    notes: tuple[str, ...] = ()
+    """What was assumed where the case leaves it open, a sentence each."""
     energy: ExpectedEnergy | None = None
     """Expected energy; none where no document states the power limit of the device."""
 

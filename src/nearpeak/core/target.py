@@ -46,6 +46,8 @@ class Link:
     """Document of the figure."""
     verified: bool = True
     """False when the figure was derived or read second-hand."""
+    device_count: int | None = None
+    """Devices that such links join; none where no document says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

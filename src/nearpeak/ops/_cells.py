@@ -1,6 +1,8 @@
 """Cells of a table of cases: columns in any usual form in, whole numbers and choices out, wrong ones named."""
 
+import re
 from collections.abc import Mapping
+from decimal import Decimal
 from math import isnan
 from typing import Any
 
@@ -172,10 +174,21 @@ def _keys(array: Any) -> Any:
     return keys
 
 
+_DECIMAL = re.compile(r"\s*\+?[0-9]{1,40}\.?[0-9]{0,40}([eE]\+?[0-9]{1,2})?\s*", re.ASCII)
+"""How programs that know floats alone write whole numbers, 4096.0 and 4.096e3."""
+
+
 def _whole(cell: Any) -> int | None:
-    """Return the cell as a whole number of at least 0, or none when it is not one."""
+    """Return the cell as a whole number of at least 0, or none when it is not one.
+
+    >>> _whole("4096"), _whole("4096.0"), _whole("4.096e3"), _whole("4096.5"), _whole(4096.0)
+    (4096, 4096, 4096, None, 4096)
+    """
     if isinstance(cell, bool):
         return None
+    if isinstance(cell, str) and not cell.strip().isdecimal() and _DECIMAL.fullmatch(cell):
+        exactly = Decimal(cell.strip())
+        cell = int(exactly) if exactly == exactly.to_integral_value() else ""
     try:
         number = int(cell)
     except (ValueError, OverflowError, TypeError):

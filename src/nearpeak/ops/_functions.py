@@ -31,6 +31,9 @@ class Function:
     """ATen names of the gradient."""
     onnx: tuple[str, ...] = ()
     """ONNX operator types."""
+    takes: Mapping[str, str] = field(default_factory=dict)
+    """What an operand must be to be computed, and the result (`y`), where that is no number of any format: `bool`,
+    `int`, `complex`, or `scalar`, a number instead of a tensor."""
 
     @property
     def forward(self) -> Formula:
@@ -55,6 +58,7 @@ def _row(name: str, text: str, *gradients: str, **more: Any) -> Function:
 
 
 _F = "nn.functional."
+_WHOLE = {"a": "int", "b": "int"}
 _SQRT_HALF, _SQRT_2_PI, _2_SQRT_PI = "0.7071067811865476", "0.7978845608028654", "1.1283791670955126"
 _TANH_ARGUMENT = f"tanh({_SQRT_2_PI} * (a + 0.044715 * a * a * a))"
 _DENSITY = "0.3989422804014327 * exp(-0.5 * a * a)"
@@ -73,6 +77,8 @@ _FAMILIES = (
     ("legendre_polynomial_p", "legendre"),
 )  # fmt: skip
 """Polynomials below torch.special, of degree b, with their names in formulas."""
+POLYNOMIALS = tuple(name for name, _ in _FAMILIES)
+"""Polynomials of degree b; of degree 0 they are 1, also of what is no number."""
 
 _ARITHMETIC = (
     _row("add", "a + b", "g", "g", onnx=("Add",)),
@@ -109,12 +115,12 @@ _ARITHMETIC = (
     _row("ldexp", "ldexp(a, b)"),
     _row("mantissa", "mantissa(a)", aten=("frexp",)),
     _row("nextafter", "nextafter(a, b)"),
-    _row("gcd", "gcd(a, b)"),
-    _row("lcm", "lcm(a, b)"),
+    _row("gcd", "gcd(a, b)", takes=_WHOLE),
+    _row("lcm", "lcm(a, b)", takes=_WHOLE),
     _row("left_shift", "left_shift(a, b)", torch="bitwise_left_shift",
-         aten=("bitwise_left_shift", "__lshift__", "__ilshift__")),
+         aten=("bitwise_left_shift", "__lshift__", "__ilshift__"), takes=_WHOLE),
     _row("right_shift", "right_shift(a, b)", torch="bitwise_right_shift",
-         aten=("bitwise_right_shift", "__rshift__", "__irshift__")),
+         aten=("bitwise_right_shift", "__rshift__", "__irshift__"), takes=_WHOLE),
 )  # fmt: skip
 
 _SPECIAL = (
@@ -152,7 +158,7 @@ _SPECIAL = (
     _row("logit", "log(a / (1 - a))", "g / (a * (1 - a))", aten=("special_logit",), backward=("logit_backward",)),
     _row("entr", "where(a > 0, -a * log(a), 0)", torch="special.entr", aten=("special_entr",)),
     _row("angle", "where(a < 0, pi, 0)"),
-    _row("polar", "polar(a, b)"),
+    _row("polar", "polar(a, b)", takes={"y": "complex"}),
     _row("erfinv", "erfinv(a)", aten=("special_erfinv",)),
     _row("erfcx", "erfcx(a)", torch="special.erfcx", aten=("special_erfcx",)),
     _row("ndtri", "ndtri(a)", torch="special.ndtri", aten=("special_ndtri",)),
@@ -175,7 +181,8 @@ _ACTIVATIONS = (
     _row("relu6", "minimum(maximum(a, 0), 6)", "g * (a > 0) * (a < 6)", torch=_F + "relu6"),
     _row("hardtanh", "minimum(maximum(a, -1), 1)", "g * (a > -1) * (a < 1)", torch=_F + "hardtanh",
          backward=("hardtanh_backward",)),
-    _row("threshold", "where(a > b, a, c)", "where(a > b, g, 0)", torch=_F + "threshold", onnx=("ThresholdedRelu",)),
+    _row("threshold", "where(a > b, a, c)", "where(a > b, g, 0)", torch=_F + "threshold", onnx=("ThresholdedRelu",),
+         takes={"b": "scalar", "c": "scalar"}),
     _row("leaky_relu", "where(a > 0, a, 0.01 * a)", "g * where(a > 0, 1, 0.01)", torch=_F + "leaky_relu",
          onnx=("LeakyRelu",), backward=("leaky_relu_backward",)),
     _row("prelu", "where(a > 0, a, b * a)", "where(a > 0, g, b * g)", "where(a > 0, 0, a * g)", torch="_prelu_kernel",
@@ -195,7 +202,7 @@ _ACTIVATIONS = (
          onnx=("Gelu", "com.microsoft.Gelu"), backward=("gelu_backward",)),
     _row("gelu_tanh", f"0.5 * a * (1 + {_TANH_ARGUMENT})",
          f"g * (0.5 + 0.5 * {_TANH_ARGUMENT} + 0.5 * a * (1 - {_TANH_ARGUMENT} * {_TANH_ARGUMENT})"
-         f" * ({_SQRT_2_PI} + 0.1070322243090145 * a * a))", torch=_F + "gelu", options={"approximate": "tanh"},
+         f" * {_SQRT_2_PI} * (1 + 0.134145 * a * a))", torch=_F + "gelu", options={"approximate": "tanh"},
          onnx=("com.microsoft.FastGelu",)),
     _row("silu", "a * sigmoid(a)", "g * sigmoid(a) * (1 + a * (1 - sigmoid(a)))", torch=_F + "silu",
          onnx=("Swish",), backward=("silu_backward",)),
@@ -232,8 +239,8 @@ _LOGIC = (
     _row("logical_or", "logical_or(a, b)", aten=("bitwise_or", "__or__"), onnx=("Or", "BitwiseOr")),
     _row("logical_xor", "logical_xor(a, b)", aten=("bitwise_xor", "__xor__"), onnx=("Xor", "BitwiseXor")),
     _row("logical_not", "logical_not(a)", aten=("bitwise_not",), onnx=("Not", "BitwiseNot")),
-    _row("where", "where(a, b, c)", "", "where(a, g, 0)", "where(a, 0, g)", onnx=("Where",)),
-    _row("masked_fill", "where(b, c, a)", "where(b, 0, g)"),
+    _row("where", "where(a, b, c)", "", "where(a, g, 0)", "where(a, 0, g)", onnx=("Where",), takes={"a": "bool"}),
+    _row("masked_fill", "where(b, c, a)", "where(b, 0, g)", takes={"b": "bool", "c": "scalar"}),
     _row("isnan", "isnan(a)", onnx=("IsNaN",)),
     _row("isinf", "isinf(a)", onnx=("IsInf",)),
     _row("isposinf", "a == inf"),

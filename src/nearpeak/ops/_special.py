@@ -16,10 +16,12 @@ _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 13
 
 
 def hurwitz_zeta(s: Any, q: Any) -> Any:
-    """Return the sum of 1 / (k + q)^s over k from 0 (Euler-Maclaurin, NIST DLMF 25.11.5), s above 1, q above 0.
+    """Return the sum of 1 / (k + q)^s over k from 0 (Euler-Maclaurin, NIST DLMF 25.11.5), q above 0.
 
-    >>> round(float(hurwitz_zeta(2.0, 1.0)), 12)
-    1.644934066848
+    The sum has no value for s below 1, and is infinite at 1.
+
+    >>> round(float(hurwitz_zeta(2.0, 1.0)), 12), float(hurwitz_zeta(0.5, 1.0))
+    (1.644934066848, nan)
     """
     s, q = np.asarray(s, float), np.asarray(q, float)
     far = q + 16
@@ -28,7 +30,7 @@ def hurwitz_zeta(s: Any, q: Any) -> Any:
     for j, factor in enumerate(_BERNOULLI):
         total = total + factor * rising * far ** (-s - 2 * j - 1)
         rising = rising * (s + 2 * j + 1) * (s + 2 * j + 2)
-    return total
+    return np.where(s < 1, np.nan, np.where(s == 1, np.inf, total))
 
 
 def polygamma(order: int, x: Any) -> Any:
@@ -113,10 +115,13 @@ def airy(x: Any) -> Any:
 
 
 def _recurred(first: Callable[[Any], Any], step: Callable[[Any, Any, Any, int], Any], x: Any, n: Any) -> Any:
-    """Return the polynomial of degree n from those of degree 0, which is 1, and 1, by its three-term recurrence."""
+    """Return the polynomial of degree n from those of degree 0, which is 1, and 1, by its three-term recurrence.
+
+    Below degree 0 it is 0, as in PyTorch.
+    """
     x, n = np.broadcast_arrays(np.asarray(x, float), np.asarray(n, float).astype(int))
     before, now = np.ones_like(x), first(x)
-    found = np.where(n < 1, before, now)
+    found = np.where(n < 0, 0.0, np.where(n < 1, before, now))
     for k in range(1, int(n.max(initial=1))):
         before, now = now, step(x, now, before, k)
         found = np.where(n == k + 1, now, found)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.dtype import dtype_of
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.ops import OPS
 from nearpeak.ops._cells import columns_of, grouped, is_blank, is_single, row_count
 from nearpeak.ops._table import CaseTable, case_table
@@ -52,8 +52,12 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
     left = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
     refused |= {row: _reason(error) for row, error in _bad_rows(plain, left)}
     rows = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
-    if not len(rows):
+    if not len(rows) and not str(whole).startswith("table: row "):
         raise whole
+    if not len(rows):
+        row, (column, text) = min(refused.items())
+        place = f"row {row + 1}{f', column {column!r}' if column else ''}"
+        raise SpecError(f"table: none of its {count} rows is a case; {place}: {text}")
     return UsableTable(table=case_table(_chosen(plain, rows)), rows=rows, refused=dict(sorted(refused.items())))
 
 

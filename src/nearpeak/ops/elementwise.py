@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DType
+from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
@@ -18,7 +18,7 @@ from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops._formula import Formula, next_after
-from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, Function, function_of
+from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, POLYNOMIALS, Function, function_of
 from nearpeak.ops._operator import Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -165,12 +165,36 @@ def _work(
 
 
 def _inputs(function: str, **arguments: Any) -> dict[str, Tensor]:
-    sizes = {name: arguments[name] for name in function_of(function).operand_names}
+    row = function_of(function)
+    sizes = {name: arguments[name] for name in row.operand_names}
+    for name, wanted in row.takes.items():
+        _require_kind(function, name, wanted, sizes.get(name, 0), arguments)
     return {
         name: Tensor(shape=(size,), dtype=arguments[f"{name}_dtype"])
         for name, size in sizes.items()
         if size or (name == "a" and not arguments["elements"])
     }
+
+
+_KINDS = {
+    "bool": ("truth values", "bool"), "int": ("whole numbers", "int32"), "complex": ("complex numbers", "complex64"),
+}  # fmt: skip
+"""By kind of number: what it is called, and a format of it."""
+
+
+def _require_kind(function: str, name: str, wanted: str, size: int, arguments: Mapping[str, Any]) -> None:
+    """Refuse an operand, or the result `y`, that the function cannot be computed with."""
+    if wanted == "scalar":
+        if size:
+            raise SpecError(f"elementwise: {name}={size}, but {function} takes a number there, no tensor; leave it out")
+        return
+    key = "out_dtype" if name == "y" else f"{name}_dtype"
+    words, example = _KINDS[wanted]
+    if dtype_of(arguments[key]).kind != wanted:
+        what = "gives" if name == "y" else "takes"
+        raise SpecError(
+            f"elementwise: {key}={arguments[key]}, but {function} {what} {words} there; say {key}={example}"
+        )
 
 
 def _operands(tensors: dict[str, Any], row: Function, spread: Any) -> dict[str, Any]:
@@ -290,6 +314,9 @@ OPERATOR = Operator(
             "nan_to_num",
             "igamma",
             "igammac",
+            "polygamma",
+            "zeta",
+            *POLYNOMIALS,
             "sign",
             "signbit",
             "hardshrink",

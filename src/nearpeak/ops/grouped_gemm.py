@@ -40,7 +40,9 @@ def grouped_gemm(
     Args:
         dtype: a number format, or a scheme of quantised products (fp8_row, mxfp8, nvfp4, …, see scaled_gemm); each
             group's B has its own scales.
-        touched_groups: groups with at least one row, whose matrices must be read; all take part when k is split.
+        touched_groups: groups with at least one row, whose matrices must be read; all take part when k is split. 1 is
+            a case that says nothing: inputs and predictions then route each row at random; one group alone is stated by
+            a load of counts.
         split: m or k.
         accumulate: the products are added to what main_grad[groups,m,n] holds in out_dtype (of split k), which is read
             and written; the sums start from it, so that it costs no FLOP.
@@ -145,14 +147,32 @@ def _inputs(
     return tensors
 
 
-def _valid(drawn: dict[str, Any], m: int, k: int, split: str, load: str, **_: Any) -> dict[str, Any]:
-    """Return where each group ends: as the load says, or the drawn offsets, sorted, the last one the whole extent."""
+def _valid(
+    drawn: dict[str, Any], m: int, k: int, split: str, load: str, touched_groups: int, **_: Any
+) -> dict[str, Any]:
+    """Return where each group ends: as the load says, with as many groups as are stated, or routed at random."""
     offsets, extent = drawn["offsets"], m if split == "m" else k
     if load:
         return {"offsets": np.cumsum(counts_of(load, extent, len(offsets)))}
-    ends = np.sort(offsets % (extent + 1))  # they are below m, and may be far beyond k
-    ends[-1:] = extent
-    return {"offsets": ends}
+    return {"offsets": np.cumsum(_routed(offsets, extent, touched_groups if split == "m" else 1))}
+
+
+def _routed(drawn: Any, rows: int, touched: int) -> Any:
+    """Return the rows of each group: each row in any of them, or of `touched` ones, all of which have some.
+
+    A touched group alone is what cases have that say nothing.
+
+    Args:
+        drawn: random integers, one for each group.
+    """
+    random, groups = np.random.default_rng(drawn.astype(np.uint32)), len(drawn)
+    counts = np.zeros(groups, np.int64)
+    if touched > 1:
+        chosen = random.permutation(groups)[: min(touched, rows)]
+        counts[chosen] = 1 + random.multinomial(rows - len(chosen), np.full(len(chosen), 1 / max(len(chosen), 1)))
+    elif groups:
+        counts += random.multinomial(rows, np.full(groups, 1 / groups))
+    return counts
 
 
 def _rescaled(arrays: dict[str, Any], dtype: str, groups: int) -> tuple[Any, Any]:

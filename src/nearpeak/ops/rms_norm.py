@@ -125,7 +125,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4",
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",)),
+    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",), step_if="affine"),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -12,11 +12,12 @@ from nearpeak.core.prediction import Calibration, Coefficient, Correction
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._correction import correction_of
-from nearpeak.predict._documented import documented_of
+from nearpeak.predict._documented import at_documented_power, differing, figures_digest, stock_of
+from nearpeak.predict._entry import check_entry
 from nearpeak.predict._form import CaseColumns, Form
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.spread import ELSEWHERE, OTHER_FORMAT, seen_elsewhere
-from nearpeak.targets import TARGETS, target_of, user_folder
+from nearpeak.predict.spread import ELSEWHERE, OTHER_FORMAT, kin_spread, of_two_boards, seen_elsewhere
+from nearpeak.targets import TARGETS, shipped_target, target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
 PRIOR = "_prior_nvidia"
@@ -42,14 +43,16 @@ TREES = ("correction", "scale")
 
 
 def calibration_for(
-    target: Target, form: Form, cases: CaseColumns, file: Path | None = None, *, corrected: bool = True
-) -> Calibration:
+    target: Target, form: Form, cases: CaseColumns, file: Path | None = None, *,
+    corrected: bool = True, without: str = "",
+) -> Calibration:  # fmt: skip
     """Return the scalars for `cases` on `target`: its own, its architecture's, or those of all devices.
 
     Args:
         file: coefficients of the user's own for this target, before all others; those answer for groups that it lacks.
         corrected: with the bounded correction, which no operator has that was not measured; the interval is wider
             without it.
+        without: device whose scalars do not answer.
 
     Raises:
         SpecError: a coefficient file is malformed or belongs to another version of the form.
@@ -62,26 +65,33 @@ def calibration_for(
                 "('nearpeak calibrate roofs'), not from coefficients; leave the file out"
             )
         return form.calibration(target, cases)
-    if "+" in target.name:  # what an edited limit costs is a part of its own
-        target = replace(target, power_w=documented_of(target).power_w)
     groups, widened = form.groups(cases.op, cases.dtypes), partial(form.widening, cases.op)
+    others = differing(target)
+    given = {} if file is None else _given(file, target, form, groups)
+    if others and file is None:  # what ships under its name was measured on another device; its own fits are its own
+        file, given = _own_fits(target, form)
+    figures = figures_digest(target) if given else ""
+    target = at_documented_power(target)  # what an edited limit costs is a part of its own
     borrowed = any(widened(cell) != 1.0 for cell in form.regimes.values())
     corrected = corrected and not borrowed
-    given = {} if file is None else _given(file, target, form, groups)
     for group, stem, steps in _order(target, form, groups, cases.dtypes, given):
+        if without and stem.partition(_PART)[0] == without:
+            continue
         place, other = groups.index(group), form.is_by_format and is_other_format(groups[0], group)
         distance = max(steps, 1 if place >= _ALIKE_COUNT and not other else 0)
         trees = corrected and place < _ALIKE_COUNT
         found: Calibration | None
         if file is not None and stem == _GIVEN:
+            distance = max(distance, int(given[group].get("figures", figures) != figures))
             found = _calibration(given[group], f"{file.stem} {form.name}.{group}", form, distance, trees)
         else:
             found = _stored(form.name, stem, group, distance, trees)
         if found is not None:
             found = _of_format(found, form) if other else found
-            found = _blended(found, form, target, cases, group) if steps == 2 else found
+            found = of_two_boards(found, form.name) if steps > 1 else found
+            found = _blended(found, form, target, cases, group, without) if steps == 2 else found
             found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
-            return replace(_widened(found, widened), is_borrowed=borrowed)
+            return replace(_widened(found, widened), is_borrowed=borrowed, differing=others)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
@@ -146,8 +156,11 @@ def _sources(form: Form, target: Target, dtypes: Mapping[str, str]) -> Iterator[
 def _own_stems(target: Target) -> Iterator[tuple[str, int]]:
     """Yield the files of a target and of what it is a part or an edit of, with their steps from the data.
 
-    What is not measured itself is a step away, also where only the user measured the whole.
+    What is not measured itself is a step away, also where only the user measured the whole; what only has the name of
+    a device is as far as its figures make it.
     """
+    if differing(target):
+        return
     documented = target.name.partition("+")[0]
     device = documented.partition(":")[0]
     yield stem_of(target.name), 0
@@ -165,9 +178,12 @@ def stem_of(name: str) -> str:
 
 
 def _kin(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
-    """Return the scalars of a device for another that runs its kernels; less sure where boards are joined otherwise."""
+    """Return the scalars of a device for another that runs its kernels, as sure as such boards are alike."""
     moved = _moved(found, form, target, device, cases)
-    return seen_elsewhere(moved, ELSEWHERE) if form.alien(target, device) else moved
+    if form.alien(target, device):
+        return seen_elsewhere(moved, ELSEWHERE)
+    kind = "" if stock_of(target).name == stock_of(device).name else kin_spread(form.name, target, device)
+    return seen_elsewhere(moved, kind) if kind else moved
 
 
 def _moved(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
@@ -192,12 +208,14 @@ def _with_values(found: Calibration, values: Any) -> Calibration:
     )
 
 
-def _blended(prior: Calibration, form: Form, target: Target, cases: CaseColumns, group: str) -> Calibration:
+def _blended(
+    prior: Calibration, form: Form, target: Target, cases: CaseColumns, group: str, without: str
+) -> Calibration:
     """Return the scalars for a device without data, from the measured devices of its maker; the rest is the prior's."""
     if form.size is None:
         return prior
     measured = []
-    for stem in _stems(form.name):
+    for stem in (one for one in _stems(form.name) if one != without):
         found = _stored(form.name, stem, group, 0, False) if _device(stem).vendor == target.vendor else None
         if found is not None:
             alone, usual = _alone(form.name, stem, group), {one.name: one.value for one in prior.coefficients}
@@ -227,6 +245,7 @@ def _stored(form: str, stem: str, group: str, distance: int, corrected: bool) ->
         entry = _groups(path).get(f"{form}.{group}")
         if entry is not None:
             _refuse_other(entry, f"{path.stem} {form}.{group}", stem.replace(_PART, ":"))
+        if entry is not None and _is_of(entry, stem):
             return _calibration(entry, f"{stem} {form}.{group}", FORMS[form], distance, corrected)
     return None
 
@@ -276,7 +295,23 @@ def _apart(form: Form, target: Target, other: Target, dtypes: Mapping[str, str])
 
 @lru_cache
 def _device(stem: str) -> Target:
-    return target_of(stem.replace(_PART, ":"))
+    """Return the device that data of a file were measured on: one that ships, whatever the user calls the same."""
+    name = stem.replace(_PART, ":")
+    return shipped_target(name) if name.partition(":")[0] in TARGETS else target_of(name)
+
+
+def _is_of(entry: Any, stem: str) -> bool:
+    """Return whether a group is not of another device that the user gave the same name."""
+    of = entry.get("figures") if isinstance(entry, dict) else None
+    return of is None or stem.partition(_PART)[0] not in TARGETS or of == figures_digest(_device(stem))
+
+
+def _own_fits(target: Target, form: Form) -> tuple[Path, Mapping[str, Any]]:
+    """Return the user's own file of a target that only has the name of a device, and its groups of these figures."""
+    path, figures = user_folder() / "coefficients" / f"{stem_of(target.name)}.toml", figures_digest(target)
+    start = f"{form.name}."
+    found = {name.removeprefix(start): entry for name, entry in _groups(path).items() if name.startswith(start)}
+    return path, {n: one for n, one in found.items() if isinstance(one, dict) and one.get("figures") == figures}
 
 
 def read_coefficients(path: Path) -> Mapping[str, Any]:
@@ -301,6 +336,8 @@ def _given(file: Path, target: Target, form: Form, groups: tuple[str, ...]) -> M
     data, documented = read_coefficients(file)["groups"], target.name.partition("+")[0]
     found = {group: data[f"{form.name}.{group}"] for group in groups if f"{form.name}.{group}" in data}
     for group, entry in found.items():
+        if not isinstance(entry, dict):
+            raise SpecError(f"calibration {file.stem} {form.name}.{group}: is {entry!r}; a table is right, fit again")
         _refuse_other(entry, f"{file.stem} {form.name}.{group}", documented)
     return found
 
@@ -323,7 +360,7 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int,
     if not isinstance(entry, dict) or entry.get("version") != form.version:
         found = entry.get("version") if isinstance(entry, dict) else entry
         raise SpecError(f"calibration {name}: is for {found!r}; this is {form.version!r}, fit again")
-    _check_entry(entry, name, frozenset(form.regimes.values()))
+    check_entry(entry, name, frozenset(form.regimes.values()))
     values, loose = entry["scalars"], entry.get("unidentified", ())
     wrong = sorted({scalar.name for scalar in form.scalars} ^ set(values))
     if wrong:
@@ -351,31 +388,6 @@ def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int,
         row_count=entry["row_count"], source=entry["source"], version=form.version, distance_count=distance,
         correction=refined.get("correction"), scale=refined.get("scale"),
     )  # fmt: skip
-
-
-_HELD = {"scalars": (dict, "table"), "row_count": (int, "whole number"), "source": (str, "text"),
-         "unidentified": (list, "list")}  # fmt: skip
-"""What a group holds beside its version and intervals."""
-
-
-def _check_entry(entry: Mapping[str, Any], name: str, regimes: frozenset[str]) -> None:
-    """Refuse a group that holds something else than `coefficient_file` writes."""
-    for key, (kind, words) in _HELD.items():
-        if not isinstance(entry.get(key, [] if key == "unidentified" else None), kind):
-            raise SpecError(f"calibration {name}: {key} is {entry.get(key)!r}; a {words} is right, fit again")
-    for key in ("interval", *(("plain_interval",) if "plain_interval" in entry else ())):
-        ends = entry.get(key)
-        if not isinstance(ends, dict) or regimes - ends.keys() or not all(map(_is_interval, ends.values())):
-            wanted = ", ".join(sorted(regimes))
-            raise SpecError(
-                f"calibration {name}: {key} is {ends!r}; [low, high] around 1 for each of {wanted} is right, fit again"
-            )
-
-
-def _is_interval(ends: Any) -> bool:
-    """Return whether these are ends, as shares of a predicted time, that the prediction itself lies between."""
-    is_pair = isinstance(ends, list) and len(ends) == 2 and all(type(one) in (int, float) for one in ends)
-    return is_pair and 0 < ends[0] <= 1 <= ends[1] < math.inf
 
 
 def _trees(entry: Mapping[str, Any], name: str, kind: str) -> Correction | None:

@@ -51,7 +51,7 @@ def fastest(target: Target, dtype: str, shape: Shape, part: str, scalar: dict[st
     best: Costs = kernels[0]
     for other in kernels[1:]:
         faster = sum(other) < sum(best)
-        best = tuple(np.where(faster, new, old) for new, old in zip(other, best, strict=True))
+        best = Costs(*(np.where(faster, new, old) for new, old in zip(other, best, strict=True)))
     return best
 
 
@@ -108,12 +108,13 @@ def _winograd(target: Target, shape: Shape, part: str, rate: float, scalar: dict
     edges = scalar | {"edge_elements": scalar["winograd_edge_elements"]}
     split_s = scalar[f"{part}_split_s"]
     extents = applicable(shape.points > 0, (m, n, k, shape.groups))
-    products, *others = tiled(target, extents, rate, ratio, split_s, edges)
-    return (np.where(shape.points > 0, products, np.inf), *others)
+    found = tiled(target, extents, rate, ratio, split_s, edges)
+    return found._replace(products=np.where(shape.points > 0, found.products, np.inf))
 
 
 def _direct(target: Target, shape: Shape, part: str, scalar: Mapping[str, float]) -> Costs:
     """Return the costs of adding up products one after the other, as depthwise kernels do."""
     products = shape.flop / vector_rate(target, "fp32")[1]
     none = np.zeros_like(products)
-    return (products, products * (1 / scalar[f"{part}_direct_ratio"] - 1), none, none, none)
+    ceiling = products * (1 / scalar[f"{part}_direct_ratio"] - 1)
+    return Costs(products, ceiling, none, none, none, none, none, none)

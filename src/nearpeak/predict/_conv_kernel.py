@@ -19,18 +19,20 @@ _STEP = 16.0
 
 @compiled
 def fill(
-    m: Any, n: Any, k: Any, batch: Any, ratio: Any, device: Any, scalars: Any, total_s: Any, split_s: Any
+    m: Any, n: Any, k: Any, batch: Any, ratio: Any, device: Any, scalars: Any, parts_s: Any
 ) -> None:  # fmt: skip
-    """Write the least time of each product, and the share of it that adds up split sums.
+    """Write what the fastest tile and split of each product takes beyond its products.
 
     Args:
+        parts_s: rows by parts: products that tiles add at their borders and steps; tiles' loads and depths of their
+            own; multiprocessors without a tile in the last wave; starts of tiles; adding up split sums.
         device: FLOP/s of one multiprocessor, multiprocessors, bytes per second of memory.
         scalars: tail_ratio, depth_elements, edge_elements, tile_start_s, split_s.
     """
     rate, sm_count, bandwidth = device
     tail, deep, edge, start_s, sum_s = scalars
     for row in range(len(m)):
-        best, best_split = math.inf, 0.0
+        best, best_tile, best_splits, best_waves = math.inf, 0, 1.0, 1.0
         for splits in _SPLITS:
             if splits > 1 and k[row] / splits < _LEAST_DEPTH:
                 break
@@ -43,5 +45,15 @@ def fill(
                 area = wide * high + edge * (wide + high)
                 time_s = waves * (2 * area * depth / (rate * ratio[row]) + start_s) + extra
                 if time_s < best:
-                    best, best_split = time_s, extra
-        total_s[row], split_s[row] = best, best_split
+                    best, best_tile, best_splits, best_waves = time_s, tile, splits, waves
+        wide, high = _TILE_M[best_tile], _TILE_N[best_tile]
+        pace, steps = rate * ratio[row], math.ceil(k[row] / best_splits / _STEP) * _STEP
+        load = math.ceil(m[row] / wide) * math.ceil(n[row] / high) * batch[row] * best_splits / sm_count
+        own = 2 * wide * high * steps / pace
+        whole = 2 * (wide * high + edge * (wide + high)) * (steps + deep) / pace
+        parts_s[row, 0] = load * own - 2 * m[row] * n[row] * k[row] * batch[row] / (pace * sm_count)
+        parts_s[row, 1] = load * (whole - own)
+        parts_s[row, 2] = (best_waves - load) * whole
+        parts_s[row, 3] = best_waves * start_s
+        added = (best_splits + 1) * m[row] * n[row] * batch[row] * 4 / bandwidth
+        parts_s[row, 4] = sum_s + added if best_splits > 1 else 0.0

@@ -30,10 +30,11 @@ def wide_winograd(
     }[part]  # fmt: skip
     ratio = np.full_like(tiles, scalar["wide_winograd_ratio"])
     extents = applicable(shape.wide_points > 0, (m, n, k, points * shape.groups))
-    products, ceiling, padding, split, _ = tiled(target, extents, rate, ratio, scalar[f"{part}_split_s"], scalar)
+    found = tiled(target, extents, rate, ratio, scalar[f"{part}_split_s"], scalar)
     written = shape.groups * points * (tiles * (shape.channels + shape.filters) + shape.channels * shape.filters)
     rewriting = 2 * written * size / _bytes_per_s(target, scalar)  # once written, once read
-    return (np.where(shape.wide_points > 0, products, np.inf), ceiling, padding, split, rewriting)
+    products = np.where(shape.wide_points > 0, found.products, np.inf)
+    return found._replace(products=products, transforms=rewriting)
 
 
 def unrolled(
@@ -52,10 +53,10 @@ def unrolled(
     m, k = (m, k / each) if part == "wgrad" else (m / each, k)
     ratio = np.full_like(m, scalar["unrolled_ratio"])
     one = tiled(target, (m, n, k, shape.groups), rate, ratio, scalar[f"{part}_split_s"], scalar)
-    products, ceiling, padding, split, _ = (shape.images * cost for cost in one)
+    found = Costs(*(shape.images * cost for cost in one))
     written = np.where(shape.taps > 1, shape.groups * shape.outputs * shape.channels * shape.taps, 0.0)
     rewriting = shape.images * (scalar["unrolled_image_s"] + 2 * written * size / _bytes_per_s(target, scalar))
-    return (products, ceiling, padding, split, rewriting)
+    return found._replace(transforms=rewriting)
 
 
 def _bytes_per_s(target: Target, scalar: Mapping[str, float]) -> float:

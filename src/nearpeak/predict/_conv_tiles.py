@@ -1,16 +1,41 @@
 """Products of matrices in tiles, waves and split sums, as kernels of convolutions run them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearpeak.core.target import Target
 
-Costs = tuple[Any, Any, Any, Any, Any]
-"""Seconds of products at full rate, of what the reached share adds, of padding, waves and starts, of split sums, of
-rewriting images and filters for another algorithm.
-"""
+
+class Costs(NamedTuple):
+    """Seconds of one pass by what they go to, as columns."""
+
+    products: Any
+    """Products at full rate."""
+    products_ceiling: Any
+    """What the reached share of the rate adds."""
+    tile_padding: Any
+    """Products that tiles form beyond the borders of the matrices, and steps beyond the end of the sum."""
+    tile_edges: Any
+    """What tiles load at their edges, and the depth by which a sum takes longer to begin and to end."""
+    wave_tail: Any
+    """Multiprocessors without a tile in the last wave."""
+    tile_start: Any
+    """Starts of tiles."""
+    split_k: Any
+    """Adding up split sums."""
+    transforms: Any
+    """Rewriting images and filters for another algorithm."""
+
+    @property
+    def compute_s(self) -> Any:
+        """Return what the multiplying itself takes."""
+        return sum(self[: self._fields.index("split_k")])
+
+
+_BEYOND_COUNT = 5
+"""Parts that the search over tiles writes."""
 
 
 def applicable(applies: Any, extents: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
@@ -34,11 +59,12 @@ def tiled(
     from nearpeak.predict._conv_kernel import fill
 
     m, n, k, batch = (np.ascontiguousarray(column) for column in extents)
-    total, split = np.empty(len(m)), np.empty(len(m))
+    parts = np.empty((len(m), _BEYOND_COUNT))
     device = np.array([rate / target.sm_count, target.sm_count, target.dram.bandwidth_bytes_per_s or 1.0])
     names = ("tail_ratio", "depth_elements", "edge_elements", "tile_start_s")
     fitted = np.array([*(scalar[name] for name in names), split_s])
-    fill(m, n, k, batch, np.ascontiguousarray(ratio), device, fitted, total, split)
+    fill(m, n, k, batch, np.ascontiguousarray(ratio), device, fitted, parts)
     products = 2 * m * n * k * batch / rate
+    padding, edges, tail, start, split_k = parts.T
     ceiling = products * (1 / ratio - 1)
-    return (products, ceiling, total - split - products - ceiling, split, np.zeros_like(products))
+    return Costs(products, ceiling, padding, edges, tail, start, split_k, np.zeros_like(products))

@@ -36,7 +36,7 @@ def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting,
     """Return what a correction may look at, by name: shape, the time and the shares of its parts."""
     found = {**form.corrected_by(target, cases, setting), _TIME: rows.time_s}
     shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
-    return found | {_share(name): shares[:, place] for place, name in enumerate(form.terms)}
+    return found | {name: _sum_of(shares, places) for name, places in _shares(Same(form)).items()}
 
 
 def _share(term: str) -> str:
@@ -66,17 +66,19 @@ def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, s
         elif name in known:
             values[place] = known[name]
         elif name in parts:
-            np.divide(rows.parts_s[:, parts[name]], whole_s, out=values[place], casting="same_kind")
+            np.divide(_sum_of(rows.parts_s, parts[name]), whole_s, out=values[place], casting="same_kind")
     return values
 
 
-def _seen_of_one(names: Sequence[str], known: Mapping[str, Any], parts: Mapping[str, int], rows: Rows) -> Any:
+def _seen_of_one(
+    names: Sequence[str], known: Mapping[str, Any], parts: Mapping[str, tuple[int, ...]], rows: Rows
+) -> Any:  # fmt: skip
     """Return the same of one case, without an array for each name."""
     time_s, parts_s = float(rows.time_s[0]), rows.parts_s[0].tolist()
     whole_s = max(time_s, _LEAST_S)
     values = [
         time_s if name == _TIME else known[name] if name in known
-        else parts_s[parts[name]] / whole_s if name in parts else 0.0
+        else sum(parts_s[one] for one in parts[name]) / whole_s if name in parts else 0.0
         for name in names
     ]  # fmt: skip
     numbers = [value if isinstance(value, (int, float)) else value.item() for value in values]
@@ -84,9 +86,16 @@ def _seen_of_one(names: Sequence[str], known: Mapping[str, Any], parts: Mapping[
 
 
 @lru_cache(maxsize=64)
-def _shares(form: "Same[Form]") -> Mapping[str, int]:
-    """Return the places of parts by the name of their share of the time."""
-    return {_share(name): place for place, name in enumerate(form.held.terms)}
+def _shares(form: "Same[Form]") -> Mapping[str, tuple[int, ...]]:
+    """Return the places of parts, and of those that count as one, by the name of their share of the time."""
+    terms, bundles = form.held.terms, form.held.bundles
+    single = {name: (name,) for name in terms if not any(name in names for names in bundles.values())}
+    return {_share(name): tuple(map(terms.index, names)) for name, names in (single | dict(bundles)).items()}
+
+
+def _sum_of(parts_s: Any, places: tuple[int, ...]) -> Any:
+    """Return the sum of some parts of each row."""
+    return parts_s[:, places[0]] if len(places) == 1 else parts_s[:, list(places)].sum(1)
 
 
 def fit_correction(columns: Mapping[str, Any], rest: Any, tree_count: int) -> Correction:

@@ -73,6 +73,8 @@ class Setting:
 
     The interval is then that of other software and other ways of timing.
     """
+    leaves_out: str = ""
+    """Device whose own scalars do not answer, as if nobody had measured it: what tells how far those of others are."""
     is_corrected: bool = True
     """Whether the bounded correction of the scalars, where they have one, is part of the time: the term `library`."""
 
@@ -148,6 +150,8 @@ class Form:
     """Names of the parts of a time."""
     regimes: Mapping[str, str]
     """Regime of the interval by the largest part."""
+    bundles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parts of one regime that corrections and the choice of the regime know as one, by its name."""
     groups: Callable[[str, Mapping[str, str]], tuple[str, ...]]
     """Groups of coefficients that fit an operator and its formats, best first; each holds all scalars of the form."""
     rows: Callable[[Target, CaseColumns, Any, Setting], Rows]
@@ -180,12 +184,37 @@ class Form:
     """Which cases libraries run by algorithms with fewer products than the definition, such as Winograd's: what no
     classical algorithm can beat does not bound their time.
     """
+    stated: Callable[[CaseColumns, Setting], CaseColumns] = lambda cases, _: cases
+    """Cases with what they leave open as it is expected to be, such as the groups that rows reach."""
+    left_open: Callable[[CaseColumns, Setting], tuple[Any, tuple[tuple[CaseColumns, Setting], ...]]] = (
+        lambda _cases, _setting: (False, ())
+    )
+    """Which cases leave that open, and all of them as far to either side as the interval is to hold."""
+    open_note: str = ""
+    """What is said of such cases."""
+    beyond: Callable[[Target, CaseColumns], tuple[Any, Any] | None] = lambda _target, _cases: None
+    """By how much, in logarithms, cases are faster and slower for lying beyond what was measured; none: none does."""
+    beyond_note: str = ""
+    """What is said of cases that do."""
     is_fallback: bool = False
     """Whether forms made for an operator come before this one."""
     lacks: Callable[[Mapping[str, str], Mapping[str, str | bool]], str] = lambda _dtypes, _attributes: ""
     """What of these formats and choices it does not model, so that the fallback answers; empty where it does."""
     calibration: Callable[[Target, CaseColumns], Calibration] | None = None
     """Gives the grounds of cases where they are not scalars of a coefficient file."""
+
+
+def leading(form: Form, parts_s: Any) -> Any:
+    """Return the place of a part whose regime each row belongs to: the largest, or one of the largest bundle."""
+    if not form.bundles:
+        return np.argmax(parts_s, axis=1)
+    joined = np.array(parts_s)
+    for names in form.bundles.values():
+        places = [form.terms.index(name) for name in names]
+        whole = joined[:, places].sum(1)
+        joined[:, places] = -np.inf
+        joined[:, places[0]] = whole
+    return np.argmax(joined, axis=1)
 
 
 USUAL = Setting()

@@ -1,23 +1,24 @@
 """Fits a device's scalars to measurements of its own, starting from what other devices let expect."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nearpeak.core.calibration import GroupFit, Held, SetAside
+from nearpeak.core.calibration import GroupFit, Held, Residual, SetAside
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
 from nearpeak.predict._case_times import columns_by_group, first_columns, times_of
-from nearpeak.predict._form import USUAL, Form, Setting
+from nearpeak.predict._form import USUAL, Form, Setting, leading
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import group_entry
 from nearpeak.predict.fit import END_PLACE, Fit, coordinates, fit, scalars_at
 from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import form_of, scalars_of
+from nearpeak.predict.prediction import form_of
 from nearpeak.predict.samples import Samples, best_of, check_device
 from nearpeak.predict.screen import check_fit, screened
 
@@ -46,7 +47,9 @@ class Fits:
     refused: Mapping[str, NearpeakError]
     """Why others could not, by name and number of cases."""
     set_aside: tuple[SetAside, ...]
-    """Rows of the table that are not used, in their order."""
+    """Rows of the table that cannot be used, in their order."""
+    left_out: tuple[SetAside, ...]
+    """Rows that could, and are not: slower repeats, and those of kinds that could not be fitted."""
 
 
 def calibrate(samples: Samples, target: Target, source: str, setting: Setting = USUAL) -> tuple[GroupFit, ...]:
@@ -77,23 +80,40 @@ def calibrate_each(samples: Samples, target: Target, source: str, setting: Setti
     left = screened(samples, target, setting)
     kinds: dict[tuple[str, str], list[Case]] = {}
     best, fits, refused = best_of(left.samples), [], dict[str, NearpeakError]()
+    why = dict[Case, str]()
     for case in best:
         try:
             form = form_of(case.op, case.phase)
             kinds.setdefault((form.name, form.groups(case.op, dict(case.dtypes))[0]), []).append(case)
         except NotModelledError as error:
             refused[f"{case.op} {case.phase}"] = error
+            why[case] = str(error)
     for (name, kind), cases in sorted(kinds.items()):
         label = f"{name}.{kind}, {len(cases)} cases"
         if f"{name}.{kind}" in left.refused:
             refused[label] = left.refused[f"{name}.{kind}"]
-            continue
-        try:
-            form = form_of(cases[0].op, cases[0].phase)
-            fits.append(_group_fit(form, kind, cases, best, target, source, setting))
-        except NearpeakError as error:
-            refused[label] = error
-    return Fits(fits=tuple(fits), refused=refused, set_aside=left.samples.set_aside)
+        else:
+            try:
+                form = form_of(cases[0].op, cases[0].phase)
+                places = np.array([best[case] for case in cases])
+                fits.append(_group_fit(form, kind, left.samples, places, target, source, setting))
+            except NearpeakError as error:
+                refused[label] = error
+        why |= dict.fromkeys(cases, str(refused[label])) if label in refused else {}
+    return Fits(
+        fits=tuple(fits), refused=refused, set_aside=left.samples.set_aside,
+        left_out=tuple(_left_out(left.samples, best, why)),
+    )  # fmt: skip
+
+
+def _left_out(samples: Samples, best: Mapping[Case, int], why: Mapping[Case, str]) -> Iterator[SetAside]:
+    """Yield the rows that no fit used, though they could be measurements, with the reason."""
+    for place, (row, case) in enumerate(zip(samples.rows.tolist(), samples.cases, strict=True)):
+        if case in why:
+            yield SetAside(row=row, column="", text=f"not fitted: {why[case]}")
+        elif best[case] != place:
+            text = f"a repeat of row {int(samples.rows[best[case]])}, which is no slower"
+            yield SetAside(row=row, column=samples.time_name, text=text)
 
 
 def slopes(times: Any, form: Form, values: Any) -> Any:
@@ -141,10 +161,9 @@ def _next_draw(column: Any) -> float:
 
 
 def _group_fit(
-    form: Form, kind: str, cases: Sequence[Case], best: Mapping[Case, float], target: Target, source: str,
-    setting: Setting,
-) -> GroupFit:  # fmt: skip
-    name, measured = f"{form.name}.{kind}", np.array([best[case] for case in cases])
+    form: Form, kind: str, samples: Samples, places: Any, target: Target, source: str, setting: Setting
+) -> GroupFit:
+    name, measured, cases = f"{form.name}.{kind}", samples.measured_s[places], [samples.cases[i] for i in places]
     if len(cases) < LEAST_CASES:
         raise SpecError(
             f"calibrate: {name}: {len(cases)} distinct cases; at least {LEAST_CASES} are needed "
@@ -170,7 +189,16 @@ def _group_fit(
         before_ratio=before_ratio, fitted_ratio=fitted_ratio,
         unseen_ratio=_error(unseen, measured), bias_ratio=float(np.mean(unseen / measured - 1)),
         entry=group_entry(form, now, ends, len(cases), source),
+        residuals=_residuals(cases, samples.rows[places], measured, times(found.values)),
     )  # fmt: skip
+
+
+def _residuals(cases: Sequence[Case], rows: Any, measured: Any, fitted: Any) -> tuple[Residual, ...]:
+    each = zip(rows.tolist(), cases, measured.tolist(), fitted.tolist(), strict=True)
+    return tuple(
+        Residual(row=row, case=case, measured_s=measured_s, predicted_s=predicted_s)
+        for row, case, measured_s, predicted_s in sorted(each, key=lambda one: one[0])
+    )
 
 
 def held_of(effects: Any) -> list[int]:
@@ -283,7 +311,7 @@ def _ends(
     names, regimes = [form.regimes[term] for term in form.terms], np.empty(len(cases), dtype=object)
     for rows, columns in columns_by_group(cases):
         parts = form.rows(target, columns, found.values, setting).parts_s
-        regimes[rows] = [names[i] for i in np.argmax(parts, axis=1)]
+        regimes[rows] = [names[i] for i in leading(form, parts)]
     return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names, unseen)
 
 

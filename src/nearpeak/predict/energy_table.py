@@ -9,6 +9,7 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._table import CaseTable
 from nearpeak.predict.energy import energy_columns, energy_ends, has_power
+from nearpeak.predict.forms.power import board_w
 from nearpeak.predict.prediction import PredictionTable, group_columns
 
 
@@ -54,5 +55,6 @@ def energy_table(table: CaseTable, target: Target, found: PredictionTable) -> En
         time_s = found.predicted_s[kept]
         parts, used = energy_columns(target, replace(cases, axes=axes), time_s)
         energy[kept] = parts.sum(1)
-        low[kept], high[kept] = energy_ends(parts, (found.low_s[kept] / time_s, found.high_s[kept] / time_s), used)
+        time_ratio = (found.low_s[kept] / time_s, found.high_s[kept] / time_s)
+        low[kept], high[kept] = energy_ends(parts, time_ratio, used, board_w(target), time_s)
     return EnergyTable(energy_j=energy, power_w=energy / found.predicted_s, energy_low_j=low, energy_high_j=high)

@@ -112,13 +112,22 @@ def cells_of(ends: Any, regimes: Any, times_s: Any) -> Any:
     return ends[regimes, 0] if alike else ends[regimes, band_of(times_s)]
 
 
-def stretched(logs: Any, scale: Any, apart_ratio: float, *, is_low: bool) -> Any:
+def farther(apart_ratio: float, more: Any) -> Any:
+    """Return `apart_ratio` with `more`, as logarithms, added in squares: both deviate independently.
+
+    >>> float(farther(1.0, 0.5)) == float(np.exp(0.5))
+    True
+    """
+    return np.exp(np.hypot(np.log(apart_ratio), more))
+
+
+def stretched(logs: Any, scale: Any, apart_ratio: Any, *, is_low: bool) -> Any:
     """Return ends of intervals, all low or all high ones, for cases as sure as their scales tell.
 
     Args:
         logs: logarithm of the end of a case of scale 1.
         scale: how far each case deviates against others.
-        apart_ratio: by what measurements of another source are faster or slower, whatever the scale.
+        apart_ratio: by what measurements of another source are faster or slower, whatever the scale; one or a column.
 
     >>> stretched(np.log([0.5, 0.7]), np.array([2.0, 2.0]), 1.0, is_low=True).round(2).tolist()
     [0.25, 0.49]
@@ -126,7 +135,9 @@ def stretched(logs: Any, scale: Any, apart_ratio: float, *, is_low: bool) -> Any
     [0.5]
     """
     own = logs * scale
-    return np.exp(own if apart_ratio == 1.0 else (-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
+    if isinstance(apart_ratio, float) and apart_ratio == 1.0:
+        return np.exp(own)
+    return np.exp((-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
 
 
 def shortest(ratios: Any, inside: int) -> tuple[float, float]:

@@ -19,12 +19,12 @@ from nearpeak.ops import OPS, work_of
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._correction import seen
-from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns
-from nearpeak.predict._interval_scale import POWER
+from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns, leading
+from nearpeak.predict._refined import reach, refined, scalars_of
 from nearpeak.predict._work_columns import work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, has_power, hides_power, powered
-from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, stretched
+from nearpeak.predict.forms.power import limit_note
+from nearpeak.predict.intervals import band_of, cells_of, end_of, ends_by_band, farther, stretched
 from nearpeak.predict.spread import seen_elsewhere
 from nearpeak.theory.pieces import PIECE_ROWS
 from nearpeak.theory.table import bounds_s
@@ -38,6 +38,8 @@ LIBRARY = "library"
 """Part that the bounded correction adds or takes."""
 BEYOND = (LIBRARY, POWER_TERM, BOUND)
 """Parts of a time that are no terms of its form."""
+FARTHEST = 3
+"""Most steps from the data that are told apart."""
 ROUNDING_RATIO = 1e-12
 """Share of a time below which a part is what differences of others leave over."""
 
@@ -86,7 +88,8 @@ def _remembered(case: Case, same: "Same[Target]", setting: Setting) -> Predictio
 
 def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) -> Prediction:
     """Return the prediction of one case with the scalars of `file`, or with those that answer for the target."""
-    form, cases = form_for(case, target), case_columns(case)
+    form, given = form_for(case, target), case_columns(case)
+    cases = form.stated(given, setting)
     if file is not None or form.calibration is not None:
         calibration = _grounds(target, form, cases, setting, file)
     else:
@@ -94,7 +97,8 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     rows = form.rows(target, cases, scalars_of(calibration), setting)
     policy = ANY if _is_any(form.admits_any(cases)) else CLASSICAL
     bound_s = proved_s(_least_work(case, cases, policy), target, policy)
-    ratio, scale = _refined(calibration, form, target, cases, setting, rows)
+    ratio, scale = refined(calibration, form, target, cases, setting, rows)
+    reaches = reach(calibration, form, target, given, setting, rows.time_s * ratio)
     plain_s, parts_s = float(rows.time_s[0]), rows.parts_s[0].tolist()
     ratio, scale = float(ratio[0]), float(scale[0])
     kernel_s = plain_s * ratio
@@ -105,11 +109,13 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
     parts[LIBRARY] = parts.get(LIBRARY, 0.0) + plain_s * (ratio - 1.0)
     parts |= {POWER_TERM: limited.power_s, BOUND: time_s - form_s}
     terms = _terms(parts, time_s)
-    regime = form.regimes[form.terms[parts_s.index(max(parts_s))]]
+    first = int(leading(form, rows.parts_s)[0]) if form.bundles else parts_s.index(max(parts_s))
+    regime = form.regimes[form.terms[first]]
     logs = _log_ends(Same(calibration), regime, band_of(form_s), form.kind(cases.attributes))
+    calibration, is_beyond = _beyond_of_one(calibration, form.beyond(target, cases))
     low, high = (
-        float(stretched(log, scale, apart, is_low=is_low))
-        for log, apart, is_low in zip(logs, calibration.apart_ratio, (True, False), strict=True)
+        float(stretched(log, scale, apart, is_low=is_low) * np.ravel(far)[0])
+        for log, apart, far, is_low in zip(logs, calibration.apart_ratio, reaches, (True, False), strict=True)
     )
     low_s, high_s = max(bound_s, time_s * low), time_s * high
     return Prediction(
@@ -117,7 +123,31 @@ def _predicted(case: Case, target: Target, setting: Setting, file: Path | None) 
         energy=energy_of(target, cases, (time_s, low_s, high_s)) if has_power(target) else None,
         terms=terms, limiter=max(terms, key=lambda one: one.time_s).name, bound_s=bound_s,
         regime=regime, calibration=calibration, algorithm=policy.algorithm,
+        notes=_notes(form, target, is_open=reaches != (1.0, 1.0), is_beyond=is_beyond),
     )  # fmt: skip
+
+
+def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:
+    """Return what a prediction had to assume."""
+    found = (form.open_note if is_open else "", form.beyond_note if is_beyond else "", limit_note(target))
+    return tuple(note for note in found if note)
+
+
+def _beyond(calibration: Calibration, more: tuple[Any, Any] | None) -> tuple[tuple[Any, Any], Any]:
+    """Return by what rows are apart from those measured, faster and slower, and their further steps from the data."""
+    if more is None:
+        return calibration.apart_ratio, 0
+    faster, slower = (farther(known, one) for known, one in zip(calibration.apart_ratio, more, strict=True))
+    return (faster, slower), (np.maximum(*more) > 0).astype(np.int8)
+
+
+def _beyond_of_one(calibration: Calibration, more: tuple[Any, Any] | None) -> tuple[Calibration, bool]:
+    """Return the scalars of one case with what lies between it and those measured, and whether that is anything."""
+    (faster, slower), steps = _beyond(calibration, more)
+    if more is None or not steps[0]:
+        return calibration, False
+    distance = min(calibration.distance_count + 1, FARTHEST)
+    return replace(calibration, apart_ratio=(float(faster[0]), float(slower[0])), distance_count=distance), True
 
 
 def _is_any(found: Any) -> bool:
@@ -159,18 +189,22 @@ def predict_table(
         form, calibration, pieces = _group_rows(group, target, setting, file, count)
         regimes, kind = [form.regimes[one] for one in form.terms], form.kind(group.attributes)
         ends = [np.log(ends_by_band(one, regimes, kind)) for one in (calibration.low_ratio, calibration.high_ratio)]
-        for where, part, rows in pieces:
+        for where, given, part, rows in pieces:
             place, most_s = largest(rows.parts_s)
-            ratio, scale = _refined(calibration, form, target, part, _setting_of(setting, where), rows)
+            first = leading(form, rows.parts_s) if form.bundles else place
+            own = _setting_of(setting, where)
+            ratio, scale = refined(calibration, form, target, part, own, rows)
             kernel_s, least_s = rows.time_s * ratio, bound_s[where]
+            reaches = reach(calibration, form, target, given, own, kernel_s)
             form_s, its_limiter = _limited(target, part, form, rows, (kernel_s, least_s), (place, most_s))
             time_s[where] = expected_s = np.maximum(form_s, least_s)
-            for its, logs, apart in zip((low_s, high_s), ends, calibration.apart_ratio, strict=True):
-                cells = cells_of(logs, place, form_s)
-                its[where] = expected_s * stretched(cells, scale, apart, is_low=its is low_s)
+            aparts, steps = _beyond(calibration, form.beyond(target, part))
+            for its, logs, apart, far in zip((low_s, high_s), ends, aparts, reaches, strict=True):
+                cells = cells_of(logs, first, form_s)
+                its[where] = expected_s * (stretched(cells, scale, apart, is_low=its is low_s) * far)
             low_s[where] = np.maximum(low_s[where], least_s)
             limiter[where] = its_limiter + len(names)
-            decides[where], distance[where] = least_s > form_s, calibration.distance_count
+            decides[where], distance[where] = least_s > form_s, np.minimum(calibration.distance_count + steps, FARTHEST)
         names += [*form.terms, *BEYOND]
     return PredictionTable(
         predicted_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s,
@@ -217,71 +251,34 @@ def _bounds_s(table: CaseTable, target: Target) -> Any:
 
 def _group_rows(
     group: CaseGroup, target: Target, setting: Setting, file: Path | None, count: int
-) -> tuple[Form, Calibration, Iterator[tuple[Any, CaseColumns, Rows]]]:
-    """Return the form of one group, its scalars, and its times piece by piece with their places in the table."""
+) -> tuple[Form, Calibration, Iterator[tuple[Any, CaseColumns, CaseColumns, Rows]]]:
+    """Return the form of one group, its scalars, and its times piece by piece with their places in the table.
+
+    A piece has its cases as given, and with what they leave open.
+    """
     form = form_of(group.op, group.phase, target, group.dtypes, group.attributes)
     cases = group_columns(group, count)
     size = count if group.rows is None else len(group.rows)
     calibration = _grounds(target, form, cases, setting, file)
     scalars = scalars_of(calibration)
 
-    def pieces() -> Iterator[tuple[Any, CaseColumns, Rows]]:
+    def pieces() -> Iterator[tuple[Any, CaseColumns, CaseColumns, Rows]]:
         for start in range(0, size, PIECE_ROWS):
             piece = slice(start, min(start + PIECE_ROWS, size))
             where = piece if group.rows is None else group.rows[piece]
-            part = replace(cases, axes={name: column[piece] for name, column in cases.axes.items()})
-            yield where, part, form.rows(target, part, scalars, _setting_of(setting, where))
+            given, own = (
+                replace(cases, axes={n: column[piece] for n, column in cases.axes.items()}),
+                _setting_of(setting, where),
+            )
+            part = form.stated(given, own)
+            yield where, given, part, form.rows(target, part, scalars, own)
 
     return form, calibration, pieces()
 
 
-def _refined(
-    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
-) -> tuple[Any, Any]:
-    """Return what the bounded correction multiplies each time by, and the scale of each interval.
-
-    Kernels that follow one another are looked at one by one, and count as much as their time.
-    """
-    kernels = form.kernels(cases)
-    if len(kernels) == 1 or calibration.correction is calibration.scale is None:
-        return _trees(calibration, form, target, cases, setting, rows)
-    alone = [form.rows(target, one, scalars_of(calibration), setting) for one in kernels]
-    pairs = [_trees(calibration, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)]
-    whole = sum(its.time_s for its in alone)
-    ratio, scale = (
-        sum(pair[place] * its.time_s for pair, its in zip(pairs, alone, strict=True)) / whole for place in (0, 1)
-    )
-    return ratio, scale
-
-
-def _trees(
-    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
-) -> tuple[Any, Any]:
-    """Return the correction and the scale of kernels; ones where the scalars have none."""
-    found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
-    names = _looked_at(Same(calibration))
-    if calibration.correction is calibration.scale is None:
-        return ratio, ratio
-    from nearpeak.predict import _correction_kernel as kernel
-
-    values = seen(names, form, target, cases, setting, rows)
-    first, second = (
-        ratio if trees is None else kernel.ratio(trees, names, values, power)
-        for trees, power in zip(found, (1.0, POWER), strict=True)
-    )
-    return first, second
-
-
-@lru_cache(maxsize=256)
-def _looked_at(same: "Same[Calibration]") -> tuple[str, ...]:
-    """Return the names of what the trees of a calibration look at."""
-    trees = [one for one in (same.held.correction, same.held.scale) if one is not None]
-    return tuple(sorted({name for one in trees for name in one.columns}))
-
-
 def _grounds(target: Target, form: Form, cases: CaseColumns, setting: Setting, file: Path | None) -> Calibration:
     """Return the scalars that answer, with the interval of whoever measures."""
-    found = calibration_for(target, form, cases, file, corrected=setting.is_corrected)
+    found = calibration_for(target, form, cases, file, corrected=setting.is_corrected, without=setting.leaves_out)
     return seen_elsewhere(found, setting.measured_by) if setting.measured_by else found
 
 
@@ -297,7 +294,9 @@ def _shared_grounds(
 @lru_cache(maxsize=64)
 def _grounding(setting: Setting) -> Setting:
     """Return what of a setting chooses scalars."""
-    return Setting(is_corrected=setting.is_corrected, measured_by=setting.measured_by)
+    return Setting(
+        is_corrected=setting.is_corrected, measured_by=setting.measured_by, leaves_out=setting.leaves_out
+    )  # fmt: skip
 
 
 def _setting_of(setting: Setting, where: Any) -> Setting:
@@ -335,16 +334,6 @@ def form_of(
         known = ", ".join(sorted({name for name, its in _forms() if its == phase})) or "no operator"
         raise NotModelledError(f"predict: no form for {op} ({phase}); {phase} of {known} can be predicted")
     return found
-
-
-def scalars_of(calibration: Calibration) -> Any:
-    """Return the scalars as the array that forms read."""
-    return _scalars(Same(calibration))
-
-
-@lru_cache(maxsize=256)
-def _scalars(same: "Same[Calibration]") -> Any:
-    return np.array([one.value for one in same.held.coefficients])
 
 
 @lru_cache

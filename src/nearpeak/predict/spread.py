@@ -8,12 +8,58 @@ from functools import lru_cache
 from pathlib import Path
 
 from nearpeak.core.prediction import Calibration
+from nearpeak.core.target import Target
 
 FILE = Path(__file__).parent / "coefficients/spread.toml"
 ELSEWHERE = "elsewhere"
 """Name of measurements by nobody whose measurements are known, such as a user's own."""
 OTHER_FORMAT = "other_format_"
 """Begin of the names, by form, of measurements of another format than the one behind the scalars."""
+
+RANKS = "ranks_"
+"""Begin of the names, by how devices meet, of what a doubling of the ranks adds beyond those measured."""
+
+
+TWINS, COUSINS = "twins", "cousins"
+"""Begin of the names, by form, of what scalars of another board of the architecture add: with the same multiprocessors,
+with others.
+"""
+_PAIR = 2
+"""Boards behind scalars of which leaving each out tells too little."""
+_LANES = "vector.fp32"
+"""Unit whose FLOP per clock tell multiprocessors of an architecture apart: those of its data-centre chip have half."""
+
+
+def kin_of(target: Target, device: Target) -> str:
+    """Return whether boards of an architecture have the same multiprocessors.
+
+    >>> from nearpeak.targets import target_of
+    >>> a100 = target_of("a100_sxm_80gb")
+    >>> [kin_of(target_of(name), a100) for name in ("a100_pcie_40gb", "rtx_a6000")]
+    ['twins', 'cousins']
+    """
+    lanes = [one.peaks[_LANES].flop_per_clock for one in (target, device) if _LANES in one.peaks]
+    return TWINS if len(set(lanes)) <= 1 else COUSINS
+
+
+def kin_spread(form: str, target: Target, device: Target) -> str:
+    """Return the name of what scalars of `device` add for another board; that of all forms where it is not known.
+
+    Of twins nothing is known in general: they are then as sure as FAR_RATIO says.
+    """
+    kind = kin_of(target, device)
+    return next((name for name in (f"{kind}_{form}", kind) if name in _spreads()), "")
+
+
+def of_two_boards(found: Calibration, form: str) -> Calibration:
+    """Return the scalars of several boards together, less sure by what cousins differ where they are of two boards.
+
+    Either of two, left out, is held against the other alone: one distance between boards, not how distances spread.
+    """
+    boards = found.source.rpartition("; ")[2].split(", ")
+    if len(boards) != _PAIR:
+        return found
+    return seen_elsewhere(found, f"{COUSINS}_{form}" if f"{COUSINS}_{form}" in _spreads() else COUSINS)
 
 
 def seen_elsewhere(found: Calibration, measured_by: str) -> Calibration:

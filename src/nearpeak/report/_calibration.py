@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nearpeak.core.calibration import Design, GroupFit, SetAside
+from nearpeak.core.calibration import Design, GroupFit, Residual, SetAside
 from nearpeak.core.target import Target
 from nearpeak.report._words import hung
 from nearpeak.units import counted, show
+
+RESIDUAL_COLUMNS = ("measured_s", "predicted_s", "residual_ratio", "fit_group", "set_aside")
+"""What a fit adds to its table: times, predicted over measured minus 1, the group, and why a row was not used."""
+_WORST = 3
+"""Rows of a group that are named; --residuals has all."""
 
 
 def fit_to_json(
@@ -28,6 +33,11 @@ def fit_to_json(
             "error_fitted": one.fitted_ratio, "error_unseen": one.unseen_ratio, "bias_unseen": one.bias_ratio,
             "scalars": dict(one.values), "interval": one.entry["interval"],
             "held": [{"name": h.name, "reason": h.reason, "pinned_by": h.pinned_by} for h in one.held],
+            "worst": [
+                {"row": r.row, "case": r.case.record(), "measured_s": r.measured_s, "predicted_s": r.predicted_s,
+                 "residual_ratio": r.error_ratio}
+                for r in one.worst(_WORST)
+            ],
         }
         for one in found
     ]  # fmt: skip
@@ -60,7 +70,33 @@ def _fit_text(target: Target, one: GroupFit) -> str:
     for entry in one.held:
         state = "kept" if one.values[entry.name] == before[entry.name] else "shared"
         lines += [f"    {entry.name:24} {state}: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
+    lines += ["  rows that fit worst (--residuals FILE gives all)", *map(_worst_row, one.worst(_WORST))]
     return "\n".join(hung(lines))
+
+
+def _worst_row(one: Residual) -> str:
+    axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(one.case.axes))
+    return (
+        f"    row {one.row}: measured {show(one.measured_s, 's')}, predicted {show(one.predicted_s, 's')} "
+        f"({100 * one.error_ratio:+.0f} %), {axes}"
+    )
+
+
+def residual_columns(found: Sequence[GroupFit], unused: Sequence[SetAside], count: int) -> dict[str, list[Any]]:
+    """Return what a fit leaves at each of the `count` rows of its table, as columns; cells of other rows are None.
+
+    Args:
+        unused: rows that were not fitted on.
+    """
+    columns: dict[str, list[Any]] = {name: [None] * count for name in RESIDUAL_COLUMNS}
+    for fit in found:
+        for one in fit.residuals:
+            cells = one.measured_s, one.predicted_s, one.error_ratio, fit.name, None
+            for name, cell in zip(RESIDUAL_COLUMNS, cells, strict=True):
+                columns[name][one.row - 1] = cell
+    for row in unused:
+        columns["set_aside"][row.row - 1] = f"{row.column} {row.text}".strip()
+    return columns
 
 
 def plan_to_json(target: Target, found: Design) -> str:

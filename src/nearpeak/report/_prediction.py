@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
@@ -12,6 +13,8 @@ from nearpeak.units import show
 
 _NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
 """What the bound is of, by the algorithms that it admits."""
+_NAMED = 4
+"""Figures that are named of a device of one's own."""
 BORROWED = ", but of other operators, not of this one: the interval is wider"
 
 
@@ -25,15 +28,26 @@ def to_json(case: Case, target: Target, found: Prediction) -> str:
             "predicted_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s, "limiter": found.limiter,
             "bound_s": found.bound_s, "algorithm": found.algorithm,
             "waterfall_s": dict(found.waterfall_s), "regime": found.regime,
-            "distance_count": found.distance_count,
+            "distance_count": found.distance_count, "notes": list(found.notes),
             "energy": None if found.energy is None else dataclasses.asdict(found.energy),
             "calibration": {
                 "name": used.name, "version": used.version, "row_count": used.row_count, "source": used.source,
-                "is_borrowed": used.is_borrowed,
+                "is_borrowed": used.is_borrowed, "differing": list(used.differing),
                 "scalars": scalars,
             },
         }
     )  # fmt: skip
+
+
+def own_device(name: str, differing: Sequence[str]) -> str:
+    """Return that a device of a file of one's own is not the shipped one of its name.
+
+    >>> own_device("h100_sxm", ["sm_count"])
+    'your h100_sxm is not the one that ships and was measured: sm_count differs'
+    """
+    more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
+    verb = "differs" if len(differing) == 1 else "differ"
+    return f"your {name} is not the one that ships and was measured: {', '.join(differing[:_NAMED])}{more} {verb}"
 
 
 def to_terminal(label: str, target: Target, found: Prediction) -> str:
@@ -49,7 +63,10 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
         lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
     if found.energy is not None:
         lines.append(f"  energy: {energy_line(found.energy)}")
+    lines += [f"  {note}" for note in found.notes]
     lines.append(f"  {DISTANCE[found.distance_count]}{BORROWED if used.is_borrowed else ''}")
+    if used.differing:
+        lines.append(f"  {own_device(target.name, used.differing)}")
     lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
     loose = [one.name for one in used.coefficients if not one.identified]
     if loose:

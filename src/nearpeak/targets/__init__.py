@@ -15,7 +15,7 @@ from nearpeak.registry import Registry, unknown_name
 from nearpeak.targets._derive import edited, partitioned
 from nearpeak.targets._parse import parse_target
 
-__all__ = ["CPU", "TARGETS", "load_target", "target_of", "user_folder"]
+__all__ = ["CPU", "TARGETS", "load_target", "shipped_target", "target_of", "user_folder"]
 
 CPU = "cpu"
 """Name of the machine that nearpeak runs on, whose roofs `nearpeak calibrate roofs` measures."""
@@ -68,6 +68,15 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
     if stem == CPU:
         raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (under a minute)")
     return _shipped(stem, part, tuple(sorted(edits)))
+
+
+def shipped_target(name: str) -> Target:
+    """Return the target of this package that is called `name`, whatever file of that name the user has.
+
+    >>> shipped_target("h100_sxm:1g.10gb").name
+    'h100_sxm:1g.10gb'
+    """
+    return _shipped(*_split(name), ())
 
 
 def load_target(path: Path) -> Target:

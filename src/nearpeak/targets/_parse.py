@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.target import Link, Memory, Peak, Target
 from nearpeak.errors import SpecError
-from nearpeak.targets._schema import KINDS, NESTED, PARTITION, REQUIRED, TABLES, TAGS, TOP
+from nearpeak.targets._schema import JOINED, KINDS, NESTED, PARTITION, REQUIRED, TABLES, TAGS, TOP
 from nearpeak.units import parse, parse_count
 
 AGREEMENT_RATIO = 0.01
@@ -162,8 +162,15 @@ def _memory(numbers: Mapping[str, float], row: Mapping[str, Any]) -> Memory:
 
 
 def _link(where: str, key: str, row: Mapping[str, Any]) -> Link:
-    numbers = _complete(where, f"link.{key}", row, NESTED["link"])
-    return Link(bandwidth_bytes_per_s=numbers["bandwidth"], source=row["source"], verified=row.get("verified", True))
+    count = row.get(JOINED)
+    if count is not None and (type(count) is not int or count < 2):
+        raise SpecError(f"{where}: link.{key}.{JOINED} is {count!r}; a whole number of at least 2 is right")
+    rest = {name: value for name, value in row.items() if name != JOINED}
+    numbers = _complete(where, f"link.{key}", rest, NESTED["link"])
+    return Link(
+        bandwidth_bytes_per_s=numbers["bandwidth"], source=row["source"], verified=row.get("verified", True),
+        device_count=count,
+    )  # fmt: skip
 
 
 def _unverified(raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ NESTED: dict[str, dict[str, str]] = {
 }
 """Keys, all required, of the tables that exist once per execution unit or link."""
 
+JOINED = "devices"
+"""Key of a link that may be left open: how many devices such links join."""
+
 PARTITION: dict[str, type] = {
     "sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str, "source": str,
     "verified": bool,

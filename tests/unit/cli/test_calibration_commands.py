@@ -235,3 +235,57 @@ def test_a_table_of_a_faster_device_is_refused_as_such(tmp_path, capsys):
     assert (found, written) == (None, False)
     assert "below what nothing can beat" in error
     assert "whether the device is h20" in error
+
+
+def measured_plan(capsys, folder):
+    """Write times of a plan: row 5 twice as long, 8 none, 9 in ns; then a slower repeat, and one of another format."""
+    plan = folder / "plan.csv"
+    points = json.loads(run(capsys, "calibrate", "plan", "-t", "h20", "--out", str(plan), "--json"))["points"]
+    factors = {4: 2.2, 7: -1.0, 8: 1100.0}
+    with plan.open() as file:
+        rows = [row | {"time_us": points[i]["predicted_s"] * 1e6 * factors.get(i, 1.1)}
+                for i, row in enumerate(csv.DictReader(file))]  # fmt: skip
+    rows += [rows[0] | {"time_us": rows[0]["time_us"] * 1.2}, rows[1] | {"dtype": "fp64"}]
+    with plan.open("w") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return plan
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_fit_says_at_each_row_what_is_left_or_why_it_was_not_used(suffix, tmp_path, capsys):
+    plan, left, own = measured_plan(capsys, tmp_path), tmp_path / f"left.{suffix}", tmp_path / "own.toml"
+    words = ("calibrate", "fit", "-t", "h20", "--out", str(own), "--json", "--residuals")
+    found = json.loads(run(capsys, *words, str(left), "--data", str(plan)))
+    rows = [json.loads(line) for line in left.read_text().splitlines()] if suffix == "jsonl" else list(
+        csv.DictReader(left.open()))  # fmt: skip
+    assert len(rows) == 32
+    why = {i: row["set_aside"] for i, row in enumerate(rows, start=1) if row.get("set_aside")}
+    assert list(why) == [8, 9, 31, 32]
+    assert why[31] == "time_us a repeat of row 1, which is no slower"
+    assert why[32].startswith("not fitted: calibrate: gemm.fp64: ")
+    for i, row in enumerate(rows, start=1):
+        assert bool(row.get("fit_group")) != (i in why)
+        if i not in why:
+            ratio = float(row["predicted_s"]) / float(row["measured_s"]) - 1
+            assert float(row["residual_ratio"]) == pytest.approx(ratio)
+            assert float(row["measured_s"]) == pytest.approx(float(row["time_us"]) * 1e-6)
+    (group,) = found["groups"]
+    errors = [abs(float(row["residual_ratio"])) for i, row in enumerate(rows, start=1) if i not in why]
+    assert np.mean(errors) == pytest.approx(group["error_fitted"])
+    assert group["worst"][0]["row"] == 5
+    assert group["worst"][0]["residual_ratio"] == pytest.approx(float(rows[4]["residual_ratio"]))
+    again = tmp_path / f"again.{suffix}"
+    assert json.loads(run(capsys, *words, str(again), "--data", str(left))) == found
+    assert again.read_text() == left.read_text()
+
+
+def test_the_rows_that_fit_worst_are_named_within_eighty_columns(tmp_path, capsys, monkeypatch):
+    plan = measured_plan(capsys, tmp_path)
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    said = run(capsys, "calibrate", "fit", "-t", "h20", "--out", str(tmp_path / "own.toml"), "--data", str(plan))
+    assert max(map(len, said.splitlines())) <= 80
+    _, _, worst = said.partition("rows that fit worst")
+    assert worst.splitlines()[1].startswith("    row 5: measured ")
+    assert worst.count("    row ") == 3

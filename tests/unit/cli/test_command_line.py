@@ -111,13 +111,29 @@ def test_a_table_gets_two_columns_and_keeps_the_others(run, tmp_path):
     assert "passed through" in err
 
 
-def test_a_wrong_row_leaves_no_output_file(run, tmp_path):
+@pytest.mark.parametrize("command", ["predict", "bound"])
+def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
     cases, out = tmp_path / "cases.csv", tmp_path / "bounds.csv"
-    cases.write_text("op,dtype,m,n,k\ngemm,bf16,16,16,16\ngemm,bf16,16,-1,16\n")
-    code, _, err = run("bound", "--cases", str(cases), "--target", "t4", "--out", str(out))
+    cases.write_text("op,dtype,m,n,k\ngemm,bf16,16,4096.5,16\ngemm,bf16,16,-1,16\n")
+    code, _, err = run(command, "--cases", str(cases), "--target", "t4", "--out", str(out))
     assert code == 2
-    assert "row 2, column 'n': -1" in err
+    assert "none of its 2 rows is a case; row 1, column 'n': 4096.5 is not a whole number" in err
     assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["predict", "bound"])
+def test_wrong_rows_keep_their_place_and_numbers_come_out_as_they_were(command, run, tmp_path):
+    cases, out = tmp_path / "CASES.CSV", tmp_path / "out.JSONL"
+    rows = ("bf16,4096.0,4.096e3,0.5", "bf16,,8,", "bf61,8,8,2", "bf16,many,8,3.5", "bf16,8,4096.5,1e-5")
+    cases.write_text("op,dtype,m,n,time_us,k\n" + "".join(f"gemm,{row},8\n" for row in rows))
+    code, _, err = run(command, "--cases", str(cases), "--target", "h100_sxm", "--out", str(out))
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    assert code == 1
+    assert "4 of 5 rows are refused, the others answered (column 'refused'); the first is row 2: gemm: axis 'm'" in err
+    assert found[0]["bound_s"] > 0
+    assert [row.get("time_us") for row in found] == [0.5, None, 2, 3.5, 1e-5]
+    assert [row.get("m") for row in found] == [4096, None, 8, "many", 8]
+    assert [row["refused"].partition(":")[0] for row in found[1:]] == ["gemm", "dtype", "m", "n"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

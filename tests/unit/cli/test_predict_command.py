@@ -47,7 +47,7 @@ def test_rows_that_are_no_cases_keep_their_place_and_bounds_count_them(tmp_path,
     assert found[0]["refused"] == ""
     assert [row["bound_s"] for row in found[1:]] == [""] * 4
     assert [row["refused"].partition(":")[0] for row in found[1:]] == ["gemm", "dtype", "m", "n"]
-    with pytest.raises(SpecError, match=r"table: row 2: gemm: axis 'm' is missing.* and 3 more rows are no cases"):
+    with pytest.raises(NotModelledError, match=r"4 of 5 rows are refused.*the first is row 2: gemm: axis 'm'"):
         run(capsys, "bound", "--cases", str(table), "-t", "h100_sxm")
 
 

@@ -5,6 +5,9 @@ import pytest
 import torch
 
 from nearpeak.errors import NotModelledError, SpecError, UnknownNameError
+from nearpeak.measure.validation import Implementation, validate
+from nearpeak.measure.validation._oracle import question
+from nearpeak.measure.validation.checks.v09_gradients import differentiated, expected_gradients, upstream_of
 from nearpeak.ops import OPS, case, work_of
 from nearpeak.ops._formula import formula, formulas
 from nearpeak.ops._functions import FUNCTIONS
@@ -98,3 +101,52 @@ def test_incomplete_gamma_functions_add_up_to_one():
     )["y"] for name in ("igamma", "igammac"))  # fmt: skip
     np.testing.assert_allclose(upper, torch.special.gammaincc(torch.tensor(a), torch.tensor(x)), rtol=1e-10)
     np.testing.assert_allclose(lower + upper, 1.0, rtol=1e-12)
+
+
+_IN_FLOAT = {"hardsigmoid": 3e-8}
+"""Functions whose gradient PyTorch takes with constants of fp32, also in fp64, and how far that puts it off."""
+
+
+@pytest.mark.parametrize("name", [name for name, row in FUNCTIONS.items() if row.gradients])
+def test_gradients_agree_with_those_of_pytorch_in_fp64(name):
+    row = FUNCTIONS[name]
+    sizes = {key: 257 for key in row.operand_names[1:] if row.takes.get(key) != "scalar"}
+    formats = {f"{key}_dtype": kind for key, kind in row.takes.items() if kind == "bool"}
+    asked = question(case("elementwise", elements=257, dtype="fp64", function=name, **sizes, **formats), 3, "normal")
+    upstream = upstream_of(asked, 3)
+    got, _ = differentiated(Implementation(name="PyTorch", call=OPS["elementwise"].torch_call), asked, upstream)
+    for key, one in expected_gradients(asked, 3, tuple(got)).items():
+        limit = _IN_FLOAT.get(name, 1e-11) * np.maximum(np.abs(one.values), np.abs(one.values).mean())
+        assert (np.abs(got[key].numpy() - one.values) <= limit).all(), key
+
+
+@pytest.mark.parametrize(
+    ("function", "axes", "said"),
+    [("where", {"b": 8, "c": 8}, "a_dtype=fp32, but where takes truth values there; say a_dtype=bool"),
+     ("gcd", {"b": 8}, "gcd takes whole numbers there; say a_dtype=int32"),
+     ("polar", {"b": 8}, "polar gives complex numbers there; say out_dtype=complex64"),
+     ("threshold", {"b": 8}, "threshold takes a number there, no tensor; leave it out")],
+)  # fmt: skip
+def test_what_a_function_cannot_be_computed_with_is_named(function, axes, said):
+    with pytest.raises(SpecError, match=said):
+        validate(
+            case("elementwise", elements=8, dtype="fp32", function=function, **axes),
+            OPS["elementwise"].torch_call,
+            seed=1,
+        )
+
+
+@pytest.mark.parametrize("name", ["acosh", "logit", "ndtri", "zeta", "polygamma", "chebyshev_polynomial_w", "polar"])
+def test_functions_that_few_numbers_have_are_validated_inside_their_domain(name):
+    more = {"b": 500} if "b" in FUNCTIONS[name].operand_names else {}
+    more |= {"out_dtype": "complex64"} if name == "polar" else {}
+    found = validate(
+        case("elementwise", elements=500, dtype="fp32", function=name, **more), OPS["elementwise"].torch_call, seed=1
+    )
+    assert found.status == "PASS", found.results
+    wrong = validate(
+        case("elementwise", elements=500, dtype="fp32", function=name, **more),
+        lambda tensors, **given: {"y": OPS["elementwise"].torch_call(tensors, **given)["y"] * 1.001},
+        seed=1,
+    )
+    assert wrong.status == "NUMERIC_FAIL"

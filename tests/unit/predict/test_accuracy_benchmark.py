@@ -99,13 +99,46 @@ def test_few_rows_of_a_fitted_device_are_not_called_rows_of_a_device_without_any
 
 def test_a_folder_without_a_table_is_refused_and_one_without_a_column_says_so(tmp_path, capsys, monkeypatch):
     (tmp_path / "strange.parquet").touch()
-    with pytest.raises(SystemExit):
-        scores_of(tmp_path, capsys, monkeypatch)
-    assert "no table to score" in capsys.readouterr().err
+    assert "no table to score" in refusal(tmp_path, capsys, monkeypatch, 2).err
     duckdb.sql(f"copy (select 1 as m) to '{tmp_path / 'aic_gemm.parquet'}' (format parquet)")
-    told = scores_of(tmp_path, capsys, monkeypatch, "--family", "gemm")
+    told = refusal(tmp_path, capsys, monkeypatch, 1)
     assert "| gemm | its tables | not read:" in told.out
+    assert 'tables that cannot be read, of gemm: Binder Error: Referenced column "source" not found' in told.err
     assert "strange.parquet: not read" in told.err
+
+
+def refusal(folder, capsys, monkeypatch, code):
+    """Return what is said where scores end with an error."""
+    with pytest.raises(SystemExit) as left:
+        scores_of(folder, capsys, monkeypatch, "--family", "gemm")
+    assert left.value.code == code
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (None, "not found; give the folder"), (b"", "aic_gemm.parquet: cannot be read: "),
+    (b"op,m\ngemm,1\n", "aic_gemm.parquet: cannot be read: "),
+])  # fmt: skip
+def test_a_corpus_that_cannot_be_read_is_one_line_and_an_error(data, said, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "corpus"
+    if data is not None:
+        folder.mkdir()
+        (folder / "aic_gemm.parquet").write_bytes(data)
+    told = refusal(folder, capsys, monkeypatch, 2)
+    assert said in told.err
+    assert (told.out, told.err.count("\n")) == ("", 1)
+
+
+def test_a_corpus_without_a_row_that_counts_is_an_error(tmp_path, capsys, monkeypatch):
+    left_out = ("nvidia_h100_sxm", "bfloat16", 64, 64, 64, 1.0, 0x04)
+    told = refusal(corpus(tmp_path, [left_out]), capsys, monkeypatch, 1)
+    assert "no block has a row to score" in told.err
+    table = tmp_path / "aic_gemm.parquet"
+    duckdb.sql(f"copy (select 1 as m where false) to '{table}' (format parquet)")
+    assert "no row to score; aic_gemm.parquet: has no rows" in refusal(tmp_path, capsys, monkeypatch, 2).err
+    with pytest.raises(SystemExit):
+        scores_of(corpus(tmp_path, ROWS), capsys, monkeypatch, "--family", "gemm", "--only", "h900")
+    assert "no block with 'h900' in its name" in capsys.readouterr().err
 
 
 def test_a_score_tells_errors_coverage_and_the_roofline_beside_them(tmp_path):

@@ -4,11 +4,12 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import USUAL, CaseColumns
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.calibrate import calibrate, calibrate_each, held_of, spread_from, unmoved
 from nearpeak.predict.coefficient_file import file_text, groups_of
 from nearpeak.predict.design import chosen, design, misfit_of, weights_of
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.predict.prediction import predict_case
 from nearpeak.predict.samples import samples_of
 from nearpeak.predict.screen import check_fit
 from nearpeak.targets import target_of

@@ -22,8 +22,9 @@ from nearpeak.predict._correction import (
     fit_correction,
 )
 from nearpeak.predict._form import USUAL, case_columns
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import group_text, groups_of
-from nearpeak.predict.prediction import predict_table, scalars_of
+from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 
 SHAPES = [(batch, heads, tokens) for batch in (1, 3, 16, 64) for heads in (8, 32) for tokens in (130, 1024, 8192)]

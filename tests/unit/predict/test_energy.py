@@ -1,4 +1,5 @@
 import math
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import nearpeak
 from nearpeak.core.expected_energy import PARTS
 from nearpeak.core.workload import Call, Workload
-from nearpeak.errors import NotModelledError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._table import case_table
+from nearpeak.predict.energy import METER_RATIO
 from nearpeak.predict.energy_table import energy_table
 from nearpeak.predict.forms.power import clock_ratio, limited_w
 from nearpeak.predict.prediction import predict_table
@@ -40,7 +42,7 @@ def test_large_products_draw_what_the_board_may_a_thin_one_less_and_a_tiny_one_f
 def test_a_device_without_measured_power_says_so_and_is_less_sure():
     own, other = nearpeak.predict(LARGE, "b200_sxm").energy, nearpeak.predict(LARGE, "h100_sxm").energy
     assert (own.distance_count, other.distance_count) == (0, 1)
-    assert other.high_j / other.energy_j > own.high_j / own.energy_j
+    assert other.high_j / other.low_j > own.high_j / own.low_j
     assert other.low_j / other.energy_j < own.low_j / own.energy_j
 
 
@@ -71,6 +73,52 @@ def test_an_edited_limit_is_paid_for_once():
     assert held.waterfall_s["clock"] == pytest.approx(free.waterfall_s["clock"], rel=1e-3)
     assert 1.3 < held.time_s / free.time_s < 2.0
     assert held.power_w <= 300
+
+
+@pytest.mark.parametrize("device", ["b200_sxm", "h100_sxm", "l40s", "rtx_4090", "jetson_agx_xavier:15W"])
+def test_no_point_of_an_interval_draws_more_than_the_board_may(device):
+    target = target_of(device)
+    table = case_table({"op": "gemm", "dtype": "bf16", "m": [1, 64, 8192], "n": 8192, "k": [4096, 512, 8192]})
+    for one in (nearpeak.predict(case, target) for case in table.cases()):
+        most_w = METER_RATIO * target.power_w
+        assert one.energy.high_j <= most_w * one.high_s * (1 + 1e-12)
+        assert one.energy.low_j <= most_w * one.low_s
+        assert one.energy.low_j <= one.energy.energy_j <= one.energy.high_j
+    found = predict_table(table, target)
+    drawn = energy_table(table, target, found)
+    assert (drawn.energy_high_j <= most_w * found.high_s * (1 + 1e-12)).all()
+
+
+def test_times_never_fall_with_the_limit_and_stay_from_the_documented_one_on():
+    limits = (160, 200, 300, 500, 650, 700, 900, 2000)
+    found = [nearpeak.predict(LARGE, target_of("h100_sxm", [f'power.limit="{one} W"'])) for one in limits]
+    times = [one.time_s for one in found]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 2 * times[-1]
+    assert all(one.power_w <= min(limit, 700) for one, limit in zip(found, limits, strict=True))
+    assert times[-3] == times[-1] == nearpeak.predict(LARGE, "h100_sxm").time_s
+    assert "above the 700 W" in found[-1].notes[0]
+    assert found[2].notes == ()
+
+
+def test_a_limit_below_what_a_board_draws_at_rest_is_one_clear_error():
+    with pytest.raises(SpecError, match="draws 159 W without any work; 159 W to 700 W is right"):
+        nearpeak.predict(LARGE, target_of("h100_sxm", ['power.limit="1 W"']))
+    table = case_table({"op": "gemm", "dtype": "bf16", "m": [64, 128], "n": 512, "k": 512})
+    with pytest.raises(SpecError, match="without any work"):
+        predict_table(table, target_of("h100_sxm", ['power.limit="1 W"']))
+
+
+@pytest.mark.parametrize("stem", ["h100_sxm", "my_board"])
+def test_a_limit_in_a_file_of_the_users_own_counts_as_an_edit_does(stem, tmp_path):
+    def board(watts):
+        (tmp_path / f"{stem}.toml").write_text(shipped.replace('limit = "700 W"', f'limit = "{watts} W"'))
+        return target_of(str(tmp_path / f"{stem}.toml"))
+
+    shipped = (resources.files("nearpeak.targets") / "h100_sxm.toml").read_text(encoding="utf-8")
+    assert nearpeak.predict(LARGE, board(300)).time_s > 1.3 * nearpeak.predict(LARGE, board(700)).time_s
+    with pytest.raises(SpecError, match="without any work"):
+        nearpeak.predict(LARGE, board(1))
 
 
 def test_what_libraries_add_does_not_follow_the_clock_and_is_summed_once():

@@ -13,8 +13,9 @@ from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._gemm_kernel import SPLITS, chosen, slowed_ratio
 from nearpeak.predict._largest_kernel import largest
 from nearpeak.predict._product_formats import device_figures, tile_sets
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_table, scalars_of
+from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table, bounds_s
 

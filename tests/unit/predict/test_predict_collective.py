@@ -40,6 +40,46 @@ def test_larger_messages_never_take_much_less_time():
         assert (found[1:] >= 0.97 * found[:-1]).all()
 
 
+def reduced(device, ranks, **axes):
+    case = nearpeak.case("collective", elements=2**20 * ranks, ranks=ranks, dtype="fp16", **axes)
+    return nearpeak.predict(case, device)
+
+
+@pytest.mark.parametrize("device", ["h100_sxm", "l40s", "gb200"])
+def test_more_ranks_than_were_measured_are_farther_from_the_data_and_less_sure(device):
+    found = {ranks: reduced(device, ranks) for ranks in (4, 8)}
+    wide = {ranks: one.high_s / one.low_s for ranks, one in found.items()}
+    assert found[8].distance_count == found[4].distance_count + 1
+    assert wide[8] > 1.2 * wide[4]
+    assert "ranks" in found[8].notes[0]
+    assert found[4].notes == ()
+
+
+def test_rows_of_a_table_have_the_intervals_of_single_cases_whatever_their_ranks():
+    columns = {"ranks": [2, 4, 8, 16, 72], "elements": 2**12 * 144}
+    cases = nearpeak.case_table({"op": "collective", "dtype": "fp16", **columns})
+    table = nearpeak.predict(cases, "gb200")
+    for row, case in enumerate(cases.cases()):
+        one = nearpeak.predict(case, "gb200")
+        assert (one.low_s, one.high_s) == pytest.approx((table.low_s[row], table.high_s[row]), rel=1e-12)
+        assert one.distance_count == table.distance_count[row]
+
+
+@pytest.mark.parametrize(("device", "most"), [("h100_sxm", 8), ("gb200", 72)])
+def test_ranks_beyond_a_node_are_refused_in_one_line(device, most):
+    assert reduced(device, most).time_s > 0
+    with pytest.raises(NotModelledError, match=f"a node has {most}, and no document states the network"):
+        reduced(device, 512)
+
+
+def test_instances_of_a_gpu_reach_no_peers_but_copy_to_the_host():
+    with pytest.raises(NotModelledError, match="reach no peers"):
+        reduced("h100_sxm:1g.10gb", 2)
+    assert reduced("h100_sxm:mps=50", 2).time_s > 0
+    copy = nearpeak.case("transfer", elements=2**20, dtype="fp32", direction="h2d")
+    assert nearpeak.predict(copy, "h100_sxm:1g.10gb").time_s > 0
+
+
 def test_bridges_join_pairs_and_larger_groups_meet_over_the_host():
     def rate(ranks):
         case = nearpeak.case("collective", elements=2**28, ranks=ranks, dtype="fp16")

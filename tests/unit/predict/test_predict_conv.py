@@ -7,8 +7,10 @@ import nearpeak
 from nearpeak.core.bound import Policy
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._conv_shapes import product_of, shape_of
+from nearpeak.predict.forms.conv import FORM
 from nearpeak.predict.prediction import form_for
 from nearpeak.predict.step import gap_of
+from nearpeak.targets import target_of
 
 SIZE = st.integers(1, 300)
 
@@ -234,3 +236,45 @@ def test_a_board_without_data_takes_the_scalars_of_the_kin_with_the_nearest_numb
     )
     found = nearpeak.predict(case, "mi25")
     assert (found.distance_count, found.calibration.name.split()[0]) == (1, "vega_64")
+
+
+def test_what_tiles_add_is_worked_out_part_by_part_and_adds_up():
+    from nearpeak.predict._conv_tiles import tiled
+
+    target = target_of("v100_sxm")
+    scalar = {"tail_ratio": 1.0, "depth_elements": 8.0, "edge_elements": 4.0, "tile_start_s": 1e-6}
+    rate, ratio = 1e13, np.array([0.5])
+
+    def costs(m, n, k, batch):
+        found = tiled(target, tuple(np.array([float(x)]) for x in (m, n, k, batch)), rate, ratio, 1.0, scalar)
+        return {name: float(part[0]) for name, part in found._asdict().items()}
+
+    # one wave of whole tiles of 256 x 128, all multiprocessors busy
+    whole = costs(256, 128, 1024, target.sm_count)
+    assert whole["tile_padding"] == pytest.approx(0.0, abs=1e-12 * whole["products"])
+    assert whole["wave_tail"] == 0.0
+    assert whole["tile_start"] == 1e-6
+    area, wider = 256 * 128, 256 * 128 + 4 * (256 + 128)
+    assert whole["tile_edges"] == pytest.approx(2 * (wider * 1032 - area * 1024) * target.sm_count / (0.5 * rate))
+    ragged = costs(250, 100, 1000, target.sm_count + 1)
+    assert all(ragged[name] > 0 for name in ("tile_padding", "tile_edges", "wave_tail", "tile_start"))
+    assert sum(ragged.values()) == pytest.approx(min(_times_by_tile(250, 100, 1000, target.sm_count + 1)), rel=1e-12)
+
+
+def _times_by_tile(m, n, k, batch, sm_count=80):
+    """Yield the times of whole sums by each tile, one after the other, from the formula."""
+    from nearpeak.predict._conv_kernel import _TILES
+
+    for wide, high in _TILES:
+        load = -(-m // wide) * -(-n // high) * batch / sm_count
+        depth = -(-k // 16) * 16 + 8
+        yield np.ceil(load) * (2 * (wide * high + 4 * (wide + high)) * depth / (0.5 * 1e13 / sm_count) + 1e-6)
+
+
+def test_corrections_and_regimes_know_what_tiles_add_as_one():
+    from nearpeak.predict._form import leading
+
+    parts = np.zeros((1, len(FORM.terms)))
+    parts[0, [FORM.terms.index(name) for name in ("products", "tile_padding", "wave_tail")]] = 3.0, 2.0, 2.0
+    assert FORM.regimes[FORM.terms[int(leading(FORM, parts)[0])]] == "padding"
+    assert "padding" not in FORM.terms

@@ -11,10 +11,11 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._calibrations import PRIOR, calibration_for, read_coefficients
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._kin import kin_values
+from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import file_text
 from nearpeak.predict.fit import fit
 from nearpeak.predict.forms.gemm import FORM
-from nearpeak.predict.prediction import predict_case, scalars_of
+from nearpeak.predict.prediction import predict_case
 from nearpeak.targets import target_of
 
 EXTENT = st.integers(1, 70_000)

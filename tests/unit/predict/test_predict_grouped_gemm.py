@@ -40,6 +40,46 @@ def test_a_table_gives_exactly_what_single_cases_give():
         assert nearpeak.predict(case, "h100_sxm").time_s == table.predicted_s[row]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    m=st.integers(1, 20_000), n=st.integers(64, 8192), k=st.integers(64, 8192), groups=st.integers(1, 300),
+    load=st.sampled_from(("uniform", "uniform top_k=4", "zipf exponent=1.2", "zipf exponent=0.6")),
+    device=st.sampled_from(DEVICES),
+)  # fmt: skip
+def test_the_interval_of_a_load_that_is_not_stated_holds_those_that_routers_make(m, n, k, groups, load, device):
+    top_k = min(4, groups) if "top_k" in load else 1
+    load = load.replace("top_k=4", f"top_k={top_k}")
+    axes = {"m": m, "n": n, "k": k, "groups": groups, "setting": Setting()}
+    unstated, stated = grouped(device, touched_groups=1, **axes), grouped(device, load=load, **axes)
+    # a drawn load may reach a group or two more or fewer than expected
+    assert 0.97 * unstated.low_s <= stated.time_s <= 1.03 * unstated.high_s
+    assert unstated.bound_s <= stated.bound_s
+
+
+def test_a_load_that_is_not_stated_is_a_random_one_and_the_text_says_so():
+    unstated = grouped(m=512, groups=64, touched_groups=1, setting=Setting())
+    uniform, even = (
+        grouped(m=512, groups=64, setting=Setting(), **load) for load in ({"load": "uniform"}, {"touched_groups": 64})
+    )
+    assert unstated.time_s == uniform.time_s == even.time_s
+    assert unstated.low_s < uniform.low_s
+    (note,) = unstated.notes
+    assert "routed at random" in note
+    assert even.notes == uniform.notes == ()
+    one_group = grouped(m=512, groups=64, load="counts rows=512" + ",0" * 63, touched_groups=1, setting=Setting())
+    assert unstated.bound_s <= one_group.bound_s
+    assert one_group.time_s < 0.2 * unstated.time_s
+
+
+def test_rows_of_a_table_have_the_intervals_of_single_cases_whether_they_state_a_load():
+    columns = {"m": [1, 8, 64, 512, 4096, 512], "touched_groups": [1, 1, 1, 1, 1, 40]}
+    cases = nearpeak.case_table({"op": "grouped_gemm", "dtype": "bf16", "n": 512, "k": 512, "groups": 64, **columns})
+    table = nearpeak.predict(cases, "h100_sxm")
+    for row, case in enumerate(cases.cases()):
+        one = nearpeak.predict(case, "h100_sxm")
+        assert (one.time_s, one.low_s, one.high_s) == (table.predicted_s[row], table.low_s[row], table.high_s[row])
+
+
 def test_time_follows_touched_experts_with_few_rows_and_rows_with_many():
     few = [grouped(m=128, touched_groups=count).time_s for count in (16, 64, 128)]
     assert few[1] > 2.5 * few[0]

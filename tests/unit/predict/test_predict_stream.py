@@ -134,3 +134,20 @@ def test_what_gathers_goes_by_multiprocessors_and_clock_not_by_memory():
     whole = nearpeak.predict(case, "h100_sxm").time_s
     assert wider > 0.9 * whole
     assert slower > 1.7 * whole
+
+
+@pytest.mark.parametrize(("op", "axis"), [("softmax", "columns"), ("layer_norm", "hidden"), ("rms_norm", "hidden")])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_the_form_is_never_slower_with_faster_memory_and_a_correction_that_is_overlaps(op, axis, dtype):
+    draw = np.random.default_rng(20261123)
+    rows, width = (2 ** draw.uniform(low, high, 2000) for low, high in ((8, 17), (6, 14)))
+    kept = rows * width > 2**24
+    table = {"op": op, "dtype": dtype, "rows": rows[kept].astype(int), axis: width[kept].astype(int)}
+    small, large = (nearpeak.predict(table, f"a100_sxm_{size}", correction=False) for size in ("40gb", "80gb"))
+    ratio = large.predicted_s / small.predicted_s
+    assert ratio.max() <= 1
+    assert np.median(ratio) < 0.98
+    small, large = (nearpeak.predict(table, f"a100_sxm_{size}") for size in ("40gb", "80gb"))
+    turned = large.predicted_s > small.predicted_s
+    assert (large.low_s[turned] <= small.high_s[turned]).all()
+    assert (large.predicted_s / small.predicted_s).max() < 1.25

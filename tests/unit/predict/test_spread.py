@@ -75,3 +75,34 @@ def test_the_command_takes_the_option():
     ]
     assert found[1]["high_s"] > found[0]["high_s"]
     assert found[1]["predicted_s"] == found[0]["predicted_s"]
+
+
+def test_scalars_of_another_board_of_the_architecture_are_as_sure_as_boards_left_out_show():
+    rows = nearpeak.case("embedding", tokens=4096, dim=4096, vocab=32000, dtype="bf16")
+    own, cousin = (nearpeak.predict(rows, name) for name in ("a100_sxm_80gb", "rtx_a6000"))
+    assert (own.distance_count, cousin.distance_count) == (0, 1)
+    assert own.calibration.apart_ratio == (1.0, 1.0)
+    assert cousin.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of("cousins_stream"))))
+    assert cousin.high_s / cousin.low_s > 2 * own.high_s / own.low_s
+
+
+def test_twins_that_nobody_measured_in_a_form_stay_as_sure_as_they_were():
+    assert nearpeak.predict(CASE, "h200_sxm").calibration.apart_ratio == (1.0, 1.0)
+    part = nearpeak.predict(nearpeak.case("softmax", rows=4096, columns=4096, dtype="fp16"), "h100_sxm:1g.10gb")
+    assert part.calibration.apart_ratio == (1.0, 1.0)
+
+
+def test_a_device_that_is_left_out_is_predicted_as_if_nobody_had_measured_it():
+    add = nearpeak.case("elementwise", elements=2**24, b=2**24, dtype="fp32", function="add")
+    target = target_of("p4")
+    own, without = (predict_case(add, target, Setting(leaves_out=device)) for device in ("", "p4"))
+    assert (own.calibration.name, own.distance_count) == ("p4 stream.pointwise", 0)
+    assert (without.calibration.name, without.distance_count) == ("p100_pcie stream.pointwise", 1)
+
+
+def test_scalars_of_two_boards_together_are_less_sure_than_those_of_several():
+    rows = {"dtype": "fp16", "rows": 4096, "hidden": 4096}
+    of_two, of_several = (nearpeak.predict(nearpeak.case(op, **rows), "rtx_3090") for op in ("rms_norm", "layer_norm"))
+    assert of_two.distance_count == of_several.distance_count == 2
+    assert of_two.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of("cousins_stream"))))
+    assert of_several.calibration.apart_ratio == (1.0, 1.0)

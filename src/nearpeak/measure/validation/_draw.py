@@ -319,6 +319,23 @@ def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict
     yield tensors | {name: tensor * 0 for name, tensor in tensors.items() if not tensor.is_floating_point()}
 
 
+def _narrower(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give inputs above 1, and between 0 and 1: some functions are defined there alone."""
+    floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    for moved in (_above_one, _between):
+        for chosen in (*((name,) for name in floats), tuple(floats)):
+            yield tensors | {name: moved(tensors[name]) for name in chosen}
+
+
+def _above_one(tensor: Any) -> Any:
+    return (1 + _positive(tensor, "normal").double()).to(tensor.dtype)
+
+
+def _between(tensor: Any) -> Any:
+    """Return the numbers on a line through 0 and 1 that is bent: none reaches either end, in any format."""
+    return (0.5 + 0.48 * (tensor.double() / (1 + tensor.double().abs()))).to(tensor.dtype)
+
+
 def _positive(tensor: Any, distribution: str) -> Any:
     return (tensor.double().abs() + _LEAST.get(distribution, 0.1)).to(tensor.dtype)
 
@@ -333,6 +350,8 @@ def _inside_domain(
         if seen == "finite":
             return tried
         defined = tried if seen == "defined" and defined is None else defined
+    if defined is None:
+        return next((tried for tried in _narrower(tensors) if _seen(op, arguments, tried, FAR_IN_FP16)), None)
     return defined
 
 

@@ -1,6 +1,7 @@
 """Attention: decode kernels that split the keys, and prefill kernels that tile the queries."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
 from nearpeak.predict._numbers import chosen
+from nearpeak.predict.spread import spread_of
 
 TERMS = (
     "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
@@ -44,8 +46,50 @@ def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> s
     return "dropout" if attributes.get("dropout") else "" if mask in ("none", "alibi") else f"mask={mask}"
 
 
+_BACKWARD_KERNELS = 3.0
+"""Kernels of the gradients: sums of rows of O * dO, the gradients, dQ from the sums of its parts to its format (Dao
+2023, arXiv:2307.08691, algorithm 2, and its public code).
+"""
+_LAUNCHES = ("launch", "decode_launch")
+
+
+def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
+    """Return the forward pass, whose kernels gradients are predicted from."""
+    return (cases,) if cases.phase == "forward" else (replace(cases, phase="forward"),)
+
+
 def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
-    """Return the times of attention, sequences of a batch alike."""
+    """Return the times of attention or of its gradients, sequences of a batch alike.
+
+    Gradients form five products per pair of query and key, three of them as wide as keys and two as values, where the
+    forward pass forms one of each; tiles, exponentials and loads are taken to grow with them, as each product has
+    tiles of its own. Kernels reach no larger share of the rate than forward ones (FlashAttention-2: 63 instead of 73 %
+    of the A100's rate, arXiv:2307.08691, section 4.1). Nothing is appended to a cache.
+    """
+    if cases.phase == "forward":
+        return _forward(target, cases, scalars)
+    found = _forward(target, _kernels(cases)[0], scalars)
+    dim = np.asarray(cases.axes["dim"], dtype=np.float64)
+    width = np.asarray(cases.axes.get("v_dim", dim), dtype=np.float64)
+    more = (3 * dim + 2 * width) / np.maximum(dim + width, 1.0)
+    parts = found.parts_s * np.broadcast_to(more, len(found.time_s))[:, None]
+    for name in _LAUNCHES:
+        parts[:, TERMS.index(name)] = _BACKWARD_KERNELS * found.parts_s[:, TERMS.index(name)]
+    parts[:, TERMS.index("append")] = 0.0
+    return Rows(time_s=parts.sum(1), parts_s=parts)
+
+
+def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return by how much gradients may be faster and slower than the forward pass lets expect."""
+    if cases.phase == "forward":
+        return None
+    count = np.broadcast_shapes((1,), *(np.shape(column) for column in cases.axes.values()))
+    faster, slower = spread_of()
+    return np.full(count, faster), np.full(count, slower)
+
+
+def _forward(target: Target, cases: CaseColumns, scalars: Any) -> Rows:
+    """Return the times of the forward pass."""
     from nearpeak.predict import _attention_kernel as kernel
 
     if what := _lacks(cases.dtypes, cases.attributes):
@@ -101,6 +145,13 @@ FORM = Form(
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,
+    kernels=_kernels,
+    phases=("forward", "backward"),
+    beyond=_beyond,
+    beyond_note=(
+        "gradients: predicted from the forward pass, which alone was measured, with the products that they form; the "
+        "interval is that of other software"
+    ),
     kin=runs_kernels_of,
     size=lambda target, _dtypes: products_generation(target),
     transfer=transferred,

@@ -1,5 +1,6 @@
 """Collectives among the devices of one node, messages between two of them, and copies to and from the host."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from nearpeak.predict._collective_protocols import (
 )
 from nearpeak.predict._collective_scalars import SCALARS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict.spread import RANKS, spread_of
 from nearpeak.theory.links import HOST, link_rate
 
 TERMS = ("launch", "hops", "fill", "wire", "wire_ceiling", "copy_start", "copy", "copy_ceiling")
@@ -38,10 +40,11 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     Source: protocols and steps of rings as NCCL documents them (LL, LL128, Simple); Chan et al. 2007,
     doi:10.1002/cpe.1206.
     """
+    _refuse_unreached(target, cases)
     scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
     size = np.atleast_1d(np.asarray(cases.axes["elements"], dtype=np.float64))
     size = size * DTYPES[cases.dtypes["dtype"]].bits_count / 8
-    if cases.op == "transfer" and str(cases.attributes["direction"]) in ("h2d", "d2h"):
+    if _is_copy(cases):
         parts = _copy(target, size, scalar)
     elif cases.op == "transfer" or cases.attributes["kind"] in SENDING:
         parts = _parts(sending(target, size, scalar))
@@ -56,6 +59,64 @@ def _copy(target: Target, size: Any, scalar: Mapping[str, float]) -> dict[str, A
         raise NotModelledError(f"{target.name}: no prediction of transfer; a CPU is the host")
     wire_s = size / link_rate(target, HOST)
     return {"copy_start": scalar["copy_s"], "copy": wire_s, "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1)}
+
+
+MEASURED_RANKS = 4
+"""Most ranks of the rows behind the scalars (aic_collectives: 2 and 4)."""
+NODE_DEVICES = 8
+"""Devices of a node where a link does not say how many it joins: HGX and DGX boards, OAM base boards and the machine
+files of AIConfigurator have eight.
+"""
+_INSTANCE = re.compile(r":\d+g\.")
+"""Names of instances of a GPU in MIG mode."""
+BEYOND = (
+    f"more ranks than the {MEASURED_RANKS} that scalars were fitted on: each doubling adds to the interval what the "
+    "same form missed by when it had seen half the ranks"
+)
+"""What is said of more ranks than were measured."""
+
+
+def _refuse_unreached(target: Target, cases: CaseColumns) -> None:
+    """Refuse ranks beyond a node, whose network nothing states, and instances, which do not reach each other."""
+    if _is_copy(cases):
+        return
+    what = "messages" if cases.op == "transfer" else str(cases.attributes["kind"])
+    most = int(np.max(cases.axes.get("ranks", 2)))
+    if target.vendor == "NVIDIA" and _INSTANCE.search(target.name) and most > 1:
+        # NVIDIA MIG user guide, application considerations: no GPU to GPU peer access, over NVLink or PCIe.
+        raise NotModelledError(
+            f"{target.name}: no prediction of {what}; instances of a GPU reach no peers over NVLink or PCIe, and no "
+            "table of how libraries go around that is known; the whole device can be predicted"
+        )
+    joined = _joined(target)
+    if most > joined:
+        raise NotModelledError(
+            f"{target.name}: no prediction of {what} among {most} ranks; a node has {joined}, and no document states "
+            f"the network between nodes; up to {joined} ranks can be predicted"
+        )
+
+
+def _is_copy(cases: CaseColumns) -> bool:
+    return cases.op == "transfer" and str(cases.attributes["direction"]) in ("h2d", "d2h")
+
+
+def _joined(target: Target) -> int:
+    """Return how many devices reach each other without a network between nodes."""
+    return max((link.device_count or NODE_DEVICES for link in target.links.values()), default=NODE_DEVICES)
+
+
+def _beyond(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return by how much more ranks than were measured may be faster and slower, a step for each doubling.
+
+    Steps of boards that meet over the host are others: their slots share bridges and processors.
+    """
+    ranks = np.atleast_1d(np.asarray(cases.axes.get("ranks", 2), dtype=np.float64))
+    if ranks.max() <= MEASURED_RANKS:
+        return None
+    doublings = np.log2(np.maximum(ranks / MEASURED_RANKS, 1.0))
+    is_host = is_bridged(target) or all(name == HOST for name in target.links)
+    faster, slower = spread_of(RANKS + ("host" if is_host else "links"))
+    return doublings * faster, doublings * slower
 
 
 _UNSEEN_WIDENING = 2.5
@@ -102,6 +163,8 @@ FORM = Form(
     groups=_groups,
     rows=_rows,
     widening=lambda op, _cell: 1.0 if op == "collective" else _UNSEEN_WIDENING,
+    beyond=_beyond,
+    beyond_note=BEYOND,
     alien=lambda target, other: is_bridged(target) != is_bridged(other),
     grids={
         "collective": {

@@ -18,7 +18,10 @@ TERMS = (
     "launch",
     "products",
     "products_ceiling",
-    "padding",
+    "tile_padding",
+    "tile_edges",
+    "wave_tail",
+    "tile_start",
     "split_k",
     "transforms",
     "memory",
@@ -26,6 +29,8 @@ TERMS = (
     "host",
 )
 """Parts of a predicted time."""
+_TILES = ("tile_padding", "tile_edges", "wave_tail", "tile_start")
+"""Parts that corrections and intervals know as one, `padding`: what tiles and waves add to products."""
 _ALIKE = {"fp16": ("fp16", "bf16", "fp32"), "bf16": ("bf16", "fp16", "fp32"), "int8": ("fp16", "bf16", "fp32")}
 _HOST_SHARPNESS = 12.0
 
@@ -59,15 +64,12 @@ def _pass(
     target: Target, cases: CaseColumns, shape: Shape, part: str, scalar: dict[str, float], setting: Setting
 ) -> dict[str, Any]:  # fmt: skip
     """Return the parts of one pass by the algorithm that takes least time."""
-    products, ceiling, padding, split, transforms = fastest(target, cases.dtypes["dtype"], shape, part, scalar)
-    compute_s = products + ceiling + padding
+    costs = fastest(target, cases.dtypes["dtype"], shape, part, scalar)
+    compute_s = costs.compute_s
     size = DTYPES[cases.dtypes["dtype"]].bits_count / 8
     memory_s = size * moved_elements(shape) / (scalar["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0))
     exposed_s = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS) - compute_s
-    parts = {
-        "launch": np.full_like(compute_s, scalar["launch_s"]), "products": products, "products_ceiling": ceiling,
-        "padding": padding, "split_k": split, "transforms": transforms, "memory": exposed_s,
-    }  # fmt: skip
+    parts = {"launch": np.full_like(compute_s, scalar["launch_s"]), **costs._asdict(), "memory": exposed_s}
     full_s = sum(parts.values())
     return parts | {"clock": full_s * clock_share(full_s, scalar, setting)}
 
@@ -97,10 +99,11 @@ FORM = Form(
     scalars=SCALARS,
     terms=TERMS,
     regimes={
-        "launch": "launch", "products": "products", "products_ceiling": "products", "padding": "padding",
-        "split_k": "padding", "transforms": "memory", "clock": "launch", "memory": "memory",
-        "host": "launch", "library": "products",
+        "launch": "launch", "products": "products", "products_ceiling": "products",
+        **dict.fromkeys(_TILES, "padding"), "split_k": "padding", "transforms": "memory", "clock": "launch",
+        "memory": "memory", "host": "launch", "library": "products",
     },
+    bundles={"padding": _TILES},
     grids={
         "conv": {
             "batch": (1, 16, 64), "in_channels": (8, 64, 512), "out_channels": (64, 512), "h": (7, 28, 112), "w": (28,),

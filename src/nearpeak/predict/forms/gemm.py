@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import transferred
 from nearpeak.predict._kernel_kin import runs_products_of
 from nearpeak.predict._product_formats import device_figures, tile_sets
-from nearpeak.predict._units import unit_of
+from nearpeak.predict._units import formats_of, unit_of
+from nearpeak.predict.spread import spread_of
 
 TERMS = (
     "launch", "grid_ramp", "tensor", "tensor_ceiling", "tile_padding", "wave_tail", "tile_start", "l2", "dram",
@@ -49,7 +51,54 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*start, *later)))
 
 
+def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
+    """Return which gradients are no products of the measured kinds: of the bias alone, or beside quantised weights."""
+    if "grad_a" not in attributes:
+        return ""
+    scheme = DTYPES[_dtypes["dtype"]].scheme
+    if scheme is not None and not scheme.a.scaled:
+        return "gradients beside quantised weights"
+    return "" if attributes["grad_a"] or attributes["grad_b"] else "the bias alone"
+
+
+def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
+    """Return the gradients as products of their own: of A, dY[m,n] times B transposed; of B, A transposed times dY."""
+    if cases.phase == "forward":
+        return (cases,)
+    m, n, k = (cases.axes[name] for name in ("m", "n", "k"))
+    asked = {"grad_a": {"m": m, "n": k, "k": n}, "grad_b": {"m": k, "n": n, "k": m}}
+    return tuple(
+        replace(cases, phase="forward", axes={**cases.axes, **axes})
+        for name, axes in asked.items()
+        if cases.attributes.get(name, True)
+    )
+
+
 def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the times of products, or of the gradients of one, one product after the other.
+
+    The gradient of the result arrives as wide as the result: a kernel quantises it for both products.
+    """
+    if cases.phase == "forward":
+        return _products(target, cases, scalars, setting)
+    a, _, out = formats_of(cases.dtypes)
+    first = replace(setting, quantises_input=True) if a.bits_count < out.bits_count else setting
+    each = [_products(target, one, scalars, how) for one, how in zip(_kernels(cases), (first, setting), strict=False)]
+    if len(each) == 1:
+        return each[0]
+    return Rows(time_s=sum(one.time_s for one in each), parts_s=sum(one.parts_s for one in each))
+
+
+def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return by how much gradients may be faster and slower than products of their extents as they were measured."""
+    if cases.phase == "forward":
+        return None
+    count = np.broadcast_shapes((1,), *(np.shape(cases.axes[name]) for name in ("m", "n", "k")))
+    faster, slower = spread_of()
+    return np.full(count, faster), np.full(count, slower)
+
+
+def _products(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
     """Return the times of products [m,k] x [k,n], `batch` of them.
 
     Source: tile and wave arithmetic as in NeuSight (ASPLOS'25) and Origami; unique bytes per cache level counted here.
@@ -103,4 +152,12 @@ FORM = Form(
     kin=runs_products_of,
     transfer=transferred,
     corrected_by=_corrected_by,
+    kernels=_kernels,
+    lacks=_lacks,
+    phases=("forward", "backward"),
+    beyond=_beyond,
+    beyond_note=(
+        "gradients: two products, of each factor's; such as are not transposed were measured, so that the interval is "
+        "that of other software"
+    ),
 )  # fmt: skip

@@ -9,7 +9,14 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._grouped_gemm_scalars import SCALARS
-from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touched_of
+from nearpeak.predict._grouped_shapes import (
+    UNSTATED,
+    device_figures,
+    exponent_of,
+    open_loads,
+    touched_of,
+    with_touched,
+)  # fmt: skip
 from nearpeak.predict._kernel_kin import runs_kernels_of
 
 TERMS = (
@@ -49,7 +56,7 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         raise NotModelledError("predict: no form for grouped_gemm with split=k; split=m can be predicted")
     names = ("m", "n", "k", "groups")
     given = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
-    touched = touched_of(cases, given[0], given[3])
+    touched = touched_of(cases, given[0], given[3], stated=bool(setting.load_exponent_ratio))
     tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, given[0])
     everywhere = np.maximum(np.asarray(setting.layer_rows_count, dtype=np.float64), given[0])
     columns = np.stack(np.broadcast_arrays(*given, touched, tokens, everywhere))
@@ -100,5 +107,8 @@ FORM = Form(
     rows=_rows,
     lacks=_lacks,
     corrected_by=_corrected_by,
+    stated=with_touched,
+    left_open=open_loads,
+    open_note=UNSTATED,
     kin=runs_kernels_of,
 )

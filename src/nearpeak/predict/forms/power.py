@@ -11,13 +11,13 @@ from nearpeak.core.expected_energy import PARTS
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
-from nearpeak.errors import NotModelledError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict._activity import activity, busy_of
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
-from nearpeak.predict._documented import stock_of
+from nearpeak.predict._documented import documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
 from nearpeak.predict._numbers import chosen, clipped, in_floats, larger, raised, smaller
-from nearpeak.targets import user_folder
+from nearpeak.targets import TARGETS, target_of, user_folder
 
 _FOLDER = Path(__file__).parents[1] / "coefficients/power"
 _ALIKE = {
@@ -61,14 +61,60 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def board_w(target: Target) -> float:
-    """Return the power limit of a board.
+    """Return the power limit of a board; of an edited one what documents state at most.
 
     Raises:
         NotModelledError: no document states it.
+        SpecError: the board draws more at rest.
     """
+    return _board_w(Same(target))
+
+
+@lru_cache(maxsize=256)
+def _board_w(same: "Same[Target]") -> float:
+    target, documented = same.held, documented_of(same.held)
     if target.power_w is None:
         raise NotModelledError(f"{target.name}: no prediction of energy; it states no power limit")
-    return target.power_w
+    if target.power_w == documented.power_w and stock_of(target).name in TARGETS:
+        return target.power_w
+    least_w = idle_w(target)
+    if target.power_w < least_w:
+        most = f"{least_w:.0f} W to {documented.power_w:g} W" if stock_of(target).name in TARGETS else "more than that"
+        raise SpecError(
+            f"{target.name}: the power limit is {target.power_w:g} W, but such a board draws {least_w:.0f} W without "
+            f"any work; {most} is right"
+        )
+    return min(target.power_w, documented.power_w or target.power_w)
+
+
+def limit_note(target: Target) -> str:
+    """Return what is said of a limit above the documented one; nothing where it is not.
+
+    >>> from nearpeak.targets import target_of
+    >>> limit_note(target_of("h100_sxm", ['power.limit="900 W"']))
+    'the power limit of 900 W is above the 700 W that documents state as the most: predicted at 700 W'
+    """
+    most_w = documented_of(target).power_w
+    if target.power_w is None or most_w is None or target.power_w <= most_w:
+        return ""
+    return (
+        f"the power limit of {target.power_w:g} W is above the {most_w:g} W that documents state as the most: "
+        f"predicted at {most_w:g} W"
+    )
+
+
+def idle_w(target: Target) -> float:
+    """Return what a board draws at its clock without any work; of boards that no file here describes, as alike ones.
+
+    Power at rest is taken to grow with the multiprocessors there, the least of all boards of the architecture standing
+    for it; 0 where none of them states a limit.
+    """
+    stock, ratio = stock_of(target), power_calibration(stock_of(target).name, "bf16").coefficients[0].value
+    if stock.name in TARGETS and stock.power_w is not None:
+        return ratio * stock.power_w * float(_drawn_ratio(top_ratio(target)))
+    alike = [target_of(name) for name in TARGETS]
+    each_w = [one.power_w / one.sm_count for one in alike if one.architecture == target.architecture and one.power_w]
+    return ratio * min(each_w, default=0.0) * target.sm_count
 
 
 def top_ratio(target: Target) -> float:

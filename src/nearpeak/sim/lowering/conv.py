@@ -5,6 +5,7 @@ from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._conv_costs import SHARPNESS, clock_share, fastest, moved_elements, passes_of
 from nearpeak.predict._conv_shapes import Shape, shape_of
+from nearpeak.predict._conv_tiles import Costs
 from nearpeak.predict._form import Setting, case_columns
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.work import Kernel, Phase
@@ -22,22 +23,22 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
 
 def _kernel(dtype: str, target: Target, shape: Shape, part: str, p: dict[str, float], setting: Setting) -> Kernel:
     """Return the kernel of one pass."""
-    products, ceiling, padding, split, rewriting = (float(cost[0]) for cost in fastest(target, dtype, shape, part, p))
+    costs = Costs(*(float(cost[0]) for cost in fastest(target, dtype, shape, part, p)))
     moved = float(moved_elements(shape)[0]) * DTYPES[dtype].bits_count / 8
     bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
-    compute_s, memory_s = products + ceiling + padding, moved / (p["dram_ratio"] * bandwidth)
+    compute_s, memory_s = costs.compute_s, moved / (p["dram_ratio"] * bandwidth)
     longest = max(compute_s, memory_s)
     body = (compute_s**SHARPNESS + memory_s**SHARPNESS) ** (1 / SHARPNESS)
-    full_s = p["launch_s"] + body + split + rewriting
+    full_s = p["launch_s"] + body + costs.split_k + costs.transforms
     pace = 1.0 + float(clock_share(full_s, p, setting))
     host_s = p["host_gap_s"] if setting.host_timed else 0.0
     phases = [
         Phase(fixed_ps=ps((p["launch_s"] + host_s) * pace)),
         Phase(
-            fixed_ps=ps(longest * pace), pipe_s={"tensor": (products + ceiling) * pace},
+            fixed_ps=ps(longest * pace), pipe_s={"tensor": (costs.products + costs.products_ceiling) * pace},
             pool_bytes={"dram": moved / target.sm_count},
         ),
-        Phase(fixed_ps=ps((body - longest + split + rewriting) * pace)),
+        Phase(fixed_ps=ps((body - longest + costs.split_k + costs.transforms) * pace)),
     ]  # fmt: skip
     least = ps(p["host_floor_s"]) if setting.host_timed else 0
     short = least - sum(phase.fixed_ps for phase in phases)

@@ -11,7 +11,7 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import case as case_of
 from nearpeak.ops._load import counts_of
-from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._form import Setting, case_columns
 from nearpeak.predict._grouped_gemm_kernel import BEST_COUNT, CLOCK_S, OUT_BYTES, foreign_rows, group_rows, tile_times
 from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touched_of
 from nearpeak.sim.greedy import makespan_ps
@@ -78,7 +78,8 @@ def _equal(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     axes, dtype = dict(case.axes), dict(case.dtypes)["dtype"]
     m, n, k = (axes[name] for name in ("m", "n", "k"))
     if dict(case.attributes).get("split", "m") == "m":
-        groups = max(axes.get("touched_groups") or 1, 1)
+        given = [np.array([float(axes[name])]) for name in ("m", "groups")]
+        groups = max(int(touched_of(case_columns(case), given[0], given[1])[0]), 1)
         m = max(-(-m // groups), 1)
     else:
         groups = max(axes["groups"], 1)
@@ -100,10 +101,9 @@ def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, f
     if load and not setting.load_exponent_ratio:
         counts = np.array([count for count in counts_of(load, int(spread), int(groups)) if count], dtype=np.float64)
         return _Grouped(m, n, k, counts, float(len(counts)), groups, figures, scalars)
-    columns = CaseColumns(
-        op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes=axes, attributes=dict(case.attributes)
-    )
-    touched = float(np.atleast_1d(touched_of(columns, np.array([spread]), np.array([groups])))[0])
+    stated = bool(setting.load_exponent_ratio)
+    drawn = touched_of(case_columns(case), np.array([spread]), np.array([groups]), stated=stated)
+    touched = float(np.atleast_1d(drawn)[0])
     if spread != m:  # a split sum has every group
         touched = min(groups, spread)
     loads = np.empty(int(min(max(touched, 1.0), _MOST_GROUPS)))

@@ -209,3 +209,13 @@ def test_recurrent_weights_keep_states_from_growing_and_from_chaos(distribution)
     case = nearpeak.case("recurrent", batch=2, steps=32, features=3, hidden=17, cell="gru", dtype="fp64")
     weights = drawn("recurrent", arguments_of(case), (1,), distribution)["w_hh_l0"].numpy()
     assert np.sqrt((weights**2).mean()) == pytest.approx(17**-0.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "touched", "wanted"), [(512, 8, {8}), (7, 8, {7}), (512, 1, {64}), (64, 1, set(range(30, 52)))]
+)
+def test_inputs_of_grouped_products_touch_the_groups_that_the_case_states_or_a_random_routing(rows, touched, wanted):
+    case = nearpeak.case("grouped_gemm", m=rows, n=8, k=8, groups=64, touched_groups=touched, dtype="bf16")
+    for tensors in drawn_to_time(case, 4):
+        assert int((np.diff(tensors["offsets"], prepend=0) > 0).sum()) in wanted
+        assert tensors["offsets"][-1] == rows

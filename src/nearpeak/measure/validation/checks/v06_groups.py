@@ -18,7 +18,7 @@ from nearpeak.measure.validation._compare import (
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 from nearpeak.measure.validation._oracle import Expected, Question, contract_of, question
 from nearpeak.measure.validation._rounds import SEED_STEP
-from nearpeak.measure.validation._systematic import narrow, systematic_fault
+from nearpeak.measure.validation._systematic import is_stored, narrow, row_factor_fault, systematic_fault
 from nearpeak.measure.validation._trial import Trial
 
 BIAS_LIMIT = 8.0
@@ -27,6 +27,8 @@ BIAS_LIMIT = 8.0
 
 STAGES = (128, 512)
 """Further results that are asked for where few are further off than they should be and not yet too far for luck."""
+ROWS, MOST_DRAWS = 256, 64
+"""Rows whose factors are looked at, and draws to reach them by."""
 MOST_SEEN = 100
 """Draws that no other check goes beyond."""
 
@@ -50,7 +52,7 @@ def groups(trial: Trial) -> CheckResult:
                 reason = f"{asked.distribution} inputs: {name}: {fault}"
                 return CheckResult(check="V6", status="NUMERIC_FAIL", reason=reason)
     shown = {name: f"{value:.2g}" for name, value in largest.items()}
-    fault = _pooled(trial) or _pooled_of_usual(trial) or _systematic(trial)
+    fault = _pooled(trial) or _pooled_of_usual(trial) or _systematic(trial) or _row_factors(trial)
     return CheckResult(check="V6", status="NUMERIC_FAIL" if fault else PASS, reason=fault, figures=shown)
 
 
@@ -78,9 +80,9 @@ def _pooled(trial: Trial) -> str:
 
 
 @lru_cache(maxsize=4)
-def _more(case: Case, seed: int, count: int) -> tuple[Question, ...]:
-    """Return further draws of normal inputs: others for each count."""
-    found = (question(case, seed + SEED_STEP * (MOST_SEEN + count + number), "normal") for number in range(count))
+def _more(case: Case, seed: int, count: int, distribution: str = "normal") -> tuple[Question, ...]:
+    """Return further draws of inputs: others for each count."""
+    found = (question(case, seed + SEED_STEP * (MOST_SEEN + count + number), distribution) for number in range(count))
     return tuple(one for one in found if one is not None)
 
 
@@ -105,6 +107,26 @@ def _systematic(trial: Trial) -> str:
     if not any(narrow(one.dtype) for one in trial.questions[0].expected.values()):
         return ""
     return systematic_fault(trial.case, trial.implementation, trial.seed)
+
+
+def _row_factors(trial: Trial) -> str:
+    """Return what is wrong with the factors of rows, where a row may be stored before it is multiplied."""
+    first = trial.questions[0].expected
+    names = [name for name, one in first.items() if narrow(one.dtype) and one.values.ndim > 1]
+    if not names or not is_stored(trial.case):
+        return ""
+    count = min(-(-ROWS // max(math.prod(first[names[0]].values.shape[:-1]), 1)), MOST_DRAWS)
+    answered = [(one, trial.answer(one)) for one in _more(trial.case, trial.seed, count, "wide")]
+    for name in names:
+        pairs = [
+            (values_of(ran.outputs)[name], one.expected[name].values)
+            for one, ran in answered
+            if not ran.error and comparable(ran.outputs, one.expected)
+        ]
+        fault = row_factor_fault(pairs, UNIT_ROUNDOFF[first[name].dtype])
+        if fault:
+            return f"{name}: {fault}"
+    return ""
 
 
 def _judged(trial: Trial, asked: Question, name: str, got: Any) -> tuple[str, dict[str, float]]:

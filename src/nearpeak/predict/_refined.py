@@ -1,0 +1,88 @@
+"""What stands on the scalars of a form: the bounded correction, scales of intervals, values that cases leave open."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.prediction import Calibration
+from nearpeak.core.same import Same
+from nearpeak.core.target import Target
+from nearpeak.predict._correction import seen
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._interval_scale import POWER
+
+
+def reach(
+    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, kernel_s: Any
+) -> tuple[Any, Any]:
+    """Return how far values that cases leave open may take their times down and up; ones where they leave none.
+
+    Args:
+        cases: as they were given.
+        kernel_s: corrected times with those values as they are expected to be.
+    """
+    is_open, ways = form.left_open(cases, setting)
+    if not ways:
+        return 1.0, 1.0
+    low = high = np.ones(len(kernel_s))
+    for one, how in ways:
+        rows = form.rows(target, one, scalars_of(calibration), how)
+        ratio = np.where(is_open, rows.time_s * refined(calibration, form, target, one, how, rows)[0] / kernel_s, 1.0)
+        low, high = np.minimum(low, ratio), np.maximum(high, ratio)
+    return low, high
+
+
+def refined(
+    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> tuple[Any, Any]:
+    """Return what the bounded correction multiplies each time by, and the scale of each interval.
+
+    Kernels that follow one another are looked at one by one, and count as much as their time; so is a case that
+    another one stands for.
+    """
+    kernels = form.kernels(cases)
+    if kernels[0] is cases or calibration.correction is calibration.scale is None:
+        return _trees(calibration, form, target, cases, setting, rows)
+    alone = [form.rows(target, one, scalars_of(calibration), setting) for one in kernels]
+    pairs = [_trees(calibration, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)]
+    whole = sum(its.time_s for its in alone)
+    ratio, scale = (
+        sum(pair[place] * its.time_s for pair, its in zip(pairs, alone, strict=True)) / whole for place in (0, 1)
+    )
+    return ratio, scale
+
+
+def _trees(
+    calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> tuple[Any, Any]:
+    """Return the correction and the scale of kernels; ones where the scalars have none."""
+    found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
+    names = _looked_at(Same(calibration))
+    if calibration.correction is calibration.scale is None:
+        return ratio, ratio
+    from nearpeak.predict import _correction_kernel as kernel
+
+    values = seen(names, form, target, cases, setting, rows)
+    first, second = (
+        ratio if trees is None else kernel.ratio(trees, names, values, power)
+        for trees, power in zip(found, (1.0, POWER), strict=True)
+    )
+    return first, second
+
+
+@lru_cache(maxsize=256)
+def _looked_at(same: "Same[Calibration]") -> tuple[str, ...]:
+    """Return the names of what the trees of a calibration look at."""
+    trees = [one for one in (same.held.correction, same.held.scale) if one is not None]
+    return tuple(sorted({name for one in trees for name in one.columns}))
+
+
+def scalars_of(calibration: Calibration) -> Any:
+    """Return the scalars as the array that forms read."""
+    return _scalars(Same(calibration))
+
+
+@lru_cache(maxsize=256)
+def _scalars(same: "Same[Calibration]") -> Any:
+    return np.array([one.value for one in same.held.coefficients])
