@@ -44,7 +44,8 @@ TIMING = Timing(cache="hot", validate=False)
 BUDGET_S = 50.0
 """Budget of a pair; the round that is under way when it ends is still finished."""
 _MECHANISM = (
-    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py", "src/nearpeak/analyze/paired.py",
+    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py", "src/nearpeak/measure/timing.py",
+    "src/nearpeak/measure/taking.py", "src/nearpeak/measure/varied.py", "src/nearpeak/analyze/paired.py",
     "benchmarks/_planted.py", "benchmarks/load.py",
 )  # fmt: skip
 
