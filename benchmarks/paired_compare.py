@@ -28,6 +28,7 @@ from benchmarks.load import COUNT, busy
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
+from nearpeak.measure import timing
 from nearpeak.measure.environment import cpu_name
 from nearpeak.measure.turns import Arm
 from nearpeak.measuring import compare
@@ -44,10 +45,15 @@ TIMING = Timing(cache="hot", validate=False)
 BUDGET_S = 50.0
 """Budget of a pair; the round that is under way when it ends is still finished."""
 _MECHANISM = (
-    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py", "src/nearpeak/measure/timing.py",
+    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py",
     "src/nearpeak/measure/taking.py", "src/nearpeak/measure/varied.py", "src/nearpeak/analyze/paired.py",
     "benchmarks/_planted.py", "benchmarks/load.py",
 )  # fmt: skip
+_TIMING = (
+    timing.batch_of, timing.changing, timing.told_apart, timing.no_time, timing.BATCH_RESOLUTIONS, timing.BATCH_S,
+    timing.HOST_BATCHES, timing.FIRST_COUNT, timing.ANEW_RATIO, timing.ANEW_S,
+)  # fmt: skip
+"""What pairs take of the timing of single cases: when those stop is another matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +172,7 @@ def _read(line: str) -> Pair | None:
 def mechanism() -> str:
     """Return what changes when pairs are taken or judged in another way; words and layout do not count."""
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in _MECHANISM] + [inspect.getsource(compare)]
+    texts += [inspect.getsource(one) if callable(one) else repr(one) for one in _TIMING]
     settings = [CASE.record(), asdict(TIMING), BUDGET_S, AT_ONCE, COUNT]
     return digest([*map(code_of, texts), settings])[:12]
 

@@ -62,8 +62,17 @@ def main() -> None:
         _refuse_usage(error)
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from nearpeak import api
+
+        sys.stdout.write(f"nearpeak {api.version() or 'from source'}\n")
+        raise typer.Exit
+
+
 def _nearpeak(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(False, "--version", is_eager=True, callback=_say_version, help="Show the version."),
 ) -> None:
     """How near to the hardware's peak is this work, and what is worth doing next?
 

@@ -1,5 +1,6 @@
 """One step of Adam or AdamW."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,13 +68,30 @@ def _inputs(
 
 
 def _reference(arrays: dict[str, Any], decay: str, amsgrad: bool, master: str, **_: Any) -> dict[str, Any]:
+    return _stepped(arrays, decay, amsgrad, master, (1 - BETA_1, 1 - BETA_2))
+
+
+def _stored(
+    arrays: dict[str, Any], store: Callable[[Any, str], Any], decay: str, amsgrad: bool, master: str, **_: Any
+) -> dict[str, Any]:
+    """Return the same where the corrections of the averages are computed in fp32, as steps within a CUDA graph do.
+
+    `1 - beta**step` is small: of the last place of beta it keeps a thousand.
+    """
+    corrections = tuple(1 - float(store(np.array(beta), "fp32")) for beta in (BETA_1, BETA_2))
+    return _stepped(arrays, decay, amsgrad, master, corrections)
+
+
+def _stepped(
+    arrays: dict[str, Any], decay: str, amsgrad: bool, master: str, corrections: tuple[float, ...]
+) -> dict[str, Any]:
     p, g = arrays["parameter"], arrays["grad"]
     p, g = (p * (1 - RATE * DECAY) if decay == "decoupled" else p), (g + DECAY * p if decay == "l2" else g)
     moment = BETA_1 * arrays["moment"] + (1 - BETA_1) * g
     square = BETA_2 * arrays["square"] + (1 - BETA_2) * g * g
     largest = np.maximum(arrays["largest"], square) if amsgrad else square
-    denominator = np.sqrt(largest) / np.sqrt(1 - BETA_2) + EPSILON
-    outputs = {"parameter": p - RATE / (1 - BETA_1) * moment / denominator, "moment": moment, "square": square}
+    denominator = np.sqrt(largest) / np.sqrt(corrections[1]) + EPSILON
+    outputs = {"parameter": p - RATE / corrections[0] * moment / denominator, "moment": moment, "square": square}
     outputs |= {"largest": largest} if amsgrad else {}
     return outputs | ({"copy": outputs["parameter"]} if master else {})
 
@@ -115,6 +133,7 @@ OPERATOR = Operator(
     ),
     inputs=_inputs,
     reference=_reference,
+    stored=_stored,
     torch_call=_torch_call,
     aten={f"aten._fused_{name}_.{end}": _from_aten for name in ("adam", "adamw") for end in ("default", "tensor_lr")},
 )

@@ -2,10 +2,12 @@
 
 # One file for all: they differ in a row of formulas alone, from which work, reference and states follow.
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
+
+import numpy as np
 
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
@@ -19,6 +21,10 @@ from nearpeak.registry import unknown_name
 
 STEP, RATE = 10, 0.01
 """Number of the step and learning rate of reference and PyTorch call; the work does not depend on them."""
+BETAS = 0.9, 0.999
+"""How much of Adam's averages stays from step to step."""
+_POWERS = 0.9**STEP, 0.999**STEP
+"""How much of their first values is left at step STEP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +45,36 @@ class Rule:
     """What the class calls the states."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of the class's state: numbers that depend on the step."""
+    by_powers: Callable[[float, float], Mapping[str, float]] | None = None
+    """The scalars that follow from the step, of Adam's two betas to its power, where there are such ones."""
     source: str
     """Where the optimizer was published."""
 
 
-_B1, _B2 = 1 - 0.9**STEP, 1 - 0.999**STEP
-"""What Adam's averages are divided by at step STEP."""
 _MEAN, _SQUARE = "beta * m + rest * g", "alpha * v + part * (g * g)"
 _ADAM = {"beta": 0.9, "rest": 1 - 0.9, "alpha": 0.999, "part": 1 - 0.999, "eps": 1e-8}
 _RMS = {"alpha": 0.99, "part": 1 - 0.99, "eps": 1e-8, "rate": RATE}
-_ROOT = 2 / (1 - 0.999) - 1
-_LENGTH = _ROOT - 2 * STEP * 0.999**STEP / _B2
-_RECTIFIED = sqrt((_LENGTH - 4) * (_LENGTH - 2) * _ROOT / ((_ROOT - 4) * (_ROOT - 2) * _LENGTH))
-_MU, _MU_NEXT = (0.9 * (1 - 0.5 * 0.96 ** (step * 0.004)) for step in (STEP, STEP + 1))
 _TIELEMAN = "Tieleman and Hinton 2012, COURSERA Neural Networks for Machine Learning, lecture 6.5"
+
+
+def _nadam(_: float, power_2: float) -> dict[str, float]:
+    mu, mu_next = (BETAS[0] * (1 - 0.5 * 0.96 ** (step * 0.004)) for step in (STEP, STEP + 1))
+    return {
+        "ahead": RATE * (1 - mu) / (1 - 0.5 * mu), "rate": RATE * mu_next / (1 - 0.5 * mu * mu_next),
+        "root": 1 / sqrt(1 - power_2),
+    }  # fmt: skip
+
+
+def _radam(power_1: float, power_2: float) -> dict[str, float]:
+    most = 2 / (1 - BETAS[1]) - 1
+    length = most - 2 * STEP * power_2 / (1 - power_2)
+    rectified = sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
+    return {"rate": RATE * rectified * sqrt(1 - power_2) / (1 - power_1)}
+
+
+def _adamax(power_1: float, _: float) -> dict[str, float]:
+    return {"rate": RATE / (1 - power_1)}
+
 
 RULES: Mapping[str, Rule] = {
     "adagrad": Rule(
@@ -89,10 +111,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "nadam": Rule(
         states=("m", "v"), keys=("exp_avg", "exp_avg_sq"), torch="NAdam", extra={"mu_product": 0.5},
-        scalars=_ADAM | {
-            "ahead": RATE * (1 - _MU) / (1 - 0.5 * _MU), "rate": RATE * _MU_NEXT / (1 - 0.5 * _MU * _MU_NEXT),
-            "root": 1 / sqrt(_B2),
-        },
+        scalars=_ADAM | _nadam(*_POWERS), by_powers=_nadam,
         updates={
             "m_new": _MEAN, "v_new": _SQUARE, "p_new": "p - (ahead * g + rate * m_new) / (root * sqrt(v_new) + eps)",
         },
@@ -100,12 +119,13 @@ RULES: Mapping[str, Rule] = {
     ),
     "radam": Rule(
         states=("m", "v"), keys=("exp_avg", "exp_avg_sq"), torch="RAdam",
-        scalars=_ADAM | {"rate": RATE * _RECTIFIED * sqrt(_B2) / _B1},
+        scalars=_ADAM | _radam(*_POWERS), by_powers=_radam,
         updates={"m_new": _MEAN, "v_new": _SQUARE, "p_new": "p - rate * m_new / (sqrt(v_new) + eps)"},
         source="Liu et al. 2019, arXiv:1908.03265, algorithm 2",
     ),
     "adamax": Rule(
-        states=("m", "u"), keys=("exp_avg", "exp_inf"), torch="Adamax", scalars=_ADAM | {"rate": RATE / _B1},
+        states=("m", "u"), keys=("exp_avg", "exp_inf"), torch="Adamax",
+        scalars=_ADAM | _adamax(*_POWERS), by_powers=_adamax,
         updates={
             "m_new": _MEAN, "u_new": "maximum(alpha * u, abs(g) + eps)", "p_new": "p - rate * m_new / u_new",
         },
@@ -189,8 +209,25 @@ def _inputs(
 
 
 def _reference(arrays: dict[str, Any], rule: str, master: str, **_: Any) -> dict[str, Any]:
+    return _stepped(arrays, rule_of(rule), {}, master)
+
+
+def _stored(
+    arrays: dict[str, Any], store: Callable[[Any, str], Any], rule: str, master: str, **_: Any
+) -> dict[str, Any]:
+    """Return the same where what follows from the step is computed in fp32, as steps within a CUDA graph do.
+
+    `1 - beta**step` is small: of the last place of beta it keeps a hundred.
+    """
     row = rule_of(rule)
-    known = {**row.scalars, **arrays}
+    powers = (float(store(np.array(beta), "fp32")) ** STEP for beta in BETAS)
+    changed = {} if row.by_powers is None else row.by_powers(*powers)
+    return _stepped(arrays, row, changed, master)
+
+
+def _stepped(arrays: dict[str, Any], row: Rule, changed: Mapping[str, float], master: str) -> dict[str, Any]:
+    """Return parameter and states after a step; `changed` are scalars that differ from the rule's."""
+    known = {**row.scalars, **changed, **arrays}
     for name, text in row.updates.items():
         known[name] = formula(text)(**known)
     found = {name: known[f"{name}_new"] for name in ("p", *row.states)}
@@ -244,6 +281,7 @@ OPERATOR = Operator(
     ),
     inputs=_inputs,
     reference=_reference,
+    stored=_stored,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr"), _from_aten),
 )

@@ -1,5 +1,6 @@
 """Estimates and the rules by which warm-up and sampling end."""
 
+import itertools
 import random
 import statistics
 
@@ -8,6 +9,7 @@ import pytest
 from nearpeak.core.estimate import estimate_of, median_ranks
 from nearpeak.core.measurement import Outcome, Prepared, Reading, Timing
 from nearpeak.errors import SpecError
+from nearpeak.measure import timing
 from nearpeak.measure.timing import converged, sample, settled
 
 
@@ -99,3 +101,13 @@ def test_short_hot_calls_are_timed_in_batches():
     found = sample(READY, timer, Timing(cache="hot", budget_s=0.01))
     assert found.call_count * 1e-7 >= 1e-4
     assert found.samples_s[0] == pytest.approx(1e-7)
+
+
+def test_a_slow_stretch_at_the_start_of_a_host_does_not_pass_for_the_case(monkeypatch):
+    timer = Scripted([0.0013] * 100 + [0.001] * 1000)
+    monkeypatch.setattr(timer, "mode", "host", raising=False)
+    spent = itertools.count()
+    monkeypatch.setattr(timing, "_PROCESS_S", lambda: next(spent) * 1e-3)
+    found = sample(READY, timer, Timing(cache="cold", budget_s=0.4))
+    assert found.outcome is Outcome.CONVERGED
+    assert statistics.median(found.samples_s) == 0.001

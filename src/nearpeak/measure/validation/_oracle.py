@@ -1,6 +1,6 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,7 +23,16 @@ from nearpeak.measure.validation._formats import (
     wrapped,
 )
 from nearpeak.measure.validation._gates import at_targets, largest
-from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evaluated, moved, probes, shifts
+from nearpeak.measure.validation._reach import (
+    Arrays,
+    Reference,
+    Stored,
+    evaluated,
+    moved,
+    probes,
+    shifts,
+    stored_errors,
+)
 from nearpeak.measure.validation._rounding import erring, rounding, underflow
 from nearpeak.measure.validation._run import imported_torch, refuses
 from nearpeak.ops import OPS, Numerics
@@ -133,9 +142,6 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     length = sum_length(numerics, arguments)
     expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case))
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
-
-
-Stored = Callable[[Arrays, Callable[[Any, str], Any]], dict[str, Any]]
 
 
 def _stored(case: Case) -> Stored | None:
@@ -251,8 +257,8 @@ def answers(
             wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), found, where)
             whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
-    if stored is not None:
-        coarse = _sums(_stored_errors(stored, arrays, found), coarse)
+    kept, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, found)
+    coarse = _sums({name: SPREAD * errors for name, errors in kept.items()}, coarse) if kept else coarse
     if chained and coarse_step and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
         flushed = erring(reference, arrays, found, where, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
         coarse = _sums(flushed, coarse)
@@ -262,6 +268,7 @@ def answers(
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
+                kept=kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0,
                 shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
                 operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
             ),
@@ -279,22 +286,6 @@ def _finest(formats: Mapping[str, Any]) -> float:
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
     return {name: values + right.get(name, 0.0) for name, values in left.items()}
-
-
-def _stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> dict[str, Any]:
-    """Return SPREAD times the error that results have when every stored intermediate is rounded, as probes show it.
-
-    An element's is at least that of all: iterations spread each rounding over the whole result.
-    """
-    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in found.items()}
-
-    def store(x: Any, dtype: str) -> Any:
-        return x * (1.0 + UNIT_ROUNDOFF[dtype] * random.uniform(-1.0, 1.0, x.shape))
-
-    for _ in range(PROBES):
-        for name, values in stored({key: array.copy() for key, array in arrays.items()}, store).items():
-            squares[name] += (values - found[name]) ** 2 / PROBES
-    return {name: SPREAD * np.sqrt(np.fmax(one, one.mean() if one.size else 0.0)) for name, one in squares.items()}
 
 
 def _store(tensors: Arrays, numerics: Numerics) -> float:
@@ -342,6 +333,8 @@ class _Moves:
     """What errors on the way are proportional to, where inputs alone do not show it."""
     coarse: Any = 0.0
     """By how much it jumps when inputs move by the roundoff of intermediates."""
+    kept: Any = 0.0
+    """By how much it moves, on average, for intermediates in the format of the arithmetic: no way avoids that."""
     shift: Any = 0.0
     """By how much it moves for errors of one sign."""
     inside: Any = 0.0
@@ -378,7 +371,7 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     cancelled = max(arithmetic, store if numerics.steps_count else 0.0) * moves.inside
     way = np.fmax(chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest, 2 * cancelled)
     floor = np.asarray(
-        0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length))
+        0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length)) + moves.kept
     )
     chain = np.fmax(chain, cancelled)
     usual = floor + chain

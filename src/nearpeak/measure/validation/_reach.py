@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import MeasureError
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 
 PROBES = 8
 """Times the oracle is evaluated beside the inputs, to learn how strongly each result depends on them."""
 Arrays = Mapping[str, Any]
 Reference = Callable[[dict[str, Any]], dict[str, Any]]
+Stored = Callable[[Arrays, Callable[[Any, str], Any]], dict[str, Any]]
 
 
 def evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any]:
@@ -74,3 +76,25 @@ def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
     if whole:
         return array + step * signs * np.abs(array).max()
     return array * (1.0 + step * signs)
+
+
+def stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> tuple[dict[str, Any], float]:
+    """Return the root mean square error of results when every stored intermediate is rounded, as probes show it.
+
+    An element's is at least that of all: iterations spread each rounding over the whole result. Beside it, the
+    roundoff of the coarsest format that was stored.
+    """
+    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    coarsest_ratio = 0.0
+
+    def store(x: Any, dtype: str) -> Any:
+        nonlocal coarsest_ratio
+        coarsest_ratio = max(coarsest_ratio, UNIT_ROUNDOFF[dtype])
+        return x * (1.0 + UNIT_ROUNDOFF[dtype] * random.uniform(-1.0, 1.0, x.shape))
+
+    for _ in range(PROBES):
+        for name, values in stored({key: array.copy() for key, array in arrays.items()}, store).items():
+            squares[name] += (values - found[name]) ** 2 / PROBES
+    return {
+        name: np.sqrt(np.fmax(one, one.mean() if one.size else 0.0)) for name, one in squares.items()
+    }, coarsest_ratio
