@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -195,6 +196,12 @@ def test_doctor_says_what_works(run):
     assert code == 0
     assert checks["operators"]
     assert checks["targets"]
+
+
+def test_the_version_is_one_line(run):
+    code, out, _ = run("--version")
+    assert code == 0
+    assert re.fullmatch(r"nearpeak (\d+\.\d+\.\d+|from source)\n", out)
 
 
 def test_cases_can_be_piped_in(run, monkeypatch):
