@@ -10,6 +10,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._mixed import in_widest
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.ops.sgd import by_format
@@ -101,15 +102,17 @@ def _torch_call(
 ) -> dict[str, Any]:
     import torch
 
-    grad = tensors["grad"].to(tensors["parameter"].dtype)
-    call = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
-    largest = [tensors["largest"]] if amsgrad else []
-    call(
-        [tensors["parameter"]], [grad], [tensors["moment"]], [tensors["square"]], largest,
-        [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
-        weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
-    )  # fmt: skip
-    found = {name: tensors[name] for name in ("parameter", "moment", "square", "largest") if name in tensors}
+    fused = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
+
+    def step(own: dict[str, Any]) -> None:
+        grad = tensors["grad"].to(own["parameter"].dtype)
+        fused(
+            [own["parameter"]], [grad], [own["moment"]], [own["square"]], [own["largest"]] if amsgrad else [],
+            [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
+            weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
+        )  # fmt: skip
+
+    found = in_widest(tensors, [name for name in ("parameter", "moment", "square", "largest") if name in tensors], step)
     return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
