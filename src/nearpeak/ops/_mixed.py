@@ -5,15 +5,15 @@ from typing import Any
 
 
 def in_widest(
-    tensors: dict[str, Any], names: Sequence[str], step: Callable[[dict[str, Any]], object]
+    tensors: dict[str, Any], names: Sequence[str], step: Callable[[dict[str, Any]], object], beside: str
 ) -> dict[str, Any]:
     """Return the named tensors after `step`, which changes them in the widest of their formats; each keeps its own.
 
-    Where two formats are equally wide, the step is in fp32.
+    Where two formats are equally wide, the step is in fp32. The tensor `beside` them, a gradient, counts as well.
     """
     import torch
 
-    formats = {tensors[name].dtype for name in names}
+    formats = {tensors[name].dtype for name in (*names, beside)}
     most = max(one.itemsize for one in formats)
     widest = [one for one in formats if one.itemsize == most]
     wide = widest[0] if len(widest) == 1 else torch.float32

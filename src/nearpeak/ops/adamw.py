@@ -112,7 +112,8 @@ def _torch_call(
             weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
         )  # fmt: skip
 
-    found = in_widest(tensors, [name for name in ("parameter", "moment", "square", "largest") if name in tensors], step)
+    names = [name for name in ("parameter", "moment", "square", "largest") if name in tensors]
+    found = in_widest(tensors, names, step, "grad")
     return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
@@ -132,7 +133,12 @@ OPERATOR = Operator(
     family="optimizer",
     source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
     numerics=Numerics(
-        kind="normalisation", positive=("square", "largest"), special="parameter moment", rounds=("tiny",)
+        kind="normalisation",
+        positive=("square", "largest"),
+        special="parameter moment",
+        rounds=("tiny",),
+        # PyTorch's maximum follows NaN in what fills whole vectors, and not in what is left over behind them.
+        unspecified=("amsgrad=True",),
     ),
     inputs=_inputs,
     reference=_reference,

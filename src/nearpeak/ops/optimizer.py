@@ -252,7 +252,7 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
         made.state[p] = {"step": torch.tensor(float(STEP - 1)), **extra, **states}
         made.step()
 
-    found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step).items()}
+    found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step, "g").items()}
     return found | ({"copy": found["p"].to(torch_dtype(torch, dtype))} if master else {})
 
 

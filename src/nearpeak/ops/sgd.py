@@ -95,7 +95,7 @@ def _torch_call(
             dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
         )  # fmt: skip
 
-    found = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step)
+    found = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
     return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
