@@ -24,6 +24,7 @@ STATUSES: Mapping[str, Mapping[str, str]] = {
     "BUILD_FAIL": {"sol": "COMPILE_ERROR", "flashinfer": "COMPILE_ERROR"},
     "TIMEOUT": {"sol": "TIMEOUT", "flashinfer": "TIMEOUT"},
     "INVALID_REFERENCE": {"sol": "INVALID_REFERENCE", "flashinfer": "RUNTIME_ERROR"},
+    "ALIASED_OUTPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
     "MUTATED_INPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
     "GAMING": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
 }  # fmt: skip

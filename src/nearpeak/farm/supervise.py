@@ -244,7 +244,8 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
     elif ended.verdict == "timeout":
         ending = Ending(verdict="timeout", value=None)
     else:
-        ending = Ending(verdict="died", value=-9 if ended.verdict == "memory" else ended.code, output=ended.output)
+        verdict = "memory" if ended.verdict == "memory" else "died"
+        ending = Ending(verdict=verdict, value=ended.code, output=ended.output)
     payload = job.payload
     found = told(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
     return {"measurement": measurement_record(found, ""), "environment": None}

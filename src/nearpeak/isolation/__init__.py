@@ -22,7 +22,8 @@ class Ending:
     """How a child process ended."""
 
     verdict: str
-    """`result`, `error` (a NearpeakError), `raised` (any other), `died` or `timeout`."""
+    """`result`, `error` (a NearpeakError), `raised` (any other), `died`, `memory` (ended as it took too much) or
+    `timeout`."""
     value: Any
     """The result; name and message of the error; the exit code, negative for a signal."""
     output: str = ""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from nearpeak import errors
@@ -94,11 +95,32 @@ def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
     said = ending.output.strip().splitlines()
     last = f"; it said last: {said[-1][:200]}" if said else ""
-    if not ending.signal_name:
+    if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
-    if ending.signal_name == "SIGKILL" or "bad_alloc" in ending.output:
-        return Outcome.OOM, f"{ending.signal_name}: it was killed for the memory that it took{last}"
-    return Outcome.CRASH, f"{ending.signal_name}: it crashed its process{last}"
+    return _killed(ending, last)
+
+
+def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
+    """Return how a process ended that a signal did."""
+    killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"
+    by_system = killed and memory_kills() > _MEMORY_KILLS
+    if ending.verdict == "memory" or by_system or "bad_alloc" in ending.output:
+        return Outcome.OOM, f"{name}: it was killed for the memory that it took{last}"
+    how = "it was killed, and not by the system for its memory" if killed else "it crashed its process"
+    return Outcome.CRASH, f"{name}: {how}{last}"
+
+
+def memory_kills() -> int:
+    """Return how many processes Linux has killed for their memory since it started, 0 where it does not say."""
+    try:
+        words = Path("/proc/vmstat").read_text(encoding="ascii").split()
+    except OSError:
+        return 0
+    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
+
+
+_MEMORY_KILLS = memory_kills()
+"""As many as there were when this process began."""
 
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:

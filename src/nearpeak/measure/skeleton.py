@@ -11,6 +11,7 @@ from nearpeak.ops import OPS, label_of
 from nearpeak.ops._constants import constants_of
 
 _WIDTH = 80
+_BACKWARD = "backward: the gradients are those that autograd takes through what this returns"
 
 
 def skeleton(case: Case) -> str:
@@ -44,6 +45,7 @@ def skeleton(case: Case) -> str:
         f"def {case.op}(tensors, **arguments):",
         *_wrapped(about),
         *_wrapped(f"arguments: {given}"),
+        *(_wrapped(_BACKWARD) if case.phase == "backward" else ()),
         *(_wrapped(f"constants: {fixed}") if fixed else ()),
         *(
             f'    {name} = tensors["{name}"]  # {_form(torch_format(one.dtype), one.shape)}'

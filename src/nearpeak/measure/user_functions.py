@@ -62,6 +62,24 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     return function
 
 
+def place_of(function: Callable[..., Any]) -> str:
+    """Return how the module of a function at hand is found again from the current folder: by its name, or its file.
+
+    pytest imports a test file by its bare name, wherever below the folder that pytest was started in it lies.
+
+    >>> import json
+    >>> place_of(json.dumps)
+    'json'
+    """
+    name = function.__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not file or "." in name or name == "__main__":
+        return name
+    path, here = Path(file).resolve(), Path.cwd().resolve()
+    below = path.suffix == ".py" and here in path.parents and path.name == f"{name}.py" and path.parent != here
+    return str(path.relative_to(here)) if below else name
+
+
 def object_of(text: str, where: str) -> Any:
     """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
 

@@ -67,7 +67,7 @@ class Numerics:
     by_element: tuple[str, ...] = ()
     """Choices, as values of attributes, under which a decomposition is stable element by element, too."""
     unspecified: tuple[str, ...] = ()
-    """Choices, as values of attributes, for which NaN and infinities are left open."""
+    """Choices, as values of attributes or `name=value`, for which NaN and infinities are left open."""
     exact: tuple[str, ...] = ()
     """Choices, as values of attributes or `name=value`, under which results are selected or counted: exact, whatever
     the kind says."""

@@ -10,6 +10,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._mixed import in_widest
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.ops.sgd import by_format
@@ -101,15 +102,18 @@ def _torch_call(
 ) -> dict[str, Any]:
     import torch
 
-    grad = tensors["grad"].to(tensors["parameter"].dtype)
-    call = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
-    largest = [tensors["largest"]] if amsgrad else []
-    call(
-        [tensors["parameter"]], [grad], [tensors["moment"]], [tensors["square"]], largest,
-        [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
-        weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
-    )  # fmt: skip
-    found = {name: tensors[name] for name in ("parameter", "moment", "square", "largest") if name in tensors}
+    fused = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
+
+    def step(own: dict[str, Any]) -> None:
+        grad = tensors["grad"].to(own["parameter"].dtype)
+        fused(
+            [own["parameter"]], [grad], [own["moment"]], [own["square"]], [own["largest"]] if amsgrad else [],
+            [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
+            weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
+        )  # fmt: skip
+
+    names = [name for name in ("parameter", "moment", "square", "largest") if name in tensors]
+    found = in_widest(tensors, names, step, "grad")
     return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
@@ -129,7 +133,12 @@ OPERATOR = Operator(
     family="optimizer",
     source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
     numerics=Numerics(
-        kind="normalisation", positive=("square", "largest"), special="parameter moment", rounds=("tiny",)
+        kind="normalisation",
+        positive=("square", "largest"),
+        special="parameter moment",
+        rounds=("tiny",),
+        # PyTorch's maximum follows NaN in what fills whole vectors, and not in what is left over behind them.
+        unspecified=("amsgrad=True",),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -14,6 +14,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._formula import formula, formulas
+from nearpeak.ops._mixed import in_widest
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.ops.sgd import by_format
@@ -238,20 +239,21 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
     import torch
 
     row = rule_of(rule)
-    p, g = tensors["p"], tensors["g"].to(tensors["p"].dtype)
-    if row.torch:
-        p.requires_grad_()
-        p.grad = g
+
+    def step(own: dict[str, Any]) -> None:
+        if not row.torch:
+            own["p"], own["m"] = _lion(own["p"], tensors["g"].to(own["p"].dtype), own["m"], torch)
+            return
+        p = own["p"].requires_grad_()
+        p.grad = tensors["g"].to(p.dtype)
         made = getattr(torch.optim, row.torch)([p], lr=RATE, foreach=False, **row.options)
         extra = {name: torch.tensor(value, dtype=p.dtype) for name, value in row.extra.items()}
-        states = dict(zip(row.keys, (tensors[name] for name in row.states), strict=True))
+        states = dict(zip(row.keys, (own[name] for name in row.states), strict=True))
         made.state[p] = {"step": torch.tensor(float(STEP - 1)), **extra, **states}
         made.step()
-        p = p.detach()
-    else:
-        p, tensors["m"] = _lion(p, g, tensors["m"], torch)
-    found = {"p": p, **{name: tensors[name] for name in row.states}}
-    return found | ({"copy": p.to(torch_dtype(torch, dtype))} if master else {})
+
+    found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step, "g").items()}
+    return found | ({"copy": found["p"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _lion(p: Any, g: Any, m: Any, torch: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
+from nearpeak.ops._mixed import in_widest
 from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -85,14 +86,16 @@ def _torch_call(
 ) -> dict[str, Any]:  # fmt: skip
     import torch
 
-    p, buffers = tensors["parameter"], [tensors["buffer"]] if momentum else []
-    run = _one_by_one if broken_when_fused(p) else torch._fused_sgd_
-    run(
-        [p], [tensors["grad"].to(p.dtype)], buffers,
-        weight_decay=DECAY if decay else 0.0, momentum=MOMENTUM if momentum else 0.0, lr=RATE,
-        dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
-    )  # fmt: skip
-    found = {name: tensors[name] for name in ("parameter", "buffer") if name in tensors}
+    def step(own: dict[str, Any]) -> None:
+        p, buffers = own["parameter"], [own["buffer"]] if momentum else []
+        run = _one_by_one if broken_when_fused(p) else torch._fused_sgd_
+        run(
+            [p], [tensors["grad"].to(p.dtype)], buffers,
+            weight_decay=DECAY if decay else 0.0, momentum=MOMENTUM if momentum else 0.0, lr=RATE,
+            dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
+        )  # fmt: skip
+
+    found = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
     return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import time
 
 import numpy as np
@@ -34,6 +35,10 @@ def exhaust(arrays, **_):
 
 def leave(arrays, **_):
     os._exit(3)
+
+
+def kill(arrays, **_):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fail(arrays, **_):

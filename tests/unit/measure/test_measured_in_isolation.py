@@ -33,6 +33,7 @@ def _own_kernels(monkeypatch):
     ("hang", Outcome.TIMEOUT, "within 3 s"),
     ("exhaust", Outcome.OOM, ""),
     ("leave", Outcome.CRASH, "exit code 3"),
+    ("kill", Outcome.CRASH, "SIGKILL: it was killed, and not by the system for its memory"),
     ("fail", Outcome.FAILED, "ValueError: no such kernel"),
     ("fail_with_outcome", Outcome.FAILED, "ValueError: its own field"),
     ("fail_without_words", Outcome.FAILED, "SpeechlessError"),

@@ -1,5 +1,6 @@
 """Functions of users: the names of what they return, of whatever size."""
 
+import importlib
 import sys
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import nearpeak
 from nearpeak.measure.outputs import output_names, outputs_of
-from nearpeak.measure.user_functions import function_of, naming
+from nearpeak.measure.user_functions import function_of, naming, place_of
 
 NONZERO = nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")
 """Its outputs are as long as the data say."""
@@ -69,3 +70,16 @@ def test_a_name_that_is_no_argument_is_said_with_those_that_there_are():
     call = naming(NONZERO, lambda tensors, **given: given["eps"])
     with pytest.raises(LookupError, match="nothing is called 'eps'"):
         call({"x": 1.0}, elements=9, found=4)
+
+
+def test_a_module_below_the_folder_that_bears_a_bare_name_is_named_by_its_file(tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    for place in ("below/found_below.py", "found_here.py"):
+        (tmp_path / place).write_text("def own(tensors, **_): ...\n")
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path, tmp_path / "below"):
+        monkeypatch.syspath_prepend(str(folder))
+    below, here = (importlib.import_module(name).own for name in ("found_below", "found_here"))
+    assert place_of(below) == "below/found_below.py"
+    assert place_of(here) == "found_here"
+    assert function_of(f"{place_of(below)}:own").__name__ == "own"

@@ -11,7 +11,7 @@ from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.user_functions import function_of, naming, takes_out
+from nearpeak.measure.user_functions import function_of, naming, place_of, takes_out
 from nearpeak.targets import CPU
 
 
@@ -36,7 +36,7 @@ class UserCallable:
         """Return the runner of a function at hand."""
         found = object.__new__(UserCallable)
         found._function, found._timing = function, timing
-        found.argument = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+        found.argument = f"{place_of(function)}:{getattr(function, '__qualname__', type(function).__name__)}"
         return found
 
     def refusal(self, case: Case) -> str:

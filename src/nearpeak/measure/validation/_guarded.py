@@ -90,3 +90,9 @@ class Guarded:
         if self.own is not None:
             around.append(self.buffer[self.start_bytes : self.stop_bytes][~self.own])
         return any(bool((part != GAP).any()) for part in around)
+
+    def holds(self, tensor: Any) -> bool:
+        """Whether `tensor` begins in the memory of this one."""
+        if not tensor.numel() or tensor.device != self.buffer.device or tensor.layout != self.buffer.layout:
+            return False
+        return bool(self.start_bytes <= tensor.data_ptr() - self.buffer.data_ptr() < self.stop_bytes)

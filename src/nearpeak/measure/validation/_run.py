@@ -63,6 +63,8 @@ class Ran:
     """Inputs that the call changed."""
     overrun: tuple[str, ...] = ()
     """Tensors around which it wrote."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """Outputs that lie in the memory of an input, and that input."""
     error: str = ""
     """Why there are no outputs."""
     status: str = ""
@@ -155,6 +157,9 @@ def _ran(
         strides={name: tuple(value.stride()) for name, value in found.items()},
         changed=tuple(name for name, guarded in inputs.items() if guarded.changed()),
         overrun=tuple(name for name, guarded in (inputs | given).items() if guarded.overrun()),
+        shared=tuple(
+            (name, own) for name, value in found.items() for own, guarded in inputs.items() if guarded.holds(value)
+        ),
     )
 
 

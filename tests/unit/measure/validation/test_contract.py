@@ -104,6 +104,14 @@ def test_changed_inputs_and_overrun_guard_bands_are_seen():
     assert validate(GEMM, overrunning, seed=0).status == "OOB_WRITE"
 
 
+def test_an_output_that_is_the_memory_of_an_input_is_seen_unless_it_is_that_by_definition():
+    copied = nearpeak.case("copy", elements=40, dtype="fp32")
+    for same in (lambda t, **_: {"y": t["x"]}, lambda t, **_: {"y": t["x"][:]}):
+        assert validate(copied, same, seed=0).status == "ALIASED_OUTPUT"
+    stepped = nearpeak.case("adamw", parameters=40, dtype="fp32")
+    assert validate(stepped, pytorch(stepped), seed=0).status == "PASS"
+
+
 def test_memory_that_was_never_written_is_seen_whatever_it_held():
     def partly(tensors, **arguments):
         y = OPS["gemm"].torch_call(tensors, **arguments)["y"]

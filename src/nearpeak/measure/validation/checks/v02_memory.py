@@ -1,11 +1,14 @@
-"""V2: inputs are as they were, and nothing is written beside a tensor."""
+"""V2: inputs are as they were, outputs lie elsewhere, and nothing is written beside a tensor."""
 
 from nearpeak.core.validation import PASS, CheckResult
+from nearpeak.measure.validation._oracle import Question
+from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.ops import OPS
 
 
 def memory(trial: Trial) -> CheckResult:
-    """Return whether guard bands are intact and inputs unchanged; an input that is also an output may change."""
+    """Return whether guard bands are intact, inputs unchanged and no output; one that is also an output may change."""
     for asked, ran in zip(trial.questions, trial.runs, strict=True):
         if ran.overrun:
             reason = f"{asked.distribution} inputs: wrote beside {', '.join(ran.overrun)}"
@@ -14,7 +17,18 @@ def memory(trial: Trial) -> CheckResult:
         if changed:
             reason = f"{asked.distribution} inputs: changed {', '.join(changed)}"
             return CheckResult(check="V2", status="MUTATED_INPUT", reason=reason)
+        aliased = [pair for pair in ran.shared if pair[1] not in asked.expected]
+        if aliased and not _usual(trial, asked):
+            output, name = aliased[0]
+            reason = f"{asked.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
+            return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     return CheckResult(check="V2", status=PASS)
+
+
+def _usual(trial: Trial, asked: Question) -> bool:
+    """Say whether PyTorch's own way returns its input too, as a cast to the same format does."""
+    right = Implementation(name="PyTorch", call=OPS[trial.case.op].torch_call)
+    return bool(run(right, asked.tensors, asked.arguments).shared)
 
 
 CHECK = memory

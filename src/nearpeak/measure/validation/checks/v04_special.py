@@ -29,7 +29,8 @@ def special(trial: Trial) -> CheckResult:
 
 def follows_nan(case: Case) -> bool:
     """Say whether the contract follows NaN and infinities for the choices of `case`."""
-    numerics, choices = OPS[case.op].numerics, {str(value) for _, value in case.attributes}
+    numerics = OPS[case.op].numerics
+    choices = {text for name, value in case.attributes for text in (str(value), f"{name}={value}")}
     return numerics.special != "unspecified" and not choices.intersection(numerics.unspecified)
 
 
