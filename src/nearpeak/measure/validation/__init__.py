@@ -80,6 +80,8 @@ CONTRACT_VERSION = 10
 # 6: matrices have the form that their routine is for; signs and order that are open are chosen before comparing.
 # 7: columns that complete a basis are judged by the projection on their span, single sums by PyTorch's of all rounds.
 # 8: maxima, squares and exponentials that fail for some rows; formats that end; NaN first, rows of minus infinity.
+# 9: rows that are stored before their weight, and their factors. 10: what follows from a step's number in fp32; copies
+# that are none; NaN behind AMSGrad's maximum is open.
 
 
 def _policy(case: Case) -> dict[str, str]:
