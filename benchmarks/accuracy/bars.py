@@ -41,7 +41,8 @@ known afterwards and as wide for all. *Neighbours' readings*, *between software*
 rows faster than the bound that admits Winograd's algorithm, FFT and every other bilinear one; [boards and
 choices](accuracy_choices.md) tells which rows beat the classical bound by what. *All outputs charged*: bounds let
 outputs stay in the last cache (assumption A5), the plain roofline writes them all to memory, so that it is no bound;
-what is left below it with all outputs charged is the highest permitted clock against the documented rate (A7)."""
+what is left below it with all outputs charged is the highest permitted clock against the documented rate (A7): *one
+clock* holds the bound against the roofline at the least documented clock over the highest permitted one."""
 INTERVALS = """
 ## Intervals of every family on every device
 

@@ -22,7 +22,8 @@ BY_VALUE = {
     "beaten": (("beaten, classical algorithms", "beaten_classical", True), ("beaten, any", "beaten_any", True)),
     "beaten_classical": (("beaten, any algorithm", "beaten_any", True),),
     "weaker": (
-        ("weaker, all outputs charged", "weaker_charged", True), ("least over the roofline", "least_charged", False),
+        ("all outputs charged", "weaker_charged", True), ("least over the roofline", "least_charged", False),
+        ("all outputs charged, one clock", "weaker_clocked", True),
     ),
     "mean": (("neighbours' readings", "neighbours", True), ("between software", "between", True)),
     "over_roofline": (("mean error", "mean", True),),

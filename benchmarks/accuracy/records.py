@@ -100,6 +100,7 @@ def record(origin: str, family: str, rows: Rows) -> Record:
         "beaten_any": float(((rows.measured_s < rows.any_s) & rows.cold).mean()),
         "weaker": float((rows.classical_s < rows.roofline_s * EXACT).mean()),
         "weaker_charged": float((rows.charged_s < rows.roofline_s * EXACT).mean()),
+        "weaker_clocked": float((rows.charged_s < rows.clocked_s * EXACT).mean()),
         "least_charged": float((rows.charged_s / np.maximum(rows.roofline_s, LEAST_S)).min()),
     }  # fmt: skip
     values |= {} if found.long is None else {"long_mean": found.long.mean_ratio}

@@ -112,6 +112,8 @@ class Rows:
     """Times that no classical algorithm can beat which writes all outputs to memory."""
     roofline_s: Any
     """Times of the plain roofline at documented rates."""
+    clocked_s: Any
+    """The same with all rates raised to the highest permitted clock: at most what a roofline at that clock says."""
     plain_s: Any
     """Predicted times without the bounded correction."""
     decided: Any
@@ -157,7 +159,8 @@ def rows_of(block: Block, rows: Any, protocol: str, measured_by: str = "") -> Ro
         name=block.name, protocol=protocol, measured_s=block.measured_s[rows], predicted_s=found.predicted_s,
         low_s=found.low_s, high_s=found.high_s, bound_s=found.bound_s, classical_s=classical.bound_s,
         any_s=fast.bound_s, charged_s=charged.bound_s, roofline_s=classical.roofline_s,
-        plain_s=_uncorrected(block, rows), decided=found.bound_decides,
+        clocked_s=classical.roofline_s * _clock_ratio(target), plain_s=_uncorrected(block, rows),
+        decided=found.bound_decides,
         cold=_is_cold(target, classical.bound_s), hot_count=block.hot_count,
     )  # fmt: skip
 
@@ -195,6 +198,11 @@ def score(rows: Rows) -> Score:
 def _least_width(ratios: Any) -> float:
     low, high = shortest(ratios, math.ceil(0.9 * len(ratios)))
     return (high - low) / 2
+
+
+def _clock_ratio(target: Target) -> float:
+    """Return the least share that a documented rate is of the rate at the highest permitted clock."""
+    return min(peak.flop_per_s / target.highest_flop_per_s(unit) for unit, peak in target.peaks.items())
 
 
 def _is_cold(target: Target, bound_s: Any) -> Any:
