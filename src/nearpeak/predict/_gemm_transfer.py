@@ -7,7 +7,17 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._board_power import headroom, is_held, product_energy, repowered, share_of_rate, slowed
+from nearpeak.predict._board_power import (
+    clock_hz,
+    generation_energy,
+    headroom,
+    is_held,
+    is_paced_by_power,
+    product_energy,
+    repowered,
+    share_of_rate,
+    slowed,
+)  # fmt: skip
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._units import unit_of
 
@@ -32,8 +42,6 @@ _LITTLE = 1e-6
 """Least value in a geometric mean."""
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
-_ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
-"""Energy of a product on vector units by generation, against 16 nm: an assumption after published process nodes."""
 
 
 def transferred(
@@ -79,7 +87,9 @@ def _move_to_other(
     for (device, _), one in zip(measured, values, strict=True):
         reached = one[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
         one[_TENSOR] = min(reached, SCALARS[_TENSOR].high_value)
-    known = [(device, own) for device, own in measured if device.power_w]
+    known = [
+        (device, own) for device, own in measured if device.power_w and is_paced_by_power(tuple(np.asarray(own)[_RATE]))
+    ]
     if known and _is_bound_by_power(target, dtypes):
         least = min(
             product_energy(device, unit_of(device, dtypes), tuple(np.asarray(own)[_RATE])) / _scale(device, dtypes)
@@ -133,7 +143,7 @@ def _is_bound_by_power(target: Target, dtypes: Mapping[str, str]) -> bool:
 
 def _clock_hz(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the clock of the documented rate."""
-    return float(device.peaks[unit_of(device, dtypes)].clock_hz)
+    return clock_hz(device, unit_of(device, dtypes))
 
 
 def _recache(values: Sequence[Any], target: Target, devices: Sequence[Target]) -> None:
@@ -172,13 +182,9 @@ def _scale(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the energy of a product at the highest clock, up to a factor that devices share.
 
     Matrix units of one process run at 1.4 to 2.5 GHz, at a voltage that grows with the clock. Over generation and
-    squared clock, what the H100, the B200 and the L40S sustain is the same energy: 1.01, 0.93 and 1.01 pJ in bf16,
-    0.54, 0.47 and 0.56 in fp8.
+    squared clock, what the H100, the B200 and the L40S sustain is about the same energy: 0.73, 0.62 and 0.64 pJ in
+    bf16, 0.38, 0.33 and 0.39 in fp8.
     """
     if dtypes["dtype"] in ("fp32", "fp64"):
-        return _generation(device)
-    return _generation(device) * _clock_hz(device, dtypes) ** 2
-
-
-def _generation(device: Target) -> float:
-    return next((energy for name, energy in _ENERGY.items() if device.architecture.startswith(name)), 1.0)
+        return generation_energy(device)
+    return generation_energy(device) * _clock_hz(device, dtypes) ** 2

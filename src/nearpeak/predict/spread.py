@@ -59,6 +59,11 @@ def of_two_boards(found: Calibration, form: str) -> Calibration:
     boards = found.source.rpartition("; ")[2].split(", ")
     if len(boards) != _PAIR:
         return found
+    return of_other_kernels(found, form)
+
+
+def of_other_kernels(found: Calibration, form: str) -> Calibration:
+    """Return scalars of several boards, less sure by what cousins differ: few tell of the board asked for."""
     return seen_elsewhere(found, f"{COUSINS}_{form}" if f"{COUSINS}_{form}" in _spreads() else COUSINS)
 
 
@@ -71,8 +76,36 @@ def seen_elsewhere(found: Calibration, measured_by: str) -> Calibration:
     Args:
         measured_by: a source of `spread.toml`, or anything else for one that is not there.
     """
-    pairs = zip(found.apart_ratio, spread_of(measured_by), strict=True)
-    faster, slower = (math.exp(math.hypot(math.log(known), more)) for known, more in pairs)
+    return _apart_by(found, spread_of(measured_by))
+
+
+_RATE = ("tensor_ratio", "clock_ratio")
+"""Scalars of the rate that long products sustain, and its loss."""
+
+
+def rate_moved(before: Calibration, after: Calibration) -> float:
+    """Return the logarithm by which documents have moved the sustained rate of scalars; 0 of forms without one."""
+
+    def sustained(found: Calibration) -> float:
+        known = {one.name: one.value for one in found.coefficients}
+        tensor, clock = (known.get(name, 0.0) for name in _RATE)
+        return tensor / (1 + clock)
+
+    return math.log(sustained(after) / sustained(before)) if sustained(before) > 0 else 0.0
+
+
+def by_half_of(found: Calibration, moved: float) -> Calibration:
+    """Return scalars less sure by half of what documents moved their rate by, either way: an assumption.
+
+    Voltages and what boards draw at rest are not documented, so that the move is no surer than that.
+    """
+    return _apart_by(found, (abs(moved) / 2,) * 2) if moved else found
+
+
+def _apart_by(found: Calibration, more: tuple[float, float]) -> Calibration:
+    """Return scalars with ends of the interval farther out by logarithms, added in squares."""
+    pairs = zip(found.apart_ratio, more, strict=True)
+    faster, slower = (math.exp(math.hypot(math.log(known), one)) for known, one in pairs)
     return replace(found, apart_ratio=(faster, slower))
 
 

@@ -51,6 +51,15 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*start, *later)))
 
 
+def _tells_of(device: Target, target: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether kernels measured on `device` may run on `target`.
+
+    TensorRT-LLM's kernel for scales of blocks on Ada, the only one in the tables there, is written for Ada alone: its
+    0.3 of the rate tells of no other architecture (docs/explain/products_unseen.md).
+    """
+    return "fp8_block" not in _groups("", dtypes)[:2] or device.architecture != "ada" or target.architecture == "ada"
+
+
 def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
     """Return which gradients are no products of the measured kinds: of the bias alone, or beside quantised weights."""
     if "grad_a" not in attributes:
@@ -150,6 +159,7 @@ FORM = Form(
     },
     size=_size,
     kin=runs_products_of,
+    tells_of=_tells_of,
     transfer=transferred,
     corrected_by=_corrected_by,
     kernels=_kernels,
