@@ -22,9 +22,9 @@ from nearpeak.predict.spread import (
     ELSEWHERE,
     OTHER_FORMAT,
     by_half_of,
-    kin_spread,
+    of_few_boards,
+    of_other_board,
     of_other_kernels,
-    of_two_boards,
     rate_moved,
     seen_elsewhere,
 )
@@ -96,8 +96,8 @@ def calibration_for(
         else:
             found = _stored(form.name, stem, group, distance, trees)
         if found is not None:
-            found = _of_format(found, form) if other else found
-            found = of_two_boards(found, form.name) if steps > 1 else found
+            found = _of_format(found, form, group) if other else found
+            found = of_few_boards(found, form.name) if steps > 1 else found
             found = seen_elsewhere(found, ELSEWHERE) if steps > 1 and _is_alien(target, form) else found
             found = _blended(found, form, target, cases, group, without) if steps == 2 else found
             found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
@@ -108,9 +108,11 @@ def calibration_for(
     )
 
 
-def _of_format(found: Calibration, form: Form) -> Calibration:
+def _of_format(found: Calibration, form: Form, group: str) -> Calibration:
     """Return scalars for a format that they were not fitted on: a step away at least, as sure as formats are alike."""
-    return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
+    values = form.reformatted(group, [one.value for one in found.coefficients])
+    less_sure = seen_elsewhere(_with_values(found, values), OTHER_FORMAT + form.name)
+    return replace(less_sure, distance_count=max(found.distance_count, 1))
 
 
 def _order(
@@ -167,8 +169,8 @@ def _kin(found: Calibration, form: Form, target: Target, device: Target, cases: 
     moved = by_half_of(moved, rate_moved(found, moved))
     if form.alien(target, device):
         return seen_elsewhere(moved, ELSEWHERE)
-    kind = "" if stock_of(target).name == stock_of(device).name else kin_spread(form.name, target, device)
-    return seen_elsewhere(moved, kind) if kind else moved
+    is_same = stock_of(target).name == stock_of(device).name
+    return moved if is_same else of_other_board(moved, form.name, target, device)
 
 
 def _is_alien(target: Target, form: Form) -> bool:
@@ -206,6 +208,7 @@ def _blended(
     if form.size is None:
         return prior
     measured = []
+    is_other = form.is_by_format and is_other_format(form.groups(cases.op, cases.dtypes)[0], group)
     for stem in (one for one in _stems(form.name) if one != without):
         found = _stored(form.name, stem, group, 0, False) if _device(stem).vendor == target.vendor else None
         if found is not None and not form.tells_of(_device(stem), target, cases.dtypes):
@@ -213,7 +216,7 @@ def _blended(
         elif found is not None:
             alone, usual = _alone(form.name, stem, group), {one.name: one.value for one in prior.coefficients}
             values = [usual[one.name] if one.name in alone else one.value for one in found.coefficients]
-            measured.append((_device(stem), values))
+            measured.append((_device(stem), form.reformatted(group, values) if is_other else values))
     if not measured:
         return prior
     try:

@@ -30,6 +30,11 @@ _OF_TABLE = [[one.name for one in SCALARS].index(name) for name in ("far_ratio",
 """Scalars that tell sessions of one table apart, not devices: docs/explain/products_unseen.md."""
 _LEAST_READ = 0.7
 """Share of the memory rate that products of NVIDIA's other devices, and norms on all, exceed: less is of kernels."""
+_BLOCKS_COST = 1.41
+"""By how much more of their rate bf16 and fp8 with one scale sustain than fp8 in blocks, on the same device: 1.22 and
+1.20 on the H100, 1.10 and 1.07 on the B200, 2.29 and 2.03 on the L40S, by fitted scalars; their geometric mean."""
+_LEAST_READ_SINGLE = 0.6
+"""Share of the memory rate that products without scales of blocks exceed on all devices: 0.61 on the MI100."""
 _PACED = [
     [one.name for one in SCALARS].index(name)
     for name in (
@@ -67,6 +72,20 @@ def transferred(
             one[_DRAM] = max(one[_DRAM], _LEAST_READ)
     (_move_to_kin if is_kin else _move_to_other)(values, target, dtypes, measured)
     return values
+
+
+def reformatted(group: str, values: Sequence[float]) -> list[float]:
+    """Return scalars of a group for formats of other ones: what kernels lose by scaling blocks stays with those.
+
+    >>> slow = [0.3] * len(SCALARS)
+    >>> [round(reformatted(group, slow)[_TENSOR], 2) for group in ("fp8_block", "fp8_tensor")]
+    [0.42, 0.3]
+    """
+    found = list(values)
+    if group == "fp8_block":
+        found[_TENSOR] = min(found[_TENSOR] * _BLOCKS_COST, SCALARS[_TENSOR].high_value)
+        found[_DRAM] = max(found[_DRAM], _LEAST_READ_SINGLE)
+    return found
 
 
 def _move_to_kin(

@@ -81,6 +81,21 @@ def test_a_kernel_for_one_architecture_tells_of_no_other():
     assert workstation.low_s < 0.9 * workstation.time_s
 
 
+@pytest.mark.parametrize(("device", "low", "high"), [("mi300x", 0.36, 0.54), ("mi355x", 0.36, 0.54)])
+def test_what_kernels_lose_by_scales_of_blocks_is_not_carried_to_formats_without(device, low, high):
+    shape, target = {"m": 8192, "n": 8192, "k": 8192}, target_of(device)
+    plain = nearpeak.predict(nearpeak.case("gemm", dtype="bf16", **shape), device)
+    blocks = nearpeak.predict(nearpeak.case("scaled_gemm", dtype="fp8_block", **shape), device)
+    shares = [
+        2 * 8192**3 / one.time_s / target.flop_per_s(unit)
+        for one, unit in ((plain, "tensor.bf16"), (blocks, "tensor.fp8"))
+    ]
+    assert low < shares[0] < high, "708 of 1307 TFLOP/s is the most that is published for the MI300X"
+    assert shares[1] < 0.36
+    assert plain.distance_count >= 1
+    assert plain.high_s / plain.low_s > 2
+
+
 def test_caches_feed_as_many_bytes_where_only_the_rate_of_products_is_held_back():
     place = NAMES.index("balanced_elements")
     assert moved("h20", "h100_sxm", balanced_elements=160.0)[place] == pytest.approx(40.0)

@@ -11,7 +11,7 @@ from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, extents
 from nearpeak.predict._gemm_scalars import SCALARS
-from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict._gemm_transfer import reformatted, transferred
 from nearpeak.predict._kernel_kin import runs_products_of
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.predict._units import formats_of, unit_of
@@ -160,6 +160,7 @@ FORM = Form(
     size=_size,
     kin=runs_products_of,
     tells_of=_tells_of,
+    reformatted=reformatted,
     transfer=transferred,
     corrected_by=_corrected_by,
     kernels=_kernels,
