@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,8 +15,19 @@ from nearpeak.predict._correction import correction_of
 from nearpeak.predict._documented import at_documented_power, differing, figures_digest, stock_of
 from nearpeak.predict._entry import check_entry
 from nearpeak.predict._form import CaseColumns, Form
+from nearpeak.predict._kernel_kin import is_other_format
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict.spread import ELSEWHERE, OTHER_FORMAT, kin_spread, of_two_boards, seen_elsewhere
+from nearpeak.predict._widened import widened_by
+from nearpeak.predict.spread import (
+    ELSEWHERE,
+    OTHER_FORMAT,
+    by_half_of,
+    of_few_boards,
+    of_other_board,
+    of_other_kernels,
+    rate_moved,
+    seen_elsewhere,
+)
 from nearpeak.targets import TARGETS, shipped_target, target_of, user_folder
 
 _FOLDER = Path(__file__).parent / "coefficients"
@@ -30,8 +41,6 @@ FAR_RATIO = (1.0, 1.5, 1.0, 2.0)
 That of all devices of a maker was measured by leaving each out; the others are assumptions, for lack of devices.
 """
 
-_SAME_KERNELS = ({"bf16", "fp16"}, {"fp8_tensor", "fp8_e4m3", "fp8_e5m2"})
-"""Formats that the same kernels multiply, at the same rate."""
 _ALIKE_COUNT = 2
 """Groups that are a format's own or alike; the scalars of others are a step away, and their corrections do not hold."""
 CORRECTED_DISTANCE = 1
@@ -87,47 +96,23 @@ def calibration_for(
         else:
             found = _stored(form.name, stem, group, distance, trees)
         if found is not None:
-            found = _of_format(found, form) if other else found
-            found = of_two_boards(found, form.name) if steps > 1 else found
+            found = _of_format(found, form, group) if other else found
+            found = of_few_boards(found, form.name) if steps > 1 else found
+            found = seen_elsewhere(found, ELSEWHERE) if steps > 1 and _is_alien(target, form) else found
             found = _blended(found, form, target, cases, group, without) if steps == 2 else found
             found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
-            return replace(_widened(found, widened), is_borrowed=borrowed, differing=others)
+            return replace(widened_by(found, widened), is_borrowed=borrowed, differing=others)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "
         "'nearpeak predict --calibration FILE' reads yours"
     )
 
 
-def is_other_format(wanted: str, group: str) -> bool:
-    """Return whether scalars of a format are of other kernels than those of the wanted one.
-
-    >>> is_other_format("fp16", "bf16"), is_other_format("fp8_block", "fp8_tensor")
-    (False, True)
-    """
-    return wanted != group and not any({wanted, group} <= alike for alike in _SAME_KERNELS)
-
-
-def _of_format(found: Calibration, form: Form) -> Calibration:
+def _of_format(found: Calibration, form: Form, group: str) -> Calibration:
     """Return scalars for a format that they were not fitted on: a step away at least, as sure as formats are alike."""
-    return replace(seen_elsewhere(found, OTHER_FORMAT + form.name), distance_count=max(found.distance_count, 1))
-
-
-WIDEST = 32.0
-"""Most that an interval reaches either way: what is predicted without any measurement may be that far off, an
-assumption; further ends would say nothing more."""
-
-
-def _widened(found: Calibration, power: Callable[[str], float]) -> Calibration:
-    """Return scalars with the interval of an operator that they were not measured on, WIDEST at most."""
-    if all(power(name) == 1.0 for name in found.low_ratio) and _is_narrow(found):
-        return found
-    low = {name: max(ratio ** power(name), 1 / WIDEST) for name, ratio in found.low_ratio.items()}
-    high = {name: min(ratio ** power(name), WIDEST) for name, ratio in found.high_ratio.items()}
-    return replace(found, low_ratio=low, high_ratio=high)
-
-
-def _is_narrow(found: Calibration) -> bool:
-    return max(found.high_ratio.values()) <= WIDEST and min(found.low_ratio.values()) >= 1 / WIDEST
+    values = form.reformatted(group, [one.value for one in found.coefficients])
+    less_sure = seen_elsewhere(_with_values(found, values), OTHER_FORMAT + form.name)
+    return replace(less_sure, distance_count=max(found.distance_count, 1))
 
 
 def _order(
@@ -147,7 +132,8 @@ def _sources(form: Form, target: Target, dtypes: Mapping[str, str]) -> Iterator[
     """Yield the files to look into with their steps from the data, kin devices nearest first."""
     own = list(_own_stems(target))
     yield from own
-    kin = [stem for stem in _stems(form.name) if stem not in dict(own) and _akin(stem, target, form)]
+    others = [stem for stem in _stems(form.name) if stem not in dict(own) and _akin(stem, target, form)]
+    kin = [stem for stem in others if form.tells_of(_device(stem), target, dtypes)]
     yield from ((stem, 1) for stem in sorted(kin, key=lambda stem: _apart(form, target, _device(stem), dtypes)))
     yield f"_prior_{target.vendor.lower()}", 2
     yield PRIOR, 3
@@ -180,10 +166,17 @@ def stem_of(name: str) -> str:
 def _kin(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
     """Return the scalars of a device for another that runs its kernels, as sure as such boards are alike."""
     moved = _moved(found, form, target, device, cases)
+    moved = by_half_of(moved, rate_moved(found, moved))
     if form.alien(target, device):
         return seen_elsewhere(moved, ELSEWHERE)
-    kind = "" if stock_of(target).name == stock_of(device).name else kin_spread(form.name, target, device)
-    return seen_elsewhere(moved, kind) if kind else moved
+    is_same = stock_of(target).name == stock_of(device).name
+    return moved if is_same else of_other_board(moved, form.name, target, device)
+
+
+def _is_alien(target: Target, form: Form) -> bool:
+    """Return whether most of the devices behind the scalars of all together are put together otherwise."""
+    others = [form.alien(target, _device(stem)) for stem in _stems(form.name)]
+    return 2 * sum(others) > len(others)
 
 
 def _moved(found: Calibration, form: Form, target: Target, device: Target, cases: CaseColumns) -> Calibration:
@@ -215,12 +208,15 @@ def _blended(
     if form.size is None:
         return prior
     measured = []
+    is_other = form.is_by_format and is_other_format(form.groups(cases.op, cases.dtypes)[0], group)
     for stem in (one for one in _stems(form.name) if one != without):
         found = _stored(form.name, stem, group, 0, False) if _device(stem).vendor == target.vendor else None
-        if found is not None:
+        if found is not None and not form.tells_of(_device(stem), target, cases.dtypes):
+            prior = of_other_kernels(prior, form.name) if _akin(stem, target, form) else prior
+        elif found is not None:
             alone, usual = _alone(form.name, stem, group), {one.name: one.value for one in prior.coefficients}
             values = [usual[one.name] if one.name in alone else one.value for one in found.coefficients]
-            measured.append((_device(stem), values))
+            measured.append((_device(stem), form.reformatted(group, values) if is_other else values))
     if not measured:
         return prior
     try:
@@ -352,7 +348,7 @@ def _refuse_other(entry: Any, name: str, documented: str) -> None:
 def calibration_of_group(entry: Mapping[str, Any], name: str, form: Form, wide: float) -> Calibration:
     """Return one group of a file, checked, with its interval `wide` times as wide in logarithms."""
     found = _calibration(entry, name, form, 0, True)
-    return replace(_widened(found, lambda _cell: wide), distance_count=int(wide > 1))
+    return replace(widened_by(found, lambda _cell: wide), distance_count=int(wide > 1))
 
 
 def _calibration(entry: Mapping[str, Any], name: str, form: Form, distance: int, corrected: bool) -> Calibration:

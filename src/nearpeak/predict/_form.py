@@ -164,6 +164,10 @@ class Form:
     """The same by operator, where operators of a form have different axes and choices."""
     kin: Callable[[Target, Target], bool] | None = None
     """Whether scalars of one device serve another; none: those of its architecture and of about its size do."""
+    reformatted: Callable[[str, Sequence[float]], Sequence[float]] = lambda _group, values: values
+    """Scalars of a group as a format that belongs to another one would have them: `(group, values)`."""
+    tells_of: Callable[[Target, Target, Mapping[str, str]], bool] = lambda _device, _target, _dtypes: True
+    """Whether kernels that were measured on a device in some formats may run on another target."""
     phases: tuple[str, ...] = ("forward",)
     """Phases of the operators that it answers for."""
     size: Callable[[Target, Mapping[str, str]], float] | None = None

@@ -7,7 +7,17 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._board_power import headroom, is_held, product_energy, repowered, share_of_rate, slowed
+from nearpeak.predict._board_power import (
+    clock_hz,
+    generation_energy,
+    headroom,
+    is_held,
+    is_paced_by_power,
+    product_energy,
+    repowered,
+    share_of_rate,
+    slowed,
+)  # fmt: skip
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._units import unit_of
 
@@ -20,6 +30,11 @@ _OF_TABLE = [[one.name for one in SCALARS].index(name) for name in ("far_ratio",
 """Scalars that tell sessions of one table apart, not devices: docs/explain/products_unseen.md."""
 _LEAST_READ = 0.7
 """Share of the memory rate that products of NVIDIA's other devices, and norms on all, exceed: less is of kernels."""
+_BLOCKS_COST = 1.41
+"""By how much more of their rate bf16 and fp8 with one scale sustain than fp8 in blocks, on the same device: 1.22 and
+1.20 on the H100, 1.10 and 1.07 on the B200, 2.29 and 2.03 on the L40S, by fitted scalars; their geometric mean."""
+_LEAST_READ_SINGLE = 0.6
+"""Share of the memory rate that products without scales of blocks exceed on all devices: 0.61 on the MI100."""
 _PACED = [
     [one.name for one in SCALARS].index(name)
     for name in (
@@ -32,8 +47,6 @@ _LITTLE = 1e-6
 """Least value in a geometric mean."""
 _HALVED_FLOP = 2048
 """FLOP per clock of a multiprocessor from which chips have caches of two parts; boards' chips have half of it."""
-_ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
-"""Energy of a product on vector units by generation, against 16 nm: an assumption after published process nodes."""
 
 
 def transferred(
@@ -61,6 +74,20 @@ def transferred(
     return values
 
 
+def reformatted(group: str, values: Sequence[float]) -> list[float]:
+    """Return scalars of a group for formats of other ones: what kernels lose by scaling blocks stays with those.
+
+    >>> slow = [0.3] * len(SCALARS)
+    >>> [round(reformatted(group, slow)[_TENSOR], 2) for group in ("fp8_block", "fp8_tensor")]
+    [0.42, 0.3]
+    """
+    found = list(values)
+    if group == "fp8_block":
+        found[_TENSOR] = min(found[_TENSOR] * _BLOCKS_COST, SCALARS[_TENSOR].high_value)
+        found[_DRAM] = max(found[_DRAM], _LEAST_READ_SINGLE)
+    return found
+
+
 def _move_to_kin(
     values: Sequence[Any], target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]]
 ) -> None:
@@ -79,7 +106,9 @@ def _move_to_other(
     for (device, _), one in zip(measured, values, strict=True):
         reached = one[_TENSOR] * _boost_ratio(target, dtypes) / _boost_ratio(device, dtypes)
         one[_TENSOR] = min(reached, SCALARS[_TENSOR].high_value)
-    known = [(device, own) for device, own in measured if device.power_w]
+    known = [
+        (device, own) for device, own in measured if device.power_w and is_paced_by_power(tuple(np.asarray(own)[_RATE]))
+    ]
     if known and _is_bound_by_power(target, dtypes):
         least = min(
             product_energy(device, unit_of(device, dtypes), tuple(np.asarray(own)[_RATE])) / _scale(device, dtypes)
@@ -133,7 +162,7 @@ def _is_bound_by_power(target: Target, dtypes: Mapping[str, str]) -> bool:
 
 def _clock_hz(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the clock of the documented rate."""
-    return float(device.peaks[unit_of(device, dtypes)].clock_hz)
+    return clock_hz(device, unit_of(device, dtypes))
 
 
 def _recache(values: Sequence[Any], target: Target, devices: Sequence[Target]) -> None:
@@ -172,13 +201,9 @@ def _scale(device: Target, dtypes: Mapping[str, str]) -> float:
     """Return the energy of a product at the highest clock, up to a factor that devices share.
 
     Matrix units of one process run at 1.4 to 2.5 GHz, at a voltage that grows with the clock. Over generation and
-    squared clock, what the H100, the B200 and the L40S sustain is the same energy: 1.01, 0.93 and 1.01 pJ in bf16,
-    0.54, 0.47 and 0.56 in fp8.
+    squared clock, what the H100, the B200 and the L40S sustain is about the same energy: 0.73, 0.62 and 0.64 pJ in
+    bf16, 0.38, 0.33 and 0.39 in fp8.
     """
     if dtypes["dtype"] in ("fp32", "fp64"):
-        return _generation(device)
-    return _generation(device) * _clock_hz(device, dtypes) ** 2
-
-
-def _generation(device: Target) -> float:
-    return next((energy for name, energy in _ENERGY.items() if device.architecture.startswith(name)), 1.0)
+        return generation_energy(device)
+    return generation_energy(device) * _clock_hz(device, dtypes) ** 2

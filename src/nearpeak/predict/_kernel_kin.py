@@ -6,6 +6,8 @@ _PAIRED_FLOP = 8192
 """FLOP per clock from which multiprocessors multiply tiles of 256 rows in pairs: data-centre Blackwell."""
 _LARGE_FLOP = 2048
 """FLOP per clock in bf16 from which a multiprocessor is one of a data-centre chip."""
+_SAME_KERNELS = ({"bf16", "fp16"}, {"fp8_tensor", "fp8_e4m3", "fp8_e5m2"})
+"""Formats that the same kernels multiply, at the same rate."""
 
 
 def multiplies_in_pairs(target: Target) -> bool:
@@ -81,3 +83,12 @@ def runs_products_of(target: Target, other: Target) -> bool:
     if len(rates) != 2:
         return len(rates) == 0
     return target.architecture == "hopper" or max(rates) <= 2 * min(rates)
+
+
+def is_other_format(wanted: str, group: str) -> bool:
+    """Return whether scalars of a format are of other kernels than those of the wanted one.
+
+    >>> is_other_format("fp16", "bf16"), is_other_format("fp8_block", "fp8_tensor")
+    (False, True)
+    """
+    return wanted != group and not any({wanted, group} <= alike for alike in _SAME_KERNELS)

@@ -10,6 +10,7 @@ from nearpeak.predict._form import USUAL, CaseColumns
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import transferred
 from nearpeak.predict._units import unit_of
+from nearpeak.predict._voltage import drawn_ratio
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.targets import target_of
 
@@ -34,19 +35,65 @@ def moved(target, source, dtypes=BF16, is_kin=True, **changed):
     return transferred(target_of(target), dtypes, pairs, is_kin=is_kin)[0]
 
 
-def test_a_board_with_less_power_sustains_less_by_the_cube_root_and_one_with_more_sustains_more():
-    less = moved("a100_pcie_80gb", "a100_sxm_80gb", tensor_ratio=0.9, clock_ratio=0.0)
-    assert sustained(less) == pytest.approx(0.9 * (300 / 400) ** (1 / 3))
-    more = moved("a100_sxm_80gb", "a100_pcie_80gb", tensor_ratio=0.8, clock_ratio=0.0)
-    assert sustained(more) == pytest.approx(0.8 * (400 / 300) ** (1 / 3))
+def left_w(name):
+    device = target_of(name)
+    return 0.87 * device.power_w - 0.283 * device.sm_count
 
 
-def test_below_the_knee_power_counts_in_proportion_and_slow_kernels_are_left_alone():
-    low = moved("l4", "l40s", tensor_ratio=0.7, clock_ratio=0.0)
-    headroom = (72 / 121) / (350 / 362)
-    assert sustained(low) == pytest.approx(0.7 * headroom, rel=0.02)
-    slow = moved("mi325x", "mi300x", dtypes={"dtype": "fp8_block"}, tensor_ratio=0.35, clock_ratio=0.0)
-    assert sustained(slow) == pytest.approx(0.35)
+def test_boards_of_a_chip_sustain_the_clock_at_which_both_take_the_same_energy_above_what_they_draw_at_rest():
+    for target, source, start in (
+        ("a100_pcie_80gb", "a100_sxm_80gb", 0.9), ("a100_sxm_80gb", "a100_pcie_80gb", 0.8),
+    ):  # fmt: skip
+        found = sustained(moved(target, source, tensor_ratio=start, clock_ratio=0.0))
+        power = drawn_ratio(found) / drawn_ratio(start)
+        assert power == pytest.approx(left_w(target) / left_w(source), rel=1e-4)
+
+
+def test_small_boards_sustain_less_and_kernels_that_are_slower_than_power_asks_are_left_alone():
+    low = sustained(moved("l4", "l40s", tensor_ratio=0.7, clock_ratio=0.0))
+    assert 0.7 * (72 / 121) / (350 / 362) < low < 0.6
+    blocks, slow = {"dtype": "fp8_block"}, {"tensor_ratio": 0.35, "clock_ratio": 0.0}
+    assert sustained(moved("mi325x", "mi300x", blocks, **slow)) == pytest.approx(0.35)
+    bf16 = moved("mi355x", "mi300x", is_kin=False, **slow)
+    assert sustained(bf16) == pytest.approx(0.35), "what a slow kernel takes does not say what power allows"
+
+
+def test_voltage_belongs_to_a_clock_and_a_finer_process_takes_less_of_it():
+    per_product = {name: target_of(name).power_w / target_of(name).flop_per_s("tensor.bf16") for name in
+                   ("b200_sxm", "gb200", "l40s", "rtx_pro_6000")}  # fmt: skip
+    assert per_product["gb200"] > 1.07 * per_product["b200_sxm"]
+    start = {"tensor_ratio": 0.735, "clock_ratio": 0.0}
+    assert sustained(moved("gb200", "b200_sxm", **start)) == pytest.approx(0.735, rel=0.02), "quoted at a higher clock"
+    assert sustained(moved("h200_sxm", "h100_sxm", **start)) == 0.735
+    workstation = sustained(moved("rtx_pro_6000", "l40s", tensor_ratio=0.695, clock_ratio=0.0))
+    power = drawn_ratio(workstation * 2.43 / 2.52) / drawn_ratio(0.695 * 2.49 / 2.52)
+    assert power == pytest.approx(left_w("rtx_pro_6000") / 188 / (left_w("l40s") / 142) / (0.33 / 0.40), rel=0.01)
+    assert 0.85 < workstation < 0.95
+
+
+def test_a_kernel_for_one_architecture_tells_of_no_other():
+    case = nearpeak.case("scaled_gemm", m=8192, n=8192, k=8192, dtype="fp8_block")
+    workstation, ada = (nearpeak.predict(case, name) for name in ("rtx_pro_6000", "rtx_6000_ada"))
+    assert (workstation.distance_count, ada.distance_count) == (2, 1)
+    peaks = [target_of(name).flop_per_s("tensor.fp8") for name in ("rtx_pro_6000", "rtx_6000_ada")]
+    assert workstation.time_s * peaks[0] < 0.7 * ada.time_s * peaks[1]
+    assert workstation.high_s * peaks[0] > ada.time_s * peaks[1], "such a kernel may be all there is"
+    assert workstation.low_s < 0.9 * workstation.time_s
+
+
+@pytest.mark.parametrize(("device", "low", "high"), [("mi300x", 0.36, 0.54), ("mi355x", 0.36, 0.54)])
+def test_what_kernels_lose_by_scales_of_blocks_is_not_carried_to_formats_without(device, low, high):
+    shape, target = {"m": 8192, "n": 8192, "k": 8192}, target_of(device)
+    plain = nearpeak.predict(nearpeak.case("gemm", dtype="bf16", **shape), device)
+    blocks = nearpeak.predict(nearpeak.case("scaled_gemm", dtype="fp8_block", **shape), device)
+    shares = [
+        2 * 8192**3 / one.time_s / target.flop_per_s(unit)
+        for one, unit in ((plain, "tensor.bf16"), (blocks, "tensor.fp8"))
+    ]
+    assert low < shares[0] < high, "708 of 1307 TFLOP/s is the most that is published for the MI300X"
+    assert shares[1] < 0.36
+    assert plain.distance_count >= 1
+    assert plain.high_s / plain.low_s > 2
 
 
 def test_caches_feed_as_many_bytes_where_only_the_rate_of_products_is_held_back():

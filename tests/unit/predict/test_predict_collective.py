@@ -88,6 +88,41 @@ def test_bridges_join_pairs_and_larger_groups_meet_over_the_host():
     assert rate(2) > 4 * rate(4)
 
 
+def bus_bytes_per_s(device, ranks, kind="all_reduce"):
+    case = nearpeak.case("collective", elements=2**28, ranks=ranks, dtype="fp16", kind=kind)
+    sent = (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks * 2**29
+    return sent / nearpeak.predict(case, device).time_s
+
+
+def test_switches_add_up_all_reduces_of_more_than_four_ranks_on_hopper_alone():
+    growth = {
+        name: bus_bytes_per_s(name, 8) / bus_bytes_per_s(name, 4)
+        for name in ("h100_sxm", "h200_sxm", "h20", "a100_sxm_80gb", "b200_sxm")
+    }
+    # a rank sends the tensor and an eighth of it, at 5/6 of what a ring reaches
+    in_switch = (1.75 / 1.125) * (5 / 6)
+    assert [growth[name] for name in ("h100_sxm", "h200_sxm", "h20")] == pytest.approx([in_switch] * 3, rel=0.04)
+    assert max(growth["a100_sxm_80gb"], growth["b200_sxm"]) < 1.06
+    gathered = bus_bytes_per_s("h100_sxm", 8, "all_gather") / bus_bytes_per_s("h100_sxm", 4, "all_gather")
+    assert gathered == pytest.approx(1.0, rel=0.05)
+
+
+def test_twice_the_ranks_over_the_host_cost_what_they_did_from_two_to_four():
+    rates = [bus_bytes_per_s("l40s", ranks) for ranks in (2, 4, 8)]
+    assert rates[1] / rates[2] == pytest.approx(rates[0] / rates[1], rel=0.15)
+    assert rates[1] / rates[2] > 3
+    found = reduced("l40s", 8)
+    assert found.low_s < 0.6 * found.time_s
+    assert found.high_s > 1.6 * found.time_s
+
+
+def test_boards_over_the_host_are_less_sure_where_links_stand_behind_their_scalars():
+    ends = {name: reduced(name, 4) for name in ("rtx_pro_6000", "h20", "h200_sxm")}
+    wide = {name: one.high_s / one.low_s for name, one in ends.items()}
+    assert wide["rtx_pro_6000"] > 2.2
+    assert ends["h20"].calibration.name.startswith("h100_sxm")
+
+
 def test_copies_take_the_rate_of_the_host_link_and_others_that_of_the_links_between_devices():
     def time(direction):
         case = nearpeak.case("transfer", elements=2**28, dtype="fp32", direction=direction)

@@ -167,3 +167,16 @@ def test_uneven_rows_fill_tiles_worse():
 @pytest.mark.parametrize("axes", [{"split": "k"}, {"dtype": "fp32"}])
 def test_what_no_measured_kernel_does_is_predicted_coarsely(axes):
     assert grouped(**axes).calibration.name.partition(" ")[2].startswith("stream.")
+
+
+def test_boards_that_run_the_same_kernels_reach_what_their_power_gives():
+    def sustained(device):
+        used = grouped(device, m=65536).calibration
+        known = {one.name: one.value for one in used.coefficients}
+        return known["tensor_ratio"] / (1 + known["clock_ratio"])
+
+    at_350_w, at_700_w, cut = (sustained(name) for name in ("h100_pcie", "h100_sxm", "h20"))
+    assert at_350_w < 0.9 * at_700_w
+    assert cut == pytest.approx(0.95)
+    assert sustained("h200_sxm") == at_700_w
+    assert sustained("rtx_pro_6000") == sustained("l40s"), "below 0.6 of the rate kernels set the pace"

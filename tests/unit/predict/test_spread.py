@@ -59,7 +59,7 @@ def test_links_of_another_kind_make_a_kin_device_less_sure():
     case = nearpeak.case("collective", kind="all_reduce", ranks=4, elements=2**20, dtype="fp16")
     near, far = (nearpeak.predict(case, name) for name in ("h200_sxm", "h100_pcie"))
     assert near.calibration.distance_count == far.calibration.distance_count == 1
-    assert near.calibration.apart_ratio == (1.0, 1.0)
+    assert near.calibration.apart_ratio == pytest.approx((np.exp(0.05), np.exp(0.05)))
     assert far.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of())))
     assert far.high_s / far.time_s > far.calibration.apart_ratio[1]
 
@@ -106,3 +106,32 @@ def test_scalars_of_two_boards_together_are_less_sure_than_those_of_several():
     assert of_two.distance_count == of_several.distance_count == 2
     assert of_two.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of("cousins_stream"))))
     assert of_several.calibration.apart_ratio == (1.0, 1.0)
+
+
+def test_scalars_of_one_board_stand_for_other_architectures_with_the_spread_of_all_cousins():
+    norm = nearpeak.case("layer_norm", dtype="fp32", rows=4096, hidden=4096)
+    measured, other = (nearpeak.predict(norm, name) for name in ("mi100", "mi355x"))
+    assert (measured.distance_count, other.distance_count) == (0, 2)
+    assert other.calibration.apart_ratio == pytest.approx(tuple(np.exp(spread_of("cousins"))))
+    assert measured.calibration.apart_ratio == (1.0, 1.0)
+
+
+def test_twins_are_less_sure_where_versions_of_frameworks_differ_more_than_half_an_interval():
+    heads = {"heads": 32, "kv_heads": 8, "q": 2048, "kv": 2048, "dim": 128, "batch": 4}
+    attention = nearpeak.case("attention", dtype="bf16", causal=True, **heads)
+    product = nearpeak.case("gemm", dtype="bf16", m=4096, n=4096, k=4096)
+    found = {case.op: nearpeak.predict(case, "h200_sxm").calibration for case in (attention, product)}
+    assert found["attention"].apart_ratio == pytest.approx((np.exp(0.15), np.exp(0.15)))
+    assert found["gemm"].apart_ratio == (1.0, 1.0)
+    assert nearpeak.predict(attention, "h100_sxm").calibration.apart_ratio == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("device", "source"), [("rtx_pro_6000", "l40s"), ("l4", "l40s"), ("gb200", "b200_sxm")])
+def test_what_documents_move_a_rate_by_is_half_as_unsure(device, source):
+    found = {}
+    for name in (device, source):
+        used = nearpeak.predict(nearpeak.case("gemm", dtype="bf16", m=4096, n=4096, k=4096), name).calibration
+        known = {one.name: one.value for one in used.coefficients}
+        found[name] = known["tensor_ratio"] / (1 + known["clock_ratio"]), used.apart_ratio
+    moved = abs(np.log(found[device][0] / found[source][0]))
+    assert np.log(found[device][1]) == pytest.approx([moved / 2] * 2)

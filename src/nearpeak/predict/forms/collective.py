@@ -10,16 +10,18 @@ from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._collective_protocols import (
+    MEASURED_RANKS,
     SENDING,
     Line,
     flagged_and_plain,
-    is_bridged,
+    meets_over_host,
     own_shots,
     quicker,
     sending,
 )
 from nearpeak.predict._collective_scalars import SCALARS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._kernel_kin import multiplies_in_pairs
 from nearpeak.predict.spread import RANKS, spread_of
 from nearpeak.theory.links import HOST, link_rate
 
@@ -61,8 +63,6 @@ def _copy(target: Target, size: Any, scalar: Mapping[str, float]) -> dict[str, A
     return {"copy_start": scalar["copy_s"], "copy": wire_s, "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1)}
 
 
-MEASURED_RANKS = 4
-"""Most ranks of the rows behind the scalars (aic_collectives: 2 and 4)."""
 NODE_DEVICES = 8
 """Devices of a node where a link does not say how many it joins: HGX and DGX boards, OAM base boards and the machine
 files of AIConfigurator have eight.
@@ -108,15 +108,23 @@ def _joined(target: Target) -> int:
 def _beyond(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
     """Return by how much more ranks than were measured may be faster and slower, a step for each doubling.
 
-    Steps of boards that meet over the host are others: their slots share bridges and processors.
+    Steps of boards that meet over the host are others: their slots share bridges and processors. They are predicted to
+    cost what the one known step did (`crowding`), so that what that step was missed by lies on both sides, half each.
     """
     ranks = np.atleast_1d(np.asarray(cases.axes.get("ranks", 2), dtype=np.float64))
     if ranks.max() <= MEASURED_RANKS:
         return None
     doublings = np.log2(np.maximum(ranks / MEASURED_RANKS, 1.0))
-    is_host = is_bridged(target) or all(name == HOST for name in target.links)
-    faster, slower = spread_of(RANKS + ("host" if is_host else "links"))
+    faster, slower = spread_of(RANKS + ("host" if meets_over_host(target) else "links"))
+    if meets_over_host(target):
+        faster = slower = (faster + slower) / 2
     return doublings * faster, doublings * slower
+
+
+def _shares_links(target: Target, other: Target) -> bool:
+    """Return whether devices are of one generation: multiprocessors of the H20 are the H100's, whatever their rate."""
+    alike = multiplies_in_pairs(target) == multiplies_in_pairs(other)
+    return alike and (target.vendor, target.architecture) == (other.vendor, other.architecture)
 
 
 _UNSEEN_WIDENING = 2.5
@@ -165,7 +173,8 @@ FORM = Form(
     widening=lambda op, _cell: 1.0 if op == "collective" else _UNSEEN_WIDENING,
     beyond=_beyond,
     beyond_note=BEYOND,
-    alien=lambda target, other: is_bridged(target) != is_bridged(other),
+    alien=lambda target, other: meets_over_host(target) != meets_over_host(other),
+    kin=_shares_links,
     grids={
         "collective": {
             "kind": ("all_reduce", "all_gather", "reduce_scatter", "send"), "ranks": (2, 4, 8),

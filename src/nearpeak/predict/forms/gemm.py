@@ -11,7 +11,7 @@ from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, extents
 from nearpeak.predict._gemm_scalars import SCALARS
-from nearpeak.predict._gemm_transfer import transferred
+from nearpeak.predict._gemm_transfer import reformatted, transferred
 from nearpeak.predict._kernel_kin import runs_products_of
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.predict._units import formats_of, unit_of
@@ -49,6 +49,15 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
     start = (dtype, _ALIKE.get(activations, activations))
     later = ("fp32",) if dtype in ("fp32", "fp64") else _LAST
     return tuple(dict.fromkeys((*start, *later)))
+
+
+def _tells_of(device: Target, target: Target, dtypes: Mapping[str, str]) -> bool:
+    """Return whether kernels measured on `device` may run on `target`.
+
+    TensorRT-LLM's kernel for scales of blocks on Ada, the only one in the tables there, is written for Ada alone: its
+    0.3 of the rate tells of no other architecture (docs/explain/products_unseen.md).
+    """
+    return "fp8_block" not in _groups("", dtypes)[:2] or device.architecture != "ada" or target.architecture == "ada"
 
 
 def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
@@ -150,6 +159,8 @@ FORM = Form(
     },
     size=_size,
     kin=runs_products_of,
+    tells_of=_tells_of,
+    reformatted=reformatted,
     transfer=transferred,
     corrected_by=_corrected_by,
     kernels=_kernels,

@@ -1,12 +1,13 @@
 """Grouped products, alone or as the layer of experts of a mixture: tiles of unequal groups, weights of touched ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
+from nearpeak.predict._board_power import repowered
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._grouped_gemm_scalars import SCALARS
 from nearpeak.predict._grouped_shapes import (
@@ -18,6 +19,7 @@ from nearpeak.predict._grouped_shapes import (
     with_touched,
 )  # fmt: skip
 from nearpeak.predict._kernel_kin import runs_kernels_of
+from nearpeak.predict._units import unit_of
 
 TERMS = (
     "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
@@ -80,6 +82,21 @@ def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapp
     }  # fmt: skip
 
 
+_RATE = [[one.name for one in SCALARS].index(name) for name in ("tensor_ratio", "clock_ratio")]
+
+
+def _transferred(
+    target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_kin: bool
+) -> list[Any]:
+    """Return scalars with the board power of `target`, where devices run its kernels; of others as they are."""
+    values = [np.array(one, dtype=float) for _, one in measured]
+    for (device, _), one in zip(measured, values, strict=True):
+        if is_kin and target.power_w and device.power_w:
+            found = repowered(tuple(one[_RATE]), target, device, (unit_of(target, dtypes), unit_of(device, dtypes)))
+            one[_RATE] = [min(v, SCALARS[place].high_value) for v, place in zip(found, _RATE, strict=True)]
+    return values
+
+
 FORM = Form(
     name="grouped_gemm",
     ops=("grouped_gemm",),
@@ -111,4 +128,5 @@ FORM = Form(
     left_open=open_loads,
     open_note=UNSTATED,
     kin=runs_kernels_of,
+    transfer=_transferred,
 )

@@ -1,7 +1,7 @@
 """Power: what a board draws while a case runs, from how much of the time each of its units is busy."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from nearpeak.predict._calibrations import calibration_of_group, read_coefficien
 from nearpeak.predict._documented import documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
 from nearpeak.predict._numbers import chosen, clipped, in_floats, larger, raised, smaller
+from nearpeak.predict._voltage import clock_drawing, drawn_ratio
 from nearpeak.targets import TARGETS, target_of, user_folder
 
 _FOLDER = Path(__file__).parents[1] / "coefficients/power"
@@ -27,10 +28,8 @@ _ALIKE = {
 """Format whose figures stand in where a format has none of its own; bf16 for all others."""
 _SHARPNESS = 8.0
 """Power at which a board's limit takes over from what its units would draw."""
-VOLTAGE_AT_REST_RATIO, VOLTAGE_FLOOR_RATIO, LEAST_CLOCK_RATIO = 0.4, 0.65, 0.15
-"""Voltage towards clock 0, its least, and the least clock, of those at full clock: assumptions, no table has them."""
-_GRID_COUNT = 1 + 2**11
-"""Clocks between which power is taken to be straight: off by less than a millionth."""
+LEAST_CLOCK_RATIO = 0.15
+"""Least clock, of the full one: an assumption, no table has it."""
 Parts = Sequence[Any]
 """Power by part of a board, in the order of `PARTS`: columns, or numbers for one case."""
 _FIXED_COUNT = 2
@@ -111,7 +110,7 @@ def idle_w(target: Target) -> float:
     """
     stock, ratio = stock_of(target), power_calibration(stock_of(target).name, "bf16").coefficients[0].value
     if stock.name in TARGETS and stock.power_w is not None:
-        return ratio * stock.power_w * float(_drawn_ratio(top_ratio(target)))
+        return ratio * stock.power_w * float(drawn_ratio(top_ratio(target)))
     alike = [target_of(name) for name in TARGETS]
     each_w = [one.power_w / one.sm_count for one in alike if one.architecture == target.architecture and one.power_w]
     return ratio * min(each_w, default=0.0) * target.sm_count
@@ -145,7 +144,7 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Pa
 
 @lru_cache(maxsize=256)
 def _drawn_at_top(target: "Same[Target]") -> Any:
-    return _drawn_ratio(top_ratio(target.held))
+    return drawn_ratio(top_ratio(target.held))
 
 
 def limited_w(demand: Parts, limit_w: float) -> Parts:
@@ -185,22 +184,8 @@ def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     left = clipped((limit_w - steady) / larger(clocked, 1e-9), 0.0, 1.0)
     if isinstance(left, float) and left == 1.0:
         return left
-    clocks, drawn = _grid()
-    found = in_floats(np.interp(left * _drawn_ratio(top), drawn, clocks)) / top
+    found = in_floats(clock_drawing(left * drawn_ratio(top))) / top
     return chosen(left == 1.0, 1.0, clipped(found, LEAST_CLOCK_RATIO, 1.0))
-
-
-def _drawn_ratio(clock: Any) -> Any:
-    """Return what units draw at a share of the full clock, as a share of what they draw at the full one."""
-    voltage = np.maximum(VOLTAGE_FLOOR_RATIO, VOLTAGE_AT_REST_RATIO + (1 - VOLTAGE_AT_REST_RATIO) * clock)
-    return clock * voltage**2
-
-
-@cache
-def _grid() -> tuple[Any, Any]:
-    """Return clocks, up to twice the full one, with what units draw at each."""
-    clocks = np.linspace(0.0, 2.0, _GRID_COUNT)
-    return clocks, _drawn_ratio(clocks)
 
 
 @lru_cache(maxsize=256)
