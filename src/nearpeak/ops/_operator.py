@@ -196,6 +196,9 @@ class Operator:
     stored: Callable[..., dict[str, Any]] | None = None
     """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
     their own: each passes through `store(array, format)`, which a correct implementation rounds."""
+    kept: Callable[..., dict[str, Any]] | None = None
+    """(arrays, keep, **arguments) → outputs by name as the reference gives them, where an implementation may keep one
+    intermediate, of the shape of the outputs, in their format: it passes through `keep(array)`."""
     edges: Callable[..., Any] | None = None
     """(**arguments) → numbers at which results jump: `edges` draws float inputs next to them, `jumps` them."""
     ranked: Callable[..., dict[str, Any]] | None = None
