@@ -70,14 +70,14 @@ class ExternalProcess:
             program = _Program(self._words)
             stack.callback(program.close)
             start = time.perf_counter()
+            files = _written(case, inputs[0], folder)
             request = {
                 "do": "prepare", "protocol": PROTOCOL, "case": case.record(), "digest": case.digest,
                 "thread_count": self._timing.thread_count, "folder": str(folder),
-                "inputs": _written(case, inputs[0], folder),
+                "inputs": files,
             }  # fmt: skip
             answer, ledger = _understood(program, program.ask(request))
             close = stack.pop_all().close
-        files = request["inputs"]
         refresh = partial(_refreshed, program, files, inputs[0]) if answer.get("changes") is True else None
         return Prepared(
             runs=(_Run(program),), outputs=lambda _: _read(program, folder),
