@@ -47,7 +47,13 @@ int main() {
             }
             m = std::stoul(after(line, "m")), n = std::stoul(after(line, "n")), k = std::stoul(after(line, "k"));
             a = tensor(line, "a", m * k), b = tensor(line, "b", k * n), y = Floats(m * n);
-            std::cout << "{\"algorithm\": \"row by row\", \"protocol\": 1}" << std::endl;
+            std::cout << "{\"algorithm\": \"row by row\", \"protocol\": 1, \"changes\": true}" << std::endl;
+        } else if (what == "change") {
+            size_t at = std::stoul(after(line, "at"));
+            std::ifstream file(after(line, "file"), std::ios::binary);
+            file.seekg(at * sizeof(float)).read(reinterpret_cast<char*>(&(after(line, "input") == "a" ? a : b)[at]),
+                                                sizeof(float));
+            std::cout << "{}" << std::endl;
         } else if (what == "run") {
             auto start = std::chrono::steady_clock::now();
             for (long call = std::stol(after(line, "call_count")); call > 0; --call) {

@@ -19,7 +19,7 @@ State = dict[tuple[int, str, int], Any]
 
 
 class Varied:
-    """The inputs of a prepared case, changed outside of what is timed.
+    """The inputs of a prepared case, changed outside of what is timed; of a gradient, what comes from above.
 
     Numbers become multiples of what they were at first; positions, classes and whole numbers become others of the same
     input. What the operator's rules tie together, sorted offsets or the number of marked elements, stays as it is.
@@ -28,10 +28,14 @@ class Varied:
     def __init__(self, case: Case, prepared: Prepared, inputs: tuple[Mapping[str, Any], ...]) -> None:
         """Find what may change."""
         self._refresh = prepared.refresh
-        names = variable_inputs(case) if prepared.refresh is not None else ()
-        self._names = [name for name in names if inputs[0][name].size]
+        if case.phase != "forward":  # what a gradient has kept of the forward pass does not follow its inputs
+            inputs = prepared.upstream
+        names = variable_inputs(case) if case.phase == "forward" else tuple(inputs[0]) if inputs else ()
+        self._names = [name for name in names if inputs[0][name].size] if prepared.refresh is not None else []
         specs = OPS[case.op].inputs(**forward_arguments(case))
-        self._numbers = {name for name in self._names if not _is_whole(case, name, specs[name].dtype)}
+        self._numbers = {
+            name for name in self._names if not (name in specs and _is_whole(case, name, specs[name].dtype))
+        }
         self._now: State = {}
         self._first: State = {}
         self._flat = [{name: arrays[name].reshape(-1) for name in self._names} for arrays in inputs]

@@ -102,15 +102,19 @@ def _chunk_pairs(positions: int, kv: int, chunk: int, *, causal: bool) -> int:
     return minimum(positions, full) * chunk + maximum(positions - full, 0 * full) * (kv % chunk)
 
 
-def band_mask(q: int, kv: int, band: Band) -> Any:
+def band_mask(q: int, kv: int, band: Band, queries: Any = None) -> Any:
     """Return the band's mask [q, kv], true where a pair is live, by the definition.
+
+    Args:
+        queries: positions of the rows that are wanted, all of them unless given.
 
     >>> band_mask(2, 3, Band(left=0, right=0, chunk=0, causal=True, align="lower_right")).astype(int).tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-    own = (np.arange(q) + (kv - q if band.align == "lower_right" else 0))[:, None]
+    rows = np.arange(q) if queries is None else np.asarray(queries)
+    own = (rows + (kv - q if band.align == "lower_right" else 0))[:, None]
     key = np.arange(kv)[None, :]
-    live = np.ones((q, kv), dtype=bool)
+    live = np.ones((len(rows), kv), dtype=bool)
     live &= (key > own - band.left) | (band.left == 0)
     live &= (key < own + band.right) | (band.right == 0)
     live &= (key // max(band.chunk, 1) == own // max(band.chunk, 1)) | (band.chunk == 0)

@@ -20,8 +20,7 @@ from nearpeak.ops._memory import memory_of
 Value = int | str | bool
 Arrays = Mapping[str, Any]
 """Named NumPy arrays or torch tensors."""
-
-
+Explicit = tuple[dict[str, Any], Mapping[str, tuple[str, Callable[[Any], Any]]]]
 IGNORED = -100
 """Target of rows that do not count: the default of torch.nn.functional.cross_entropy and nll_loss."""
 CONTRACTS = ("contraction", "reduction", "pointwise", "normalisation", "sampling", "decomposition", "exact")
@@ -191,21 +190,23 @@ class Operator:
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
     passed: Callable[..., dict[str, Any]] | None = None
-    """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what is added and subtracted on the way,
-    where too little may be left of it to show how rounding errors reach the gradient."""
+    """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what cancels, where results hide it."""
     stored: Callable[..., dict[str, Any]] | None = None
     """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
     their own: each passes through `store(array, format)`, which a correct implementation rounds."""
+    kept: Callable[..., dict[str, Any]] | None = None
+    """(arrays, keep, **arguments) → outputs; an intermediate of their shape may be in their format, `keep(array)`."""
     edges: Callable[..., Any] | None = None
     """(**arguments) → numbers at which results jump: `edges` draws float inputs next to them, `jumps` them."""
     ranked: Callable[..., dict[str, Any]] | None = None
     """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
     at_positions: Callable[..., dict[str, Any]] | None = None
-    """(tensors with the positions among the outputs, **arguments) → float outputs with PyTorch, at these positions:
-    what is differentiated where an implementation may have chosen others that are as right."""
+    """(tensors, positions among them, **arguments) → float outputs at these with PyTorch: their gradient is right."""
     canonical: Callable[..., dict[str, Any]] | None = None
     """(outputs by name, arrays or tensors, **arguments) → what is compared where several results are as right: factors
     with their signs chosen, eigenvalues in one order, for columns that complete a basis the projection on them."""
+    explicit: Callable[..., Explicit | None] | None = None
+    """(**arguments) → those of the same results from more inputs; by input, an axis and positions along it → rows."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
     version: int = 1

@@ -16,7 +16,7 @@ from nearpeak.ops._attention_nodes import NODES
 from nearpeak.ops._attention_work import Heads, backward_work, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._operator import Explicit, Numerics, Operator
 
 MASKS = ("none", "bool", "float", "alibi", "known")
 
@@ -179,13 +179,21 @@ def _mask_shape(batch: int, heads: int, q: int, kv: int, mask_elements: int, **_
     raise SpecError(f"attention: no mask over [{batch}, {heads}, {q}, {kv}] has {wanted} elements")
 
 
-def _by_position(**arguments: Any) -> Any:
-    """Return the mask of live pairs that the arguments alone decide."""
+def _by_position(queries: Any = None, **arguments: Any) -> Any:
+    """Return the mask of live pairs that the arguments alone decide, of all queries or of some."""
     if arguments["mask"] == "known":
         counts = Live(*(arguments[f"live_{name}"] for name in Live._fields))
         return mask_of(counts, *(arguments[name] for name in ("batch", "heads", "kv_heads", "q", "kv")))
     names = ("left", "right", "chunk", "causal", "align")
-    return band_mask(arguments["q"], arguments["kv"], Band(*(arguments[name] for name in names)))
+    return band_mask(arguments["q"], arguments["kv"], Band(*(arguments[name] for name in names)), queries)
+
+
+def _explicit(**arguments: Any) -> Explicit | None:
+    """Return the arguments under which the live pairs are an input, and its rows: each query is by itself then."""
+    if arguments["mask"] != "none" or not any(arguments[name] for name in ("left", "right", "chunk", "causal")):
+        return None
+    open_ = {"left": 0, "right": 0, "chunk": 0, "causal": False, "align": "upper_left", "mask": "bool"}
+    return {**arguments, **open_}, {"mask": ("q", lambda at: _by_position(at, **arguments)[None, None])}
 
 
 def _distances(q: int, kv: int, align: str, **_: Any) -> Any:
@@ -284,6 +292,7 @@ OPERATOR = Operator(
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
+    explicit=_explicit,
     same={"kv_heads": "heads", "v_dim": "dim"},
     aten=dict.fromkeys(FUSED, attention_call),
     onnx=NODES,

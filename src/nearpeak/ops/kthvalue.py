@@ -48,6 +48,10 @@ def _torch_call(tensors: dict[str, Any], k: int, indices: bool, **_: Any) -> dic
     return {"values": found.values} | ({"indices": found.indices} if indices else {})
 
 
+def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]}
+
+
 def _from_aten(site: AtenSite) -> Match:
     """Match kthvalue, median and nanmedian; a median of everything gives no position."""
     x, whole = site.args["self"], "dim" not in site.args
@@ -65,6 +69,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    at_positions=_at_positions,
     aten={
         "aten.kthvalue.default": _from_aten,
         **{f"aten.{name}.{end}": _from_aten for name in ("median", "nanmedian") for end in ("default", "dim")},

@@ -45,6 +45,10 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"values": found.values, "indices": found.indices}
 
 
+def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]}
+
+
 def _from_aten(site: AtenSite) -> Match:
     """Match mode."""
     rows, columns = along(site.args["self"], site.args["dim"])
@@ -59,5 +63,6 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    at_positions=_at_positions,
     aten={"aten.mode.default": _from_aten},
 )

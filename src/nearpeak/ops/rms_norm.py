@@ -1,5 +1,6 @@
 """Root-mean-square normalisation."""
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -77,8 +78,13 @@ def _factor(x: Any) -> Any:
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return _kept(arrays, lambda row: row)
+
+
+def _kept(arrays: dict[str, Any], keep: Callable[[Any], Any], **_: Any) -> dict[str, Any]:
+    """Return the outputs; vLLM, Apex and Hugging Face keep a row in the format of the input before its weight."""
     x = arrays["input"]
-    return {"output": x * _factor(x) * arrays.get("weight", 1.0)}
+    return {"output": keep(x * _factor(x)) * arrays.get("weight", 1.0)}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -130,6 +136,7 @@ OPERATOR = Operator(
     reference=_reference,
     backward_reference=_backward_reference,
     passed=_passed,
+    kept=_kept,
     torch_call=_torch_call,
     aten=dict.fromkeys(
         ("aten.rms_norm.default", "aten._fused_rms_norm.default", "aten._fused_rms_norm_backward.default"), _from_aten

@@ -51,6 +51,10 @@ def _torch_call(tensors: dict[str, Any], columns: int, k: int, **_: Any) -> dict
     return {"values": values, "indices": indices}
 
 
+def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"values": tensors["x"].gather(-1, tensors["indices"])}
+
+
 def _from_aten(site: AtenSite) -> Match:
     """Match topk and sort."""
     x = site.args["self"]
@@ -76,6 +80,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    at_positions=_at_positions,
     same={"k": "columns"},
     aten=dict.fromkeys(("aten.topk.default", "aten.sort.default", "aten.sort.stable"), _from_aten),
     onnx={"TopK": _from_onnx},

@@ -107,6 +107,13 @@ def test_a_program_that_breaks_the_protocol_is_named(mode, outcome, message):
     assert message in found.note
 
 
+def test_a_program_that_keeps_its_answer_while_inputs_change_is_incorrect():
+    timing = Timing(budget_s=0.02, flush_bytes=0, cache="hot")
+    found = runner_of(f"process:{sys.executable} {PROGRAM} kept", timing).measure(GEMM)
+    assert (found.outcome, found.samples_s) == (Outcome.INCORRECT, ())
+    assert "a timed call" in found.note
+
+
 def test_a_program_that_is_not_there_is_refused_before_anything_runs(tmp_path):
     with pytest.raises(SpecError, match="no such program"):
         runner_of(f"process:{tmp_path}/absent", TIMING)

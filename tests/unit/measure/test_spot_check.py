@@ -12,7 +12,8 @@ from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.measure import contract
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.runners.callable import UserCallable
-from nearpeak.measure.spot_check import free_axes, spot_checked
+from nearpeak.measure.spot_axes import free_axes
+from nearpeak.measure.spot_check import spot_checked
 from nearpeak.measure.taking import TimedRunner
 
 pytest.importorskip("torch")
@@ -96,3 +97,87 @@ def test_a_large_sample_has_the_ends_and_sees_one_wrong_row():
     result, _ = spot_checked(case, inputs, {"y": right})
     assert result.status == "NUMERIC_FAIL"
     assert result.worst.offset[1] == 2999
+
+
+CAUSAL = nearpeak.case("attention", batch=1, heads=2, q=700, kv=900, dim=16, causal=True, align="lower_right",
+                       dtype="fp32")  # fmt: skip
+
+
+def attended(arrays, shift):
+    scores = arrays["query"] @ arrays["key"].swapaxes(-1, -2) / 4
+    q, kv = scores.shape[-2:]
+    scores = np.where(np.arange(kv) <= np.arange(q)[:, None] + shift, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return {"output": weights / weights.sum(-1, keepdims=True) @ arrays["value"]}
+
+
+@pytest.mark.parametrize(("shift", "status"), [(200, "PASS"), (199, "NUMERIC_FAIL"), (0, "NUMERIC_FAIL")])
+def test_queries_of_causal_attention_are_each_by_themselves(shift, status):
+    inputs = drawn(CAUSAL)[0]
+    result, said = spot_checked(CAUSAL, inputs, attended(inputs, shift))
+    assert (result.status, "of 700 q" in said) == (status, True)
+
+
+def test_a_causal_answer_that_is_wrong_in_its_last_row_names_it():
+    inputs = drawn(CAUSAL)[0]
+    wrong = attended(inputs, 200)
+    wrong["output"][0, 1, 699] *= 1.01
+    result, _ = spot_checked(CAUSAL, inputs, wrong)
+    assert (result.status, result.worst.offset[:3]) == ("NUMERIC_FAIL", (0, 1, 699))
+
+
+GRADIENT = nearpeak.case("softmax", "backward", rows=4096, columns=300, dtype="fp32")
+
+
+def test_a_gradient_has_a_sample_by_what_came_from_above():
+    inputs, above = drawn(GRADIENT)[0], {"grad_y": np.random.default_rng(0).standard_normal((4096, 300))}
+    y = np.exp(inputs["x"].astype(float))
+    y /= y.sum(-1, keepdims=True)
+    right = y * (above["grad_y"] - (above["grad_y"] * y).sum(-1, keepdims=True))
+    result, said = spot_checked(GRADIENT, inputs, {"grad_x": right}, above)
+    assert (result.status, said.startswith("grad_x: ")) == ("PASS", True)
+    right[-1] *= 1.01
+    result, _ = spot_checked(GRADIENT, inputs, {"grad_x": right}, above)
+    assert (result.status, result.worst.offset[0]) == ("NUMERIC_FAIL", 4095)
+    assert spot_checked(GRADIENT, inputs, {"grad_x": right})[0] is None
+
+
+@pytest.mark.parametrize(("case", "output", "axes"), [
+    (nearpeak.case("conv", "backward", batch=9, in_channels=10, out_channels=12, w=9, kw=3, dtype="fp32"),
+     "grad_weight", [("in_channels",), ("out_channels",)]),
+    (nearpeak.case("conv", "backward", batch=9, in_channels=10, out_channels=12, w=9, kw=3, dtype="fp32"),
+     "grad_input", [("batch",), ("in_channels",)]),
+    (nearpeak.case("layer_norm", "backward", rows=50, hidden=60, dtype="bf16"), "grad_input", [("rows",)]),
+])  # fmt: skip
+def test_axes_of_a_gradient_are_free_where_it_is_no_sum_over_them(case, output, axes):
+    assert [free.axes for free in free_axes(case, output)] == axes
+
+
+STEP = nearpeak.case("adamw", parameters=5000, dtype="fp32")
+
+
+def wrong_rate(tensors, **arguments):
+    from nearpeak.ops import OPS
+
+    before = tensors["parameter"].clone()
+    found = OPS["adamw"].torch_call(tensors, **arguments)
+    tensors["parameter"].copy_(before + 0.9 * (tensors["parameter"] - before))
+    return found
+
+
+def copied(tensors, **arguments):
+    from nearpeak.ops import OPS
+
+    return OPS["adamw"].torch_call({name: one.clone() for name, one in tensors.items()}, **arguments)
+
+
+@pytest.mark.parametrize(("function", "outcome"), [("right", ""), (copied, ""), (wrong_rate, Outcome.INCORRECT)])
+def test_what_updates_its_inputs_is_asked_once_more_from_where_it_is(function, outcome):
+    from nearpeak.ops import OPS
+
+    backend = UserCallable.of(OPS["adamw"].torch_call if function == "right" else function, TIMING)
+    found = TimedRunner(backend, TIMING, argument=backend.argument).measure(STEP)
+    if outcome:
+        assert found.outcome is outcome
+    else:
+        assert "agrees with float64 (4096 of 5000 parameters)" in found.note

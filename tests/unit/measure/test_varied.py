@@ -74,7 +74,7 @@ def test_calls_that_are_faster_on_inputs_seen_before_are_told_from_those_that_co
             time_s = first_s + (call_count - 1) * self.seen_s
             return type("Reading", (), {"time_s": time_s})
 
-    for seen_s, said in ((1e-6, "where its inputs have changed"), (9e-4, "")):
+    for seen_s, said in ((1e-6, "where its inputs have changed"), (5e-4, "have changed"), (9e-4, "")):
         clock = Clock(seen_s)
 
         def change(run, clock=clock):
@@ -115,6 +115,51 @@ def test_what_computes_is_right_after_any_number_of_changes(case, runner):
 def test_what_is_tied_together_stays_as_it_is():
     assert variable_inputs(nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")) == ()
     assert variable_inputs(nearpeak.case("softmax", "backward", rows=4, columns=8, dtype="fp32")) == ()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_a_gradient_follows_what_comes_from_above_as_it_changes(dtype):
+    case = nearpeak.case("softmax", "backward", rows=4, columns=8, dtype=dtype)
+    backend, inputs = backend_of("torch_cpu"), drawn(case)
+    prepared = backend.prepare(case, inputs)
+    varied, before = Varied(case, prepared, inputs), np.array(prepared.upstream[0]["grad_y"])
+    first = {name: np.array(one) for name, one in prepared.outputs(prepared.runs[0]()).items()}
+    for _ in range(50):
+        varied.change(0)
+    assert (prepared.upstream[0]["grad_y"] != before).any()
+    now = {name: np.array(one) for name, one in prepared.outputs(prepared.runs[0]()).items()}
+    assert timed_result(case, inputs[0], now, prepared.upstream[0]).status == "PASS"
+    assert timed_result(case, inputs[0], first, prepared.upstream[0]).status == "NUMERIC_FAIL"
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_a_gradient_that_is_kept_from_an_earlier_call_is_incorrect(cache):
+    import torch
+
+    case = nearpeak.case("softmax", "backward", rows=16, columns=32, dtype="fp32")
+
+    class Softmax(torch.autograd.Function):
+        kept, calls = [], 0
+
+        @staticmethod
+        def forward(context, x):
+            y = torch.softmax(x, -1)
+            context.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(context, above):
+            Softmax.calls += 1
+            (y,) = context.saved_tensors
+            right = y * (above - (above * y).sum(-1, keepdim=True))
+            if Softmax.calls > 30 and not Softmax.kept:  # when the contract has seen enough
+                Softmax.kept.append(right)
+            return Softmax.kept[0] if Softmax.kept and Softmax.kept[0].shape == right.shape else right
+
+    timing = Timing(budget_s=0.02, flush_bytes=0, cache=cache, least_count=40, validate=True)
+    backend = UserCallable.of(lambda tensors, **_: {"y": Softmax.apply(tensors["x"])}, timing)
+    found = TimedRunner(backend, timing).measure(case)
+    assert (found.outcome, found.samples_s) == (Outcome.INCORRECT, ())
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp64", "fp32"])

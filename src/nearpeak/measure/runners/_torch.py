@@ -64,13 +64,20 @@ def prepared(
         return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
     both = [_backward(torch, call, tensors, arguments) for tensors in sets]
     runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
-    return Prepared(runs=runs, outputs=lambda result: as_arrays(torch, result), upstream=upstream, phases_s=phases_s)
+    above = [given for _, given in both]
+    return Prepared(
+        runs=runs, outputs=partial(as_arrays, torch), upstream=upstream, phases_s=phases_s,
+        refresh=_refresh(torch, above, upstream) if device == "cpu" else None,
+    )  # fmt: skip
 
 
 def _refresh(
     torch: Any, sets: list[dict[str, Any]], inputs: tuple[Mapping[str, Any], ...]
 ) -> Callable[[int, str, int], None]:
-    """Return how one element of an array gets into its tensor; what shares the array's memory has it already."""
+    """Return how an element of an array, of inputs or of what comes from above, gets into its tensor.
+
+    What shares the array's memory has it already.
+    """
     written = {
         (number, name): _written(torch, tensor, np.asarray(inputs[number][name]))
         for number, tensors in enumerate(sets)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,19 @@ class ExternalProcess:
             program = _Program(self._words)
             stack.callback(program.close)
             start = time.perf_counter()
+            files = _written(case, inputs[0], folder)
             request = {
                 "do": "prepare", "protocol": PROTOCOL, "case": case.record(), "digest": case.digest,
                 "thread_count": self._timing.thread_count, "folder": str(folder),
-                "inputs": _written(case, inputs[0], folder),
+                "inputs": files,
             }  # fmt: skip
             answer, ledger = _understood(program, program.ask(request))
             close = stack.pop_all().close
+        refresh = partial(_refreshed, program, files, inputs[0]) if answer.get("changes") is True else None
         return Prepared(
             runs=(_Run(program),), outputs=lambda _: _read(program, folder),
             algorithm=str(answer.get("algorithm", "")), ledger=ledger,
-            phases_s={"build": time.perf_counter() - start}, close=close,
+            phases_s={"build": time.perf_counter() - start}, close=close, refresh=refresh,
         )  # fmt: skip
 
     def timer(self) -> Timer:
@@ -206,6 +209,18 @@ def _written(case: Case, arrays: Mapping[str, Any], folder: Path) -> dict[str, A
         _raw(arrays[name], spec.dtype).tofile(path)
         found[name] = {"file": str(path), "dtype": spec.dtype, "shape": list(spec.shape)}
     return found
+
+
+def _refreshed(
+    program: _Program, files: Mapping[str, Any], arrays: Mapping[str, Any], number: int, name: str, at: int
+) -> None:
+    """Write one element that has changed into its file, and tell the program where; there is one set of inputs."""
+    assert number == 0  # it was given no other
+    bits = _raw(np.asarray(arrays[name]).reshape(-1)[at : at + 1], files[name]["dtype"])
+    with open(files[name]["file"], "r+b") as file:
+        file.seek(at * bits.itemsize)
+        file.write(bits.tobytes())
+    program.ask({"do": "change", "input": name, "file": files[name]["file"], "at": at})
 
 
 def _raw(array: Any, dtype: str) -> Any:

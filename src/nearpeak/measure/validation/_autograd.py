@@ -69,8 +69,10 @@ def gradients_in_fp64(asked: Question, arrays: Mapping[str, Any]) -> dict[str, A
     assert wide is not None  # it is differentiable
     torch = imported_torch()
     at_positions = OPS[wide.op].at_positions
-    positions = {} if at_positions is None else {name: arrays[name] for name in contract(wide.op, {}).picks}
-    call = OPS[wide.op].torch_call if at_positions is None else at_positions
+    positions = {
+        name: arrays[name] for name in contract(wide.op, {}).picks if at_positions is not None and name in arrays
+    }
+    call = OPS[wide.op].torch_call if at_positions is None or not positions else at_positions
     leaves, outputs = _called(wide, {**{name: arrays[name] for name in asked.tensors}, **positions}, call)
     live = {name: y for name, y in outputs.items() if y.requires_grad and f"grad_{name}" in arrays}
     upstream = [torch.as_tensor(np.array(arrays[f"grad_{name}"])).to(y.dtype) for name, y in live.items()]

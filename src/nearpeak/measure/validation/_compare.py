@@ -105,8 +105,8 @@ def _twice_rounded(got: Any, one: Expected) -> Any:
     from nearpeak.measure.validation._formats import rounded, torch_format
 
     dtype = torch_format(one.dtype)
-    low, high = (rounded(one.values + sign * one.inner, dtype) for sign in (-1.0, 1.0))
-    return (got < low) | (got > high)
+    ends = one.ends or (tuple(rounded(one.values + sign * one.inner, dtype) for sign in (-1.0, 1.0)),)
+    return np.all([(got < low) | (got > high) for low, high in ends], axis=0)
 
 
 def worst_of(got: Mapping[str, Any], expected: Mapping[str, Expected]) -> WorstElement | None:

@@ -70,9 +70,11 @@ class Expected:
     inner: Any
     """The part of `bound` that is not the rounding at the end."""
     once: bool
-    """Whether the only rounding to the output's format may be that at the end."""
+    """Whether there may be no more roundings to the output's format than the contract names."""
     dtype: str
     """Format of the output."""
+    ends: tuple[tuple[Any, Any], ...] = ()
+    """Least and largest results of each way to round that the contract names; none where it is once, at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -141,6 +143,10 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     numerics = contract_of(case)
     length = sum_length(numerics, arguments)
     expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case))
+    if operator.kept is not None:
+        from nearpeak.measure.validation._kept import in_either_way
+
+        expected = in_either_way(case, expected, tensors)
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
 

@@ -1,6 +1,6 @@
 """Whether errors in narrow formats average out over fresh inputs: those of a wrong count do not, however small."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,13 +29,6 @@ STORED_SHARE = 1 / 24
 of 8 bits often lie in the middle between two others, so that the second rounding is no luck. Of RMS norms in bf16 that
 are computed so (vLLM, Hugging Face) results are 0.016 to 0.030 roundoffs too small: hidden sizes 64 to 4096, six seeds
 of 144 draws each, 2026-11-23; those that are rounded once, at most 0.006."""
-SEEN_SHARE = 2.0**-10
-"""Of the largest result: smaller ones may have fewer digits."""
-LEAST_ELEMENTS, LEAST_ROWS, ROW_ERRORS = 16, 64, 8.0
-"""Elements of a row, and rows, from which their factors are looked at, and standard errors that the mean of their
-squares may have. A row counts as an eighth of the numbers between 1 and 2 of its format where it is longer: its inputs
-have no more digits than those. Of norms that store a row, 25 draws each of 32 to 4096 elements in bf16 and fp16, the
-mean was 1.2 at most (64 rows, wide inputs, 2026-11-23); of those whose mean is kept in bf16, 2.3 at least."""
 
 
 def systematic_fault(case: Case, implementation: Implementation, seed: int) -> str:
@@ -101,50 +94,7 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
 
 def _least_share(case: Case) -> float:
     """Return below which share of the output's roundoff a slope is that of roundings."""
-    return STORED_SHARE if is_stored(case) else LEAST_SHARE
-
-
-def is_stored(case: Case) -> bool:
-    """Say whether a row may be stored in the output's format before it is multiplied with a weight."""
-    numerics = contract_of(case)
-    return bool(numerics.kind == "normalisation" and numerics.step_if and arguments_of(case).get(numerics.step_if))
-
-
-def row_factor_fault(pairs: Iterable[tuple[Any, Any]], roundoff_ratio: float) -> str:
-    """Return whether rows are each by a factor of their own too large or small, as where their mean lost bits.
-
-    Roundings of a stored row are its elements' own: they average out over it, up to STORED_SHARE, as far as its
-    elements have different digits.
-
-    Args:
-        pairs: results, and what they should be before any rounding, of any shape whose last axis is a row.
-        roundoff_ratio: of the output's format.
-
-    >>> random = np.random.default_rng(0)
-    >>> exact, luck = random.standard_normal((2, 64, 256))
-    >>> got = exact * (1 + 2.0**-10 * luck)
-    >>> lost = got * (1 + 2.0**-10 * random.standard_normal((64, 1)))
-    >>> row_factor_fault([(got, exact)], 2.0**-8), row_factor_fault([(lost, exact)], 2.0**-8)[:19]
-    ('', 'rows are by factors')
-    """
-    squares = [square for got, exact in pairs for square in _row_squares(got, exact, roundoff_ratio)]
-    limit = 1 + ROW_ERRORS * np.sqrt(2 / max(len(squares), 1))
-    mean = float(np.mean(squares)) if len(squares) >= LEAST_ROWS else 0.0
-    return (
-        f"rows are by factors of their own off: {mean:.1f} squared errors, at most {limit:.1f}" if mean > limit else ""
-    )
-
-
-def _row_squares(got: Any, exact: Any, roundoff_ratio: float) -> Any:
-    """Return of each row the square of its mean relative error beyond what is allowed, in standard errors."""
-    rows = np.atleast_2d(exact).reshape(-1, np.atleast_2d(exact).shape[-1])
-    counted = np.abs(rows) > SEEN_SHARE * np.abs(rows).max(initial=0.0)
-    with np.errstate(all="ignore"):
-        off = np.where(counted, (got.reshape(rows.shape) - rows) / rows, np.nan)
-    off = off[np.isfinite(off).sum(axis=1) >= LEAST_ELEMENTS]
-    counts = np.minimum(np.isfinite(off).sum(axis=1), 1 / (8 * roundoff_ratio))
-    apart = np.maximum(np.abs(np.nanmean(off, axis=1)) - STORED_SHARE * roundoff_ratio, 0.0)
-    return (apart / np.maximum(np.nanstd(off, axis=1, ddof=1) / np.sqrt(counts), 1e-300)) ** 2
+    return STORED_SHARE if OPS[case.op].kept is not None else LEAST_SHARE
 
 
 def _ratios(sums: list[tuple[float, float]], group: int) -> Any:

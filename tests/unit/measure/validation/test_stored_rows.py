@@ -37,7 +37,7 @@ def mean_without_one(row):
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
-@pytest.mark.parametrize(("rows", "hidden"), [(2, 128), (64, 64), (16, 1024)])
+@pytest.mark.parametrize(("rows", "hidden"), [(2, 128), (64, 64), (1, 4096), (5, 7)])
 @pytest.mark.parametrize("way", [stored, fused])
 def test_norms_that_store_a_row_are_accepted(way, rows, hidden, dtype):
     case = nearpeak.case("rms_norm", rows=rows, hidden=hidden, dtype=dtype)
@@ -48,6 +48,26 @@ def test_norms_that_store_a_row_are_accepted(way, rows, hidden, dtype):
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 @pytest.mark.parametrize("mean", [lossy_mean, mean_without_one])
 @pytest.mark.parametrize("way", [stored, fused])
-def test_norms_whose_mean_is_off_are_refused(way, mean, dtype):
-    case = nearpeak.case("rms_norm", rows=16, hidden=1024 if mean is lossy_mean else 128, dtype=dtype)
+@pytest.mark.parametrize(("rows", "hidden"), [(4, 4096), (5, 7)])
+def test_norms_whose_mean_is_off_are_refused(way, mean, rows, hidden, dtype):
+    case = nearpeak.case("rms_norm", rows=rows, hidden=hidden, dtype=dtype)
     assert validate(case, norm(way, mean), seed=3).status == "NUMERIC_FAIL"
+
+
+def test_a_row_that_is_kept_is_multiplied_as_it_was_kept():
+    case = nearpeak.case("rms_norm", rows=3, hidden=64, dtype="bf16")
+
+    def off_by_a_place(tensors, **_):
+        y = norm(fused, exact_mean)(tensors)["output"]
+        y[0, 0] = torch.nextafter(y[0, 0], 2 * y[0, 0])
+        return {"output": y}
+
+    assert validate(case, norm(fused, exact_mean), seed=3).status == "PASS"
+    assert "V5" in validate(case, off_by_a_place, seed=3).failed
+
+
+def test_a_weight_of_more_bits_is_multiplied_in_its_own_format():
+    case = nearpeak.case("rms_norm", rows=4, hidden=96, dtype="bf16", param_dtype="fp32")
+    kept = norm(stored, exact_mean)
+    call = lambda tensors, **_: {"output": kept(tensors)["output"].bfloat16()}  # noqa: E731  # one line says it
+    assert validate(case, call, seed=3).status == "PASS"

@@ -98,6 +98,10 @@ RIGHT = [
     ("histogram", {"elements": 20, "bins": 200, "dtype": "fp64"}),
     ("adaptive_avg_pool", {"batch": 1, "channels": 80, "w": 7, "ow": 127, "d": 5, "h": 4, "od": 9, "oh": 2,
                            "dtype": "fp16"}),
+    ("conv_transpose", {"batch": 1, "in_channels": 6, "out_channels": 5, "w": 16, "kw": 7, "h": 16, "kh": 7,
+                        "dtype": "fp16"}),
+    ("elementwise", {"function": "nextafter", "elements": 257, "dtype": "fp64"}),
+    ("elementwise", {"function": "nextafter", "elements": 33, "dtype": "bf16"}),
 ]  # fmt: skip
 
 
@@ -105,6 +109,12 @@ RIGHT = [
 def test_right_kernels_at_unseen_shapes_are_accepted(op, arguments):
     case = nearpeak.case(op, **arguments)
     assert validate(case, pytorch(case), seed=1).status == "PASS"
+
+
+def test_a_transposed_convolution_that_loses_bits_of_each_channel_is_refused_where_pytorch_stores_every_tap():
+    case = nearpeak.case("conv_transpose", batch=1, in_channels=64, out_channels=4, w=5, kw=3, h=5, kh=3, dtype="fp16")
+    (lost,) = (one for one in mutants_of(case) if one.name == "sums in fewer bits input[1]")
+    assert killed_by(case, lost.implementation(), seed=1)
 
 
 def test_a_single_sum_may_be_as_far_off_as_that_of_pytorch_in_another_round():
@@ -195,6 +205,8 @@ def test_pytorch_keeps_the_sums_of_this_loss_in_bf16_as_a_proof_says():
         ("decomposition", {"batch": 2, "m": 5, "n": 2, "function": "svd_full", "dtype": "fp32"}, "bits lost y2"),
         ("decomposition", {"batch": 2, "m": 9, "n": 8, "function": "qr_complete", "dtype": "fp32"},
          "columns swapped y0"),
+        ("max_pool", {"batch": 3, "channels": 2, "w": 2, "kw": 1, "h": 3, "kh": 2, "dtype": "fp64"},
+         "wrong group or row input[2]"),
     ],
 )  # fmt: skip
 def test_no_proof_reaches_further_than_its_argument(op, arguments, name):
@@ -226,6 +238,23 @@ def test_a_gradient_is_judged_at_the_positions_of_its_own_call(change):
 
     failed = [one.check for one in validate(case, wrong, seed=1).results if one.failed]
     assert failed == ["V9"]
+
+
+@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize(("op", "axes"), [("topk", {"columns": 40, "k": 6}), ("kthvalue", {"columns": 40, "k": 6})])
+def test_a_gradient_is_that_of_either_of_equal_values(op, axes, order):
+    case = nearpeak.case(op, rows=5, dtype="bf16", **axes)
+
+    def sorted_stably(tensors, k, **_):
+        x, descends = tensors["x"], op == "topk"
+        turned = x if order else x.flip(-1)
+        at = torch.sort(turned, dim=-1, descending=descends, stable=True).indices
+        at = at if order else x.shape[-1] - 1 - at
+        at = at[:, :k] if op == "topk" else at[:, k - 1 : k]
+        found = {"values": x.gather(-1, at), "indices": at}
+        return found if op == "topk" else {name: one[:, 0] for name, one in found.items()}
+
+    assert validate(case, sorted_stably, seed=11).status == "PASS"
 
 
 def test_a_state_that_starts_from_zeros_is_not_a_product_with_an_infinity():

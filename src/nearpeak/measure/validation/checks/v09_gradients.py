@@ -213,7 +213,7 @@ def gradients_expected(
     passed = None if size is None else lambda arrays: size(arrays, **given)
     if not has_closed_form(asked):
         chained = gradient_contract(numerics) if numerics.kind == "contraction" else None
-        taken = numerics.picks if operator.at_positions else ()
+        taken = numerics.picks.keys() & asked.expected.keys() if operator.at_positions else ()
         whole = {name: torch.as_tensor(np.array(asked.expected[name].values)) for name in taken}
         tensors = {**asked.tensors, **whole, **named, **upstream}
         return gradient_answers(

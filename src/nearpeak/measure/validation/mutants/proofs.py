@@ -1,6 +1,7 @@
 """Arguments by which a mutant is the right implementation, from its definition and the axes of the case alone."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,17 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 def argument_for(case: Case, mutant: Mutant) -> str:
     """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
-    simple = (_of_moves, _of_empty, _of_formats, _of_unread, _of_range, _of_extremes, _of_single, _of_nothing_below)
+    simple = (
+        _of_moves,
+        _of_empty,
+        _of_formats,
+        _of_unread,
+        _of_range,
+        _of_extremes,
+        _of_windows,
+        _of_single,
+        _of_nothing_below,
+    )
     arguments = (*simple, _of_choice, _of_units, _of_form, *identities.ARGUMENTS, *programs.ARGUMENTS)
     return next((said for argument in arguments if (said := argument(case, mutant))), "")
 
@@ -112,6 +123,35 @@ def _of_extremes(case: Case, mutant: Mutant) -> str:
     if all(np.array_equal(found[0][key], found[1][key]) for key in found[0]):
         return "no window reaches what it changes: made largest of all, it is no maximum"
     return ""
+
+
+def _of_windows(case: Case, mutant: Mutant) -> str:
+    """Maxima of windows stay as they are if each element is moved to where the same windows hold it.
+
+    Which windows hold an element is seen by making it the largest of all.
+    """
+    asked, name = question(case, 0, "normal"), mutant.where.partition("[")[0]
+    if case.op not in _LARGEST or mutant.moves is None or mutant.inputs is None or mutant.of_gradient or asked is None:
+        return ""
+    shape = tuple(asked.tensors[name].shape)
+    places = imported_torch().arange(int(np.prod(shape))).reshape(shape)
+    pairs = [(at, of) for at, of in enumerate(mutant.moves(places).reshape(-1).tolist()) if at != of]
+    if any(one.values.dtype.kind != "f" for one in asked.expected.values()) or len(pairs) > _MOST_MOVED:
+        return ""
+
+    @cache
+    def reached(at: int) -> tuple[bytes, ...]:
+        array = np.zeros(shape)
+        array.flat[at] = 1.0
+        return tuple(one.tobytes() for one in OPS[case.op].reference({name: array}, **asked.arguments).values())
+
+    if all(reached(at) == reached(of) for at, of in pairs):
+        return "the same windows hold each element and the one that takes its place"
+    return ""
+
+
+_MOST_MOVED = 20_000
+"""Elements that are each tried by themselves."""
 
 
 def _of_single(case: Case, mutant: Mutant) -> str:
