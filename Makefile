@@ -51,7 +51,7 @@ check: lint
 SECONDS ?= 820
 ifdef DEVICE_PYTHON
 test-device:
-	PYTHONPATH=src:. $(DEVICE_PYTHON) -m pytest -m device -rs --device-seconds $(SECONDS) tests/device
+	PYTHONPATH=src:.$${PYTHONPATH:+:$$PYTHONPATH} $(DEVICE_PYTHON) -m pytest -m device -rs --device-seconds $(SECONDS) tests/device
 else
 test-device: $(VENV)/.developed
 	$(PYTEST) -m device -rs --device-seconds $(SECONDS) tests/device

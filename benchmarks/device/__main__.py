@@ -1,8 +1,10 @@
 """`python -m benchmarks.device`: measure a device, write its report as JSON and Markdown, and show it."""
 
 import argparse
+import contextlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +20,46 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--size", default="full", choices=("small", "full"), help="small for a CPU")
     parser.add_argument("--operator", action="append", default=[], help="check only these; all by default")
     options = parser.parse_args(arguments)
-    report = device_report(options.runner, options.size, tuple(options.operator), say=_say)
+    report = device_report(options.runner, options.size, tuple(options.operator), say=_say, keep=save)
+    print(to_terminal(report))
     for path in save(report):
         _say(f"wrote {path}")
-    print(to_terminal(report))
     return 1 if report["faults"] else 0
 
 
-def save(report: dict[str, Any], figures: Path = FOLDER, built: Path = ROOT / "build") -> tuple[Path, Path]:
-    """Write the report beside the figures as JSON, and as Markdown where built files go; return both paths."""
+def save(report: dict[str, Any], figures: Path = FOLDER, built: Path = ROOT / "build") -> tuple[Path, ...]:
+    """Write the report beside the figures as JSON, and as Markdown where built files go; return both paths.
+
+    What is not finished lies where built files go until it is, from when on the device is known, and is never half a
+    file. A folder that may not be written to is replaced by the system's for temporary files.
+    """
+    if not report["target"] and not report["finished"]:
+        return ()
     name = report["target"] or "unknown"
-    files = (figures / "device" / f"{name}.json", built / f"device_report_{name}.md")
-    for path, text in zip(
-        files, (json.dumps(report, indent=1, ensure_ascii=False) + "\n", to_markdown(report)), strict=True
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return files
+    unfinished = [built / f"device_report_{name}.unfinished.{suffix}" for suffix in ("json", "md")]
+    whole = [figures / "device" / f"{name}.json", built / f"device_report_{name}.md"]
+    texts = (json.dumps(report, indent=1, ensure_ascii=False) + "\n", to_markdown(report))
+    paths = zip(whole if report["finished"] else unfinished, texts, strict=True)
+    written = tuple(_written(path, text) for path, text in paths)
+    for path in unfinished if report["finished"] else ():
+        with contextlib.suppress(OSError):  # none was written where none may be
+            path.unlink()
+    return written
+
+
+def _written(path: Path, text: str) -> Path:
+    """Write one file in one step, and return where."""
+    for place in (path, Path(tempfile.gettempdir()) / path.name):
+        part = place.with_name(f"{place.name}.part")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(text, encoding="utf-8")
+            part.replace(place)
+        except OSError as error:
+            _say(f"{place}: {error}")
+            continue
+        return place
+    return path
 
 
 def _say(text: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 
 def to_markdown(report: dict[str, Any]) -> str:
@@ -26,17 +26,37 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
         f"{report['took_s']:.0f} s{f', {driver}' if driver else ''}."
     )
     yield ""
-    faults = report["faults"]
-    yield f"**{len(faults)} faults.**" if faults else "**No faults.**"
-    yield from (f"- {one}" for one in faults)
-    if report["not_run"]:
-        yield f"\nTime was up before {len(report['not_run'])} cases: {', '.join(report['not_run'])}."
+    yield from _summary(report)
     yield from _roofs(sections["roofs"])
     yield from _bounds(sections["bounds"])
     yield from _predictions(sections["predictions"])
     yield from _operators(sections["operators"])
     yield from _timer(sections["timer"])
     yield from _energy(sections["energy"])
+
+
+def _summary(report: dict[str, Any]) -> Iterator[str]:
+    """Yield what a reader has to know who reads no further: whether it is whole, how much passed, what went wrong."""
+    faults, sections = report["faults"], report["sections"]
+    if not report["finished"]:
+        yield "**Not finished: what was measured before the run ended.**\n"
+    yield f"**{counted(len(faults), 'fault')}.**" if faults else "**No faults.**"
+    yield from (f"- {one}" for one in faults)
+    yield ""
+    bounds, rows = sections["bounds"], sections["operators"]
+    right = sum(row["status"] == "PASS" for row in rows)
+    yield (
+        f"{right} of {counted(len(rows), 'operator')} right; {len(bounds['below'])} of {bounds['bounded_count']} timed "
+        f"cases below their bound; {_attained(sections['roofs'])}."
+    )
+    if report["not_run"]:
+        yield f"\nTime was up before {counted(len(report['not_run']), 'case')}: {', '.join(report['not_run'])}."
+
+
+def _attained(rows: list[dict[str, Any]]) -> str:
+    """Return what share of the datasheet each roof reached."""
+    found = [f"{row['roof']} {row['attained_ratio']:.0%}" for row in rows if row.get("attained_ratio")]
+    return f"of the datasheet: {', '.join(found)}" if found else "no roof beside a datasheet"
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -47,11 +67,11 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _roofs(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield from _table("Roofs", ("roof", "case", "measured", "stated", "attained"), [
+    yield from _table("Roofs", ("roof", "case", "measured", "datasheet", "attained", "of the bound"), [
         (row["roof"], row["case"],
          _measured(row),
          show(row["stated_rate"], row["unit"]) if row.get("stated_rate") else "unknown",
-         f"{row['attained_ratio']:.1%}" if row.get("attained_ratio") else "unknown")
+         _percent(row.get("attained_ratio")), _percent(row.get("bound_ratio")))
         for row in rows
     ])  # fmt: skip
 
@@ -64,18 +84,27 @@ def _measured(row: dict[str, Any]) -> str:
     return rate if row["outcome"] in ("converged", "budget") else f"{rate}, {row['outcome']}: {row['note']}"
 
 
+NEAREST_COUNT = 10
+"""Cases that are shown beside their bounds; all of them stand in the JSON file."""
+
+
 def _bounds(found: dict[str, Any]) -> Iterator[str]:
     yield "\n## Bounds\n"
     yield (
-        f"{found['timed_count']} cases were timed, {found['bounded_count']} have a bound on this device, "
-        f"{len(found['below'])} were faster than it."
+        f"{counted(found['timed_count'], 'case')} timed, {found['bounded_count']} with a bound on this device, "
+        f"{len(found['below'])} faster than it."
     )
-    if found["nearest_ratio"] is not None:
-        yield f"The nearest came to {found['nearest_ratio']:.1%} of its bound."
+    nearest = found["cases"][:NEAREST_COUNT]
+    if nearest:
+        yield from _table("Nearest to their bounds", ("case", "caches", "best", "bound", "bound / best"), [
+            (row["case"], row["cache"], show(row["best_s"], "s"), show(row["bound_s"], "s"),
+             f"{row['bound_ratio']:.1%}")
+            for row in nearest
+        ])  # fmt: skip
 
 
 def _predictions(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield from _table("Predictions", ("family", "cases", "median error", "within the interval", "uncovered"), [
+    yield from _table("Predictions", ("family", "cases", "median error", "within the interval", "not counted"), [
         (row["family"], str(len(row["cases"])), _percent(row["median_error_ratio"]), _percent(row["within_ratio"]),
          "; ".join(row["uncovered"]) or "none")
         for row in rows
@@ -91,8 +120,8 @@ def _operators(rows: list[dict[str, Any]]) -> Iterator[str]:
     rest = [row for row in rows if row["status"] != "PASS"]
     yield f"\n## Operators\n\n{passed} of {len(rows)} pass every check of the contract.\n"
     if rest:
-        yield from _table("Operators that did not pass", ("operator", "case", "status", "why"), [
-            (row["operator"], row["case"], row["status"], row["note"]) for row in rest
+        yield from _table("Operators that did not pass", ("operator", "case", "status", "why", "again"), [
+            (row["operator"], row["case"], row["status"], row["note"], row.get("again", "")) for row in rest
         ])  # fmt: skip
 
 

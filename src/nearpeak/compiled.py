@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-import platformdirs
 from numba.extending import intrinsic
+
+from nearpeak.folders import cache_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +24,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 # An installation may be read-only, and several may share a machine: numba adds the path of the source file itself.
-numba.config.CACHE_DIR = platformdirs.user_cache_dir("nearpeak")
+numba.config.CACHE_DIR = str(cache_folder())
 _KEPT = _is_writable(Path(numba.config.CACHE_DIR))
 """Whether machine code is kept; without a folder for it each process compiles its own."""
 

@@ -16,7 +16,7 @@ REPORT_SHARE_RATIO = 0.65
 
 def test_the_report_of_this_gpu_has_no_faults(capsys, device_seconds):
     with capsys.disabled():
-        report = device_report("torch_cuda", seconds=REPORT_SHARE_RATIO * device_seconds)
-        files = save(report)
-        print(f"\n{to_terminal(report)}\nwrote {' and '.join(map(str, files))}")
+        report = device_report("torch_cuda", seconds=REPORT_SHARE_RATIO * device_seconds, keep=save)
+        print(f"\n{to_terminal(report)}")
+        print(f"wrote {' and '.join(map(str, save(report)))}")
     assert report["faults"] == []  # what there was no time for stands at the head of the report

@@ -72,6 +72,8 @@ class Timing:
     """Bytes read between cold calls on a CPU."""
     validate: bool = True
     """Whether results are checked before they are timed, where a contract for them is at hand."""
+    recorded: bool = True
+    """Whether a device is asked for its own records of one call, which costs a second or so in each process."""
 
     @property
     def swept_bytes(self) -> int:

@@ -118,7 +118,8 @@ class TimedRunner:
         if why := no_time(sampled.samples_s, sampled.call_count, timer):
             return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
-        seen: Activity | None = getattr(timer, "activity", lambda _: None)(prepared.runs[0])
+        records = getattr(timer, "activity", None) if self._timing.recorded else None
+        seen: Activity | None = records(prepared.runs[0]) if records is not None else None
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
             bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)

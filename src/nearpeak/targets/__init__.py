@@ -7,10 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
+from nearpeak.folders import data_folder
 from nearpeak.registry import Registry, unknown_name
 from nearpeak.targets._derive import edited, partitioned
 from nearpeak.targets._parse import parse_target
@@ -41,7 +40,7 @@ def user_folder() -> Path:
 @lru_cache(maxsize=16)
 def _user_folder(*_settings: str | None) -> Path:
     """Return the folder once for each setting of the variables that it follows from."""
-    return Path(platformdirs.user_data_dir("nearpeak"))
+    return data_folder()
 
 
 def target_of(name: str, edits: Sequence[str] = ()) -> Target:

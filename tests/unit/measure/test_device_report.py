@@ -1,13 +1,16 @@
 """The device report on the CPU: the same code as on a GPU, complete, and honest about what it has not."""
 
 import copy
+import dataclasses
 import json
 
 import pytest
-from benchmarks.device import cases, report
+from benchmarks.device import cases, report, sections
 from benchmarks.device.__main__ import save
 from benchmarks.device.text import to_markdown, to_terminal
 
+import nearpeak
+from nearpeak.core.measurement import Measurement, Outcome
 from nearpeak.measure.roofs import cpu_target_text
 from nearpeak.measure.runners import _cuda
 from nearpeak.measuring import bound_s
@@ -36,9 +39,12 @@ def test_the_report_of_a_cpu_is_complete_and_without_faults(found):
     assert (found["target"], found["faults"], found["not_run"]) == ("cpu", [], [])
     sections = found["sections"]
     assert {row["roof"] for row in sections["roofs"]} == set(cases.roof_cases("small"))
-    assert all(0 < row["attained_ratio"] < 1 for row in sections["roofs"] if row["roof"] != "launch")
+    for row in sections["roofs"]:
+        if row["roof"] != "launch":
+            assert row["stated_rate"] == 1e15
+            assert 0 < row["bound_ratio"] <= 1.001 * row["attained_ratio"] < 1
     assert sections["bounds"]["below"] == []
-    assert sections["bounds"]["bounded_count"] == sections["bounds"]["timed_count"] >= 5
+    assert len(sections["bounds"]["cases"]) == sections["bounds"]["timed_count"] >= 5
     assert [(row["operator"], row["status"]) for row in sections["operators"]] == [(one, "PASS") for one in OPERATORS]
     assert {row["family"] for row in sections["predictions"]} == {"gemm", "stream"}
     assert all(row["uncovered"] for row in sections["predictions"])  # there are no predictions of CPUs
@@ -62,9 +68,69 @@ def test_faults_stand_at_its_head(found):
     faulty["not_run"] = ["conv x"]
     faulty["sections"]["operators"][0] |= {"status": "NUMERIC_FAIL", "note": "wrong"}
     text = to_markdown(faulty)
-    assert "**1 faults.**\n- gemm: below_bound: too fast" in text
-    assert "Time was up before 1 cases: conv x." in text
+    assert "**1 fault.**\n- gemm: below_bound: too fast" in text
+    assert "2 of 3 operators right; 0 of" in text
+    assert "Time was up before 1 case: conv x." in text
     assert "NUMERIC_FAIL | wrong" in text
+
+
+def test_what_raised_or_was_not_to_be_had_is_a_fault_and_what_was_refused_is_none():
+    case = nearpeak.case("gemm", m=8, n=8, k=8, dtype="fp32")
+    rows = [
+        Measurement(case=case, target="cpu", runner="r", samples_s=(), outcome=outcome, note="why")
+        for outcome in Outcome
+    ]
+    named = {said.split(": ")[1] for said in sections.faults(rows, [])}
+    assert named == {"suspect_fast", "below_bound", "incorrect", "failed", "crash", "timeout", "oom", "infra"}
+
+
+def test_a_prediction_for_a_device_whose_clock_fell_is_listed_and_counts_for_no_error():
+    case = nearpeak.case("gemm", m=512, n=4096, k=4096, dtype="bf16")
+    slow = Measurement(
+        case=case, target="h100_sxm", runner="r", samples_s=(1e-4,), outcome=Outcome.THROTTLED, note="hot"
+    )
+    usual = dataclasses.replace(slow, outcome=Outcome.CONVERGED, samples_s=(3e-5,) * 9, note="")
+    (row,) = sections.predictions([slow, usual])
+    assert [one["measured_s"] for one in row["cases"]] == [3e-5]
+    assert row["uncovered"][0].endswith("throttled: hot")
+
+
+def test_a_roof_stands_beside_the_datasheet_and_beside_the_bound():
+    wanted = cases.roof_cases("full")
+    taken = [
+        Measurement(case=one, target="h100_sxm", runner="r", samples_s=(1e-2,)) for one in wanted.values()
+    ]  # fmt: skip
+    rows = {row["roof"]: row for row in sections.roofs(wanted, taken)}
+    stated = {name: row["stated_rate"] for name, row in rows.items()}
+    assert stated["product bf16"] == 989.4e12  # H100 Tensor Core GPU Architecture whitepaper, as the device file has it
+    assert stated["memory read"] == stated["memory read and write"] == 3.35e12  # H100 datasheet
+    assert (
+        rows["product fp64"]["bound_ratio"] < rows["product fp64"]["attained_ratio"]
+    )  # fewer products than usual ones
+
+
+def test_what_is_measured_is_kept_while_the_rest_is_under_way(monkeypatch, tmp_path):
+    monkeypatch.setattr(report, "_timer", lambda *_: None)
+    monkeypatch.setattr(report, "KEPT_EVERY_S", 0.0)
+    kept = []
+    found = report.device_report("torch_cpu", "small", ("softmax",), say=lambda _: None, keep=kept.append)
+    counts = [one["sections"]["bounds"]["timed_count"] for one in kept]
+    assert counts == sorted(counts)
+    assert (kept[0]["finished"], counts[0], found["finished"]) == (False, 1, True)
+    folders = (tmp_path / "figures", tmp_path / "build")
+    assert [path.parent for path in save(kept[0], *folders)] == [folders[1]] * 2
+    assert "Not finished" in to_markdown(kept[0])
+    save(found, *folders)
+    assert [path.name for path in sorted(tmp_path.rglob("*.*"))] == ["device_report_cpu.md", "cpu.json"]
+
+
+def test_a_report_that_may_not_lie_in_its_folder_lies_where_it_may(found, tmp_path, monkeypatch):
+    blocked = tmp_path / "a file"
+    blocked.write_text("in the way of a folder")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    files = save(found, blocked, blocked)
+    assert [path.parent for path in files] == [tmp_path] * 2
+    assert all(path.stat().st_size > 1000 for path in files)
 
 
 def test_when_time_is_up_the_rest_is_named(monkeypatch):

@@ -177,7 +177,7 @@ class EventTimer:
                 (one.time_range.start / 1e6, one.time_range.end / 1e6, one.name) for one in profile.events()
                 if "CUDA" in str(one.device_type) and not getattr(one, "is_user_annotation", False)
             ]  # fmt: skip
-        except (RuntimeError, AttributeError, AssertionError):  # no such library, no permission, another at work
+        except Exception:  # no such library, no permission, another at work: the samples are there all the same
             return None
         return activity_of(seen, ACTIVITY_CALLS)
 

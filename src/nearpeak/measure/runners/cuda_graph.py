@@ -43,7 +43,8 @@ class CudaGraph(_cuda.OnFirstGpu):
                 run()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side):
+        # A capture that fails leaves its stream the current one: the outer block puts back what was.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
             result = run()
         torch.cuda.synchronize()
 
