@@ -2,12 +2,13 @@
 
 import argparse
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from benchmarks.accuracy.families import families
-from benchmarks.accuracy.family import Family
+from benchmarks.accuracy.family import Block, Family, UnreadTable
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError, SpecError
@@ -40,8 +41,6 @@ COLUMNS = """
 |---|---|---|---|---|---|---|---|---|---|---|---|
 """
 
-_UNREAD = "| its tables | not read: "
-
 
 def main() -> None:
     """Print one line per block; optionally write the page."""
@@ -58,28 +57,41 @@ def main() -> None:
         _check(options.corpus, families(options.family))
     except NearpeakError as error:
         _leave(str(error), 2)
-    lines: list[str] = []
-    scored: dict[str, list[Score]] = {}
-    for family in families(options.family):
-        for line, found in _readable(family, options.corpus, options.only, every_row=options.every_row):
-            print(line, flush=True)
-            lines.append(line)
-            scored.setdefault(family.form.name, []).extend([] if found is None else [found])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        lines, scored, refused = _scored(families(options.family), options.corpus, options.only, options.every_row)
     sums = summary(scored)
-    is_scored = any(scored.values())
-    if is_scored:
+    count = sum(found.all.row_count for each in scored.values() for found in each)
+    if count:
         print(sums)
-    _leave_unread(lines, options.corpus, options.only, is_scored=is_scored)
+        print(f"{count} shapes scored, {refused} in blocks that nothing predicts", file=sys.stderr)
+    _leave_unread(told, options.corpus, options.only, is_scored=bool(count))
     if options.page:
         whole = HEAD + PUBLISHED + sums + COLUMNS + "\n".join(lines) + "\n"
         PAGE.write_text(whole, encoding="utf-8")
+
+
+def _scored(
+    chosen: Sequence[Family], corpus: Path, only: str, every_row: bool
+) -> tuple[list[str], dict[str, list[Score]], int]:
+    """Print one line per block, and return them, the scores by form, and the shapes of blocks that have none."""
+    lines: list[str] = []
+    scored: dict[str, list[Score]] = {}
+    refused = 0
+    for family in chosen:
+        for block, line, found in _lines(family, corpus, only, every_row=every_row):
+            print(line, flush=True)
+            lines.append(line)
+            scored.setdefault(family.form.name, []).extend([] if found is None else [found])
+            refused += len(block.measured_s) if found is None else 0
+    return lines, scored, refused
 
 
 def _check(corpus: Path, chosen: Sequence[Family]) -> None:
     """Refuse a folder without rows in files of the corpus' names; name its other tables, which no family reads.
 
     Raises:
-        SpecError: no such folder, no table, one that cannot be read, or no row in any.
+        SpecError: no such folder, no table that can be read, or no row in any.
     """
     known = {file for family in chosen for file in family.files}
     if not corpus.is_dir():
@@ -91,9 +103,10 @@ def _check(corpus: Path, chosen: Sequence[Family]) -> None:
         if path.stem not in known:
             print(f"{path.name}: not read", file=sys.stderr)
     names = ", ".join(f"{one}.parquet" for one in sorted(known))
-    counts = {path: _row_count(path) for path in tables if path.stem in known}
-    if not counts:
+    given = [path for path in tables if path.stem in known]
+    if not given:
         raise SpecError(f"{corpus}: no table to score; it may hold {names}")
+    counts = _row_counts(given)
     empty = [path.name for path, count in counts.items() if not count]
     if len(empty) == len(counts):
         raise SpecError(f"{corpus}: no row to score; {', '.join(empty)}: has no rows")
@@ -101,15 +114,23 @@ def _check(corpus: Path, chosen: Sequence[Family]) -> None:
         print(f"{', '.join(empty)}: has no rows", file=sys.stderr)
 
 
-def _row_count(path: Path) -> int:
-    """Return the rows of a table."""
+def _row_counts(tables: Sequence[Path]) -> dict[Path, int]:
+    """Return the rows of the tables that can be read; families name the others.
+
+    Raises:
+        SpecError: none can be read.
+    """
     import duckdb
 
-    try:
-        found = duckdb.sql("select count(*) from read_parquet(?)", params=[str(path)]).fetchall()
-    except duckdb.Error as error:
-        raise SpecError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
-    return int(found[0][0])
+    counts: dict[Path, int] = {}
+    for path in tables:
+        try:
+            counts[path] = duckdb.sql("select count(*) from read_parquet(?)", params=[str(path)]).fetchall()[0][0]
+        except duckdb.Error as error:
+            refusal = f"{path}: cannot be read: {str(error).splitlines()[0]}"
+    if not counts:
+        raise SpecError(refusal)
+    return counts
 
 
 def _leave(text: str, code: int) -> NoReturn:
@@ -117,40 +138,37 @@ def _leave(text: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def _leave_unread(lines: Sequence[str], corpus: Path, only: str, *, is_scored: bool) -> None:
+def _leave_unread(told: Sequence[warnings.WarningMessage], corpus: Path, only: str, *, is_scored: bool) -> None:
     """Leave with what was not read, or where no row was scored; a page of the rest would pass for the whole."""
-    unread = [line.strip("| ").replace(f" {_UNREAD}", ": ") for line in lines if _UNREAD in line]
+    for one in told:
+        if not issubclass(one.category, UnreadTable):
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+    unread = sorted({str(one.message) for one in told if issubclass(one.category, UnreadTable)})
     if unread:
-        _leave(f"{corpus}: tables that cannot be read, of {'; of '.join(unread)}", 1)
+        _leave(f"{corpus}: not read: {'; '.join(unread)}", 1)
     if not is_scored:
         wanted = f" with {only!r} in its name" if only else ""
         _leave(f"{corpus}: no block{wanted} has a row to score; what was left out is said above, if any", 1)
 
 
-def _readable(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:
-    """Yield what `_lines` does; where a table lacks a column, the line that says so."""
-    import duckdb
-
-    try:
-        yield from _lines(family, corpus, only, every_row=every_row)
-    except duckdb.Error as error:
-        yield f"| {family.name} {_UNREAD}{str(error).splitlines()[0]} |" + " |" * 9, None
-
-
-def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[str, Score | None]]:
-    """Yield one row of the table per block with its score; a block that cannot be predicted says why, without one."""
+def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[Block, str, Score | None]]:
+    """Yield blocks with their row of the table and score; one that cannot be predicted says why, without a score."""
     for block in family.blocks(corpus):
         if only not in block.name or form_of(block.op, block.phase) is not family.form:
             continue  # products are fitted for what has no form of its own, but predicted by theirs
         try:
             rows = held_out(family, block, every_row=every_row)
         except NearpeakError as error:
-            yield f"| {family.name} | {block.name} | not scored: {error} |" + " |" * 9, None
+            cells = f"| {family.name} | {block.name} | not scored: {error} | {len(block.measured_s)} |"
+            yield block, cells + " |" * 8, None
             continue
         if rows is not None:
             found = score(rows)
-            yield line_of(family.name, found), found
-        elif not len(block.measured_s):
+            yield block, line_of(family.name, found), found
+        elif len(block.measured_s):
+            what = f"{len(block.measured_s)} shapes, none at a held-out site; --every-row scores them"
+            print(f"{family.name}: {block.name}: {what}", file=sys.stderr)
+        else:
             hot = f", {block.hot_count} shapes in cache" if block.hot_count else ""
             print(f"{family.name}: {block.name}: no row left (older software, host launch{hot})", file=sys.stderr)
 

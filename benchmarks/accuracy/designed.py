@@ -5,6 +5,7 @@ As for a device that nobody has measured: scalars and their spread come from all
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
+from nearpeak.errors import NearpeakError
 from nearpeak.predict.calibrate import slopes, spread_from, unmoved
 from nearpeak.predict.design import MOST_CASES, chosen, misfit_of, weights_of
 from nearpeak.predict.fit import fit
@@ -36,17 +38,24 @@ PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_designed.md"
 
 
 def main() -> None:
-    """Print one line per device and kind of case, and write the page."""
+    """Print one line per device and kind of case; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.designed", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--family", default="", help="one family, e.g. gemm; then no page is written")
+    parser.add_argument("--family", default="", help="one family, e.g. gemm")
+    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_designed.md")
     options = parser.parse_args()
+    if options.page and options.family:
+        parser.error("--page takes all families; leave --family away")
     lines = []
     for family in families(options.family):
         for block, others in left_out(family, options.corpus) if family.form.grid else ():
-            lines.append(_line(family, block, others))
+            try:
+                lines.append(_line(family, block, others))
+            except NearpeakError as error:
+                print(f"{family.name}: {block.name}: {error}", file=sys.stderr)
+                continue
             print(lines[-1], flush=True)
-    if not options.family:
+    if options.page:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """What a family of measurements is: blocks of rows as cases, and which of them scalars may be fitted on."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from nearpeak.ops._table import CaseTable, case_table
 from nearpeak.predict import FORMS
 from nearpeak.predict._form import CaseColumns, Form, Setting
 from nearpeak.predict.fit import Deviation, logarithmic
-from nearpeak.targets import target_of
+from nearpeak.targets import TARGETS, target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40
 """Flags of the corpus: superseded software; host launch included; faster than the roofline, as inputs lay in cache."""
@@ -69,6 +70,12 @@ class Block:
         """Return the chosen rows as forms read them."""
         axes = {name: column[rows] for name, column in self.axes.items()}
         return CaseColumns(op=self.op, phase=self.phase, dtypes=self.dtypes, axes=axes, attributes=self.attributes)
+
+    def part(self, rows: Any) -> "Block":
+        """Return the chosen rows as a block."""
+        columns = {"axes": self.axes, "settings": self.settings}
+        chosen = {name: {key: column[rows] for key, column in each.items()} for name, each in columns.items()}
+        return replace(self, measured_s=self.measured_s[rows], sites=self.sites[rows], **chosen)
 
     def table(self, rows: Any) -> CaseTable:
         """Return the chosen rows as cases."""
@@ -128,8 +135,9 @@ class Family:
         return FORMS[self.form_name or self.name]
 
     def is_allowed(self, block: Block) -> bool:
-        """Return whether scalars may be fitted on a block."""
-        return len(block.measured_s) >= self.least_rows_count and self.is_named(block)
+        """Return whether scalars may be fitted on a block: one of a device that is known."""
+        is_known = block.device.partition(":")[0] in TARGETS
+        return is_known and len(block.measured_s) >= self.least_rows_count and self.is_named(block)
 
     def is_named(self, block: Block) -> bool:
         """Return whether scalars may be fitted on blocks of this name, if they have enough rows."""
@@ -209,8 +217,14 @@ def best_rows(
     )
     untimed = f"select count(*) from read_parquet(?) where {where} and not {timed}"
     given = [str(path), *values]
-    found = dict(duckdb.sql(query, params=given).fetchnumpy())
-    count = duckdb.sql(untimed, params=given).fetchall()[0][0]
+    try:
+        found = dict(duckdb.sql(query, params=given).fetchnumpy())
+        count = duckdb.sql(untimed, params=given).fetchall()[0][0]
+    except duckdb.Error as error:
+        found, count = _unread(path, axes, str(error)), 0
+    texts = [name for name, column in found.items() if np.ma.getdata(column).dtype.kind not in "biuf"]
+    if texts:
+        found = _unread(path, axes, f"column {texts[0]} holds text; wanted numbers")
     _tell(path, values, count, "rows without a positive time")
     whole = np.ones(len(found["best"]), dtype=bool)
     for name, column in found.items():
@@ -222,22 +236,38 @@ def best_rows(
     return columns
 
 
+class UnreadTable(UserWarning):
+    """A table of the corpus, named with what is wrong, that cannot be read; what others hold is scored all the same."""
+
+
+def _unread(path: Path, axes: Sequence[str], why: str) -> dict[str, Any]:
+    """Warn that a table cannot be read, and return its columns without rows."""
+    warnings.warn(UnreadTable(f"{path.name}: {why.splitlines()[0]}"), stacklevel=3)
+    names = [axis.rpartition(" as ")[2] for axis in axes]
+    return {name: np.zeros(0, dtype=np.int64) for name in (*names, "best", "flags")}
+
+
 def kinds_of(path: Path, *columns: str, known: Callable[..., bool] = lambda *_: True) -> list[tuple[Any, ...]]:
-    """Return the distinct values of columns of a file, in order; none where the file is absent.
+    """Return the distinct values of columns of a file, in order; none where the file is absent or lacks one of them.
 
     Args:
-        known: whether such rows can be read as cases, by the values; the error stream names the others.
+        known: whether such rows can be read as cases, by the values; the error stream names and counts the others.
     """
     import duckdb
 
     if not path.exists():
         return []
-    names = f"select distinct {', '.join(columns)} from read_parquet(?) order by all"
-    kinds = [tuple(row) for row in duckdb.sql(names, params=[str(path)]).fetchall()]
-    read = [kind for kind in kinds if None not in kind and known(*kind)]
-    for kind in kinds:
+    names = f"select {', '.join(columns)}, count(*) from read_parquet(?) group by all order by all"
+    try:
+        counts = {tuple(row[:-1]): row[-1] for row in duckdb.sql(names, params=[str(path)]).fetchall()}
+    except duckdb.Error as error:
+        _unread(path, (), str(error))
+        return []
+    read = [kind for kind in counts if None not in kind and known(*kind)]
+    for kind, count in counts.items():
         if kind not in read:
-            print(f"{path.name}: {' '.join(map(str, kind))}: left out, read as no case here", file=sys.stderr)
+            what = f"{path.name}: {' '.join(map(str, kind))}"
+            print(f"{what}: {count} rows left out, read as no case here", file=sys.stderr)
     return read
 
 
@@ -256,15 +286,19 @@ def lacks(flags: int) -> str:
 
 
 def has_column(path: Path, name: str) -> bool:
-    """Return whether a file has a column."""
+    """Return whether a file has a column; one that cannot be read has none."""
     import duckdb
 
-    rows = duckdb.sql("describe select * from read_parquet(?)", params=[str(path)]).fetchall()
+    try:
+        rows = duckdb.sql("describe select * from read_parquet(?)", params=[str(path)]).fetchall()
+    except duckdb.Error as error:
+        _unread(path, (), str(error))
+        return False
     return name in {row[0] for row in rows}
 
 
 __all__ = [
-    "EAGER", "HOT", "OLD", "Block", "Family", "best_rows", "folds", "has_column", "kinds_of", "lacks",
+    "EAGER", "HOT", "OLD", "Block", "Family", "UnreadTable", "best_rows", "folds", "has_column", "kinds_of", "lacks",
     "maker_of",
     "site_numbers", "target_name",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Whole models: predicted steps beside measured ones, `python -m benchmarks.accuracy.models CORPUS [--page]`."""
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import nearpeak
 from benchmarks.accuracy.names import target_name
 from nearpeak.core.workload import Workload
-from nearpeak.targets import target_of
+from nearpeak.errors import NearpeakError
+from nearpeak.targets import TARGETS, target_of
 
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_models.md"
 HEAD = """# How far predictions of whole models are from measurements
@@ -90,6 +92,8 @@ def main() -> None:
     errors: dict[str, list[float]] = {}
     lines = []
     path = options.corpus / "e2e.parquet"
+    if not path.exists():
+        parser.error(f"{path}: not found; it holds the times of whole models")
     for line, source, error in (*_rows(path), *(_iterations(path) if options.vtrain else ())):
         print(line, flush=True)
         lines.append(line)
@@ -119,17 +123,21 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
         key = (model, phase, batch, length)
         if key not in steps:
             steps[key] = captured(NETWORKS[model], batch, length, training=phase == "train")
-        found = predicted(steps[key], target)
+        try:
+            found = predicted(steps[key], target)
+        except NearpeakError as error:
+            print(f"{source} {device} {model}: {error}", file=sys.stderr)
+            continue
         time_s = {
             "step_latency": sum(found[0].values()), "forward_latency": found[0].get("forward", 0.0),
             "backward_latency": sum(time for name, time in found[0].items() if name != "forward"),
         }[metric]  # fmt: skip
-        error = time_s / (value * 1e-3) - 1
+        ratio = time_s / (value * 1e-3) - 1
         cells = (
             source, target, model, f"{phase} {metric.split('_')[0]}", str(batch), f"{value:.0f} ms",
-            f"{1e3 * time_s:.0f} ms", f"{100 * error:+.1f} %", str(found[1]),
+            f"{1e3 * time_s:.0f} ms", f"{100 * ratio:+.1f} %", str(found[1]),
         )  # fmt: skip
-        yield f"| {' | '.join(cells)} |", source, error
+        yield f"| {' | '.join(cells)} |", source, ratio
 
 
 def _iterations(path: Path) -> Iterator[tuple[str, str, float]]:
@@ -145,15 +153,15 @@ def _iterations(path: Path) -> Iterator[tuple[str, str, float]]:
         "from read_parquet(?) where source = 'vtrain' and parallel like '%tp1_dp%_pp1' and "
         f"model in ({', '.join(repr(name) for name in VTRAIN)}) order by all"
     )
-    steps: dict[tuple[str, int], tuple[float, int]] = {}
+    steps: dict[tuple[str, int, str], tuple[float, int]] = {}
     for device, model, batch, length, value, how in duckdb.sql(query, params=[str(path)]).fetchall():
         micro, ranks, target = int(how["m"]), int(how["d"]), target_name(device)
-        if micro not in VTRAIN_MICRO:
+        if micro not in VTRAIN_MICRO or target not in TARGETS:
             continue
-        if (model, micro) not in steps:
+        if (model, micro, target) not in steps:
             found, missing = predicted(captured(VTRAIN[model], micro, length, training=True, dtype="float16"), target)
-            steps[model, micro] = (sum(found.values()), missing)
-        step_s, missing = steps[model, micro]
+            steps[model, micro, target] = (sum(found.values()), missing)
+        step_s, missing = steps[model, micro, target]
         size = VTRAIN[model].config
         parameters = 12 * size["n_layer"] * size["n_embd"] ** 2 + 51200 * size["n_embd"]
         other = (

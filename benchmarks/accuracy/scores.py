@@ -1,6 +1,7 @@
 """Errors of predictions against measurements, and of the plain roofline beside them."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,6 +12,7 @@ from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.spread import is_elsewhere
 from nearpeak.core.bound import Policy
 from nearpeak.core.target import Target
+from nearpeak.errors import NearpeakError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict.intervals import shortest
 from nearpeak.predict.prediction import predict_table
@@ -21,6 +23,8 @@ HELD_OUT = 3
 """Fold of sites that neither scalars nor intervals have seen."""
 LONG_S = 50e-6
 """Kernels longer than this are scored once more on their own."""
+TRIED_COUNT = 64
+"""Rows drawn from a block that are refused one by one before all of it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +132,41 @@ def held_out(family: Family, block: Block, *, every_row: bool = False) -> Rows |
     """Return the predictions of the rows of a block that no fit has seen; none without rows."""
     if len(block.measured_s) == 0:
         return None
+    try:
+        return _held_out(family, block, every_row=every_row)
+    except NearpeakError as error:
+        part = block.part(_predicted(block, error))
+    print(
+        f"{family.name}: {block.name}: {len(block.measured_s) - len(part.measured_s)} shapes left out, that nothing "
+        "predicts",
+        file=sys.stderr,
+    )
+    return _held_out(family, part, every_row=every_row)
+
+
+def _predicted(block: Block, error: NearpeakError) -> Any:
+    """Return the rows of a block that can be predicted, where together they cannot.
+
+    Raises:
+        NearpeakError: `error`, where none of the rows that are tried alone can.
+    """
+    pending, kept, refused = [np.random.default_rng(0).permutation(len(block.measured_s))], [], 0
+    while pending:
+        rows = pending.pop()
+        try:
+            rows_of(block, rows, "device")
+            kept.append(rows)
+        except NearpeakError:
+            refused += len(rows) == 1
+            if refused >= TRIED_COUNT and not kept:
+                raise error from None
+            pending += [half for half in np.array_split(rows, 2) if len(rows) > 1]
+    if not kept:
+        raise error
+    return np.sort(np.concatenate(kept))
+
+
+def _held_out(family: Family, block: Block, *, every_row: bool) -> Rows | None:
     if every_row or not (family.is_allowed(block) or _has_scalars(family, block)):
         elsewhere = is_elsewhere(family, block)
         rows = np.arange(len(block.measured_s))

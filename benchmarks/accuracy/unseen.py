@@ -1,6 +1,7 @@
-"""Leaves each device out in turn and scores it: `python -m benchmarks.accuracy.unseen CORPUS`. Writes a page."""
+"""Leaves each device out in turn and scores it: `python -m benchmarks.accuracy.unseen CORPUS`."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of, shown
 from nearpeak.core.bound import Policy
+from nearpeak.errors import NearpeakError
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
 
@@ -31,17 +33,24 @@ roofline at documented rates. The form itself was shaped while looking at all of
 
 
 def main() -> None:
-    """Print one line per device and format, and write the page."""
+    """Print one line per device and format; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.unseen", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--family", default="", help="one family, e.g. gemm; then no page is written")
+    parser.add_argument("--family", default="", help="one family, e.g. gemm")
+    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_unseen.md")
     options = parser.parse_args()
+    if options.page and options.family:
+        parser.error("--page takes all families; leave --family away")
     lines = []
     for family in families(options.family):
         for block, others in left_out(family, options.corpus):
-            lines.append(_line(family, block, others))
+            try:
+                lines.append(_line(family, block, others))
+            except NearpeakError as error:
+                print(f"{family.name}: {block.name}: {error}", file=sys.stderr)
+                continue
             print(lines[-1], flush=True)
-    if not options.family:
+    if options.page:
         PAGE.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -67,8 +67,8 @@ def test_rows_that_cannot_be_right_are_set_aside_and_counted_and_the_others_scor
     told = capsys.readouterr().err
     assert "nvidia_h100_sxm bfloat16 aiconfigurator: 3 rows without a positive time set aside" in told
     assert "2 shapes that lack an axis, or where one is out of range set aside" in told
-    assert "aiconfigurator nvidia_h100_sxm None: left out" in told
-    assert "aiconfigurator nvidia_h100_sxm int4_wo: left out" in told
+    assert "aiconfigurator nvidia_h100_sxm None: 1 rows left out, read as no case" in told
+    assert "aiconfigurator nvidia_h100_sxm int4_wo: 1 rows left out" in told
 
 
 def scores_of(folder, capsys, monkeypatch, *options):
@@ -85,6 +85,8 @@ def test_rows_of_other_devices_are_scored_however_they_are_named(tmp_path, capsy
     for name in ("h200_sxm", "rtx_4090", "rtx_3090"):
         assert f"| gemm | aiconfigurator {name} bfloat16 | device | 1 |" in told.out
     assert "acme_one bfloat16 | not scored: target 'acme_one': not known" in told.out
+    assert "lists all 70) | 1 |" in told.out
+    assert "3 shapes scored, 1 in blocks that nothing predicts" in told.err
     assert "aiconfigurator a30 bfloat16: no row left" in told.err
 
 
@@ -102,9 +104,35 @@ def test_a_folder_without_a_table_is_refused_and_one_without_a_column_says_so(tm
     assert "no table to score" in refusal(tmp_path, capsys, monkeypatch, 2).err
     duckdb.sql(f"copy (select 1 as m) to '{tmp_path / 'aic_gemm.parquet'}' (format parquet)")
     told = refusal(tmp_path, capsys, monkeypatch, 1)
-    assert "| gemm | its tables | not read:" in told.out
-    assert 'tables that cannot be read, of gemm: Binder Error: Referenced column "source" not found' in told.err
+    assert 'not read: aic_gemm.parquet: Binder Error: Referenced column "source" not found' in told.err
     assert "strange.parquet: not read" in told.err
+
+
+def test_tables_that_cannot_be_read_are_named_and_the_others_scored(tmp_path, capsys, monkeypatch):
+    corpus(tmp_path, [(name, "bfloat16", 16, 64, 64, 9.0, 0) for name in ("rtx_4090", "nvidia_b200_sxm")])
+    columns = "'deepbench' as source, 'nvidia_v100_sxm2' as device, 'float16' as dtype, 64 as n, 64 as k, 0 as flags"
+    for file, more in (("deepbench_gemm", "'64' as m, 9.0 as latency_us"), ("infersim_gemm", "64 as m")):
+        duckdb.sql(f"copy (select {columns}, {more}) to '{tmp_path / file}.parquet' (format parquet)")
+    (tmp_path / "simumax_gemm.parquet").write_bytes(b"no table")
+    told = refusal(tmp_path, capsys, monkeypatch, 1)
+    assert "| gemm | aiconfigurator rtx_4090 bfloat16 | device | 1 |" in told.out
+    assert "aiconfigurator b200_sxm bfloat16: 1 shapes, none at a held-out site" in told.err
+    (line,) = [line for line in told.err.splitlines() if "not read: " in line]
+    assert "deepbench_gemm.parquet: column m holds text; wanted numbers" in line
+    assert 'infersim_gemm.parquet: Binder Error: Referenced column "latency_us" not found' in line
+    assert "simumax_gemm.parquet: Invalid Input Error" in line
+
+
+def test_rows_that_nothing_predicts_do_not_take_their_block_with_them(tmp_path, capsys, monkeypatch):
+    columns = "'aiconfigurator' as source, 'nvidia_h200_sxm' as device, 'all_reduce' as op, 'half' as dtype, 0 as flags"
+    rows = ", ".join(f"({2**i}, {30.0 + i}, {16 if i % 3 == 0 else 4})" for i in range(12, 21))
+    query = f"select {columns}, * from (values {rows}) t(bytes, latency_us, n_gpus)"
+    duckdb.sql(f"copy ({query}) to '{tmp_path / 'aic_collectives.parquet'}' (format parquet)")
+    monkeypatch.setattr("sys.argv", ["accuracy", str(tmp_path), "--family", "collective"])
+    main()
+    told = capsys.readouterr()
+    assert "| collective | aiconfigurator h200_sxm all_reduce half | device | 6 |" in told.out
+    assert "h200_sxm all_reduce half: 3 shapes left out, that nothing predicts" in told.err
 
 
 def refusal(folder, capsys, monkeypatch, code):

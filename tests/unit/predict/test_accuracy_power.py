@@ -23,7 +23,7 @@ def corpus(tmp_path):
     early = axes["m"] < 512
     watts = power.read_w(parts.sum(1) / time_s, idle_w, time_s, np.where(early, 30e-6, 1e-8), np.where(early, 0.7, 1))
     rows = ", ".join(
-        f"({m}, {n}, {k}, {w}, 'nvidia_b200_sxm', 'bfloat16', 'x 1', 0, {i % 4})"
+        f"({m}, {n}, {k}, {w}, 'nvidia_b200_sxm', 'bfloat16', 'x 1', 0, {4 + i % 4})"
         for i, (m, n, k, w) in enumerate(zip(*axes.values(), watts, strict=True))
     )
     names = "m, n, k, power_w, device, dtype, software, flags, shape_bucket"
@@ -58,3 +58,18 @@ def test_scalars_that_explain_the_readings_are_found_again(corpus):
     read = power._through(one, np.arange(400), found, runs)
     assert np.abs(read / one.power_w - 1).mean() < 0.05
     assert found.values.shape == (len(FORM.scalars),)
+
+
+def test_buckets_that_the_public_corpus_lacks_are_held_out_and_devices_without_prediction_are_left_out(
+    tmp_path, monkeypatch, capsys
+):
+    rows = "('nvidia_b200_sxm', 2), ('gaudi3', 2), ('acme_one', 3)"
+    columns = "device, 512 as m, 4096 as n, 4096 as k, 500.0 as power_w, 'bfloat16' as dtype, 'x 1' as software"
+    query = f"select {columns}, 0 as flags, shape_bucket from (values {rows}) t(device, shape_bucket)"
+    duckdb.sql(f"copy ({query}) to '{tmp_path / 'aic_gemm.parquet'}' (format parquet)")
+    monkeypatch.setattr("sys.argv", ["power", str(tmp_path)])
+    power.main()
+    told = capsys.readouterr()
+    assert told.out.startswith("| b200_sxm bfloat16 x 1 | 1 | ")
+    assert "gaudi3 bfloat16: 1 readings left out: gaudi3: no prediction" in told.err
+    assert "acme_one bfloat16: 1 readings left out: target 'acme_one': not known" in told.err
