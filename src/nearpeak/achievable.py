@@ -68,10 +68,8 @@ def predict(
     >>> found.bound_s <= found.time_s <= found.high_s, found.limiter
     (True, 'tensor')
     """
-    from nearpeak import api
-    from nearpeak.predict.prediction import predict_case, predict_table
-
-    device, calibration = api.device_of(target), _file(calibration)
+    device_of, predict_case, predict_table = _functions()
+    device, calibration = device_of(target), _file(calibration)
     setting = _setting(correction, elsewhere)
     if isinstance(cases, Case):
         return predict_case(cases, device, setting, calibration)
@@ -85,6 +83,15 @@ def predict(
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, setting, calibration)
+
+
+@lru_cache
+def _functions() -> tuple[Any, Any, Any]:
+    """Return what predictions need, imported once: looking for it at each call would cost more than the rest."""
+    from nearpeak import api
+    from nearpeak.predict.prediction import predict_case, predict_table
+
+    return api.device_of, predict_case, predict_table
 
 
 @lru_cache(maxsize=4)

@@ -1,9 +1,12 @@
 """A prediction: the time that good software is expected to reach, term by term, with an interval and its grounds."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from nearpeak.core.expected_energy import ExpectedEnergy
+
+ROUNDING_RATIO = 1e-12
+"""Share of a time below which a part is what differences of others leave over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,26 @@ class WaterfallTerm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What the predictions of many cases have in common: everything but their figures."""
+
+    calibration: Calibration
+    """Scalars used, with their provenance."""
+    part_names: tuple[str, ...]
+    """Name of each part of a time."""
+    algorithm: str = "classical"
+    """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
+    notes: tuple[str, ...] = ()
+    """What was assumed where a case leaves it open, a sentence each."""
+    drawn: Callable[[tuple[float, ...], tuple[float, float, float]], ExpectedEnergy] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Gives the energy by what keeps units busy, a time and both ends of its interval; none where no document states
+    the power limit of the device.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """The expected time of one case, what it consists of, and how far to trust it."""
 
@@ -88,37 +111,66 @@ class Prediction:
     """Low end of the 90 % interval."""
     high_s: float
     """High end of the 90 % interval."""
-    terms: tuple[WaterfallTerm, ...]
-    """Parts whose times add up to `time_s`."""
-    limiter: str
-    """Name of the largest part."""
     bound_s: float
     """Time that no algorithm of the kind `algorithm` can beat."""
     regime: str
     """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
-    calibration: Calibration
-    """Scalars used, with their provenance."""
-    algorithm: str = "classical"
-    """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
-    notes: tuple[str, ...] = ()
-    """What was assumed where the case leaves it open, a sentence each."""
-    energy: ExpectedEnergy | None = None
-    """Expected energy; none where no document states the power limit of the device."""
+    parts_s: tuple[float, ...]
+    """Parts that add up to `time_s`, named in `grounds`; those that are nothing included."""
+    busy: tuple[float, ...]
+    """What keeps units busy, from which energy follows, see `predict._activity`; empty where that is unknown."""
+    grounds: Grounds
+    """What it stands on."""
+
+    @property
+    def terms(self) -> tuple[WaterfallTerm, ...]:
+        """Parts of the time, without those that are nothing but what rounding leaves of others."""
+        each, least_s = zip(self.grounds.part_names, self.parts_s, strict=True), ROUNDING_RATIO * self.time_s
+        kept = tuple(WaterfallTerm(name=name, time_s=part_s) for name, part_s in each if abs(part_s) > least_s)
+        return kept or (WaterfallTerm(name=self.limiter, time_s=self.time_s),)
+
+    @property
+    def limiter(self) -> str:
+        """Name of the largest part."""
+        return self.grounds.part_names[self.parts_s.index(max(self.parts_s))]
+
+    @property
+    def energy(self) -> ExpectedEnergy | None:
+        """Expected energy; none where no document states the power limit of the device."""
+        drawn = self.grounds.drawn
+        return None if drawn is None else drawn(self.busy, (self.time_s, self.low_s, self.high_s))
+
+    @property
+    def calibration(self) -> Calibration:
+        """Scalars used, with their provenance."""
+        return self.grounds.calibration
+
+    @property
+    def algorithm(self) -> str:
+        """Algorithms that the bound admits: `classical`, or `any` where libraries use such as Winograd's."""
+        return self.grounds.algorithm
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed where the case leaves it open, a sentence each."""
+        return self.grounds.notes
 
     @property
     def energy_j(self) -> float | None:
         """Expected energy, the board's idle power included; none where it is unknown."""
-        return None if self.energy is None else self.energy.energy_j
+        energy = self.energy
+        return None if energy is None else energy.energy_j
 
     @property
     def power_w(self) -> float | None:
         """Expected average power; none where it is unknown."""
-        return None if self.energy is None else self.energy.power_w
+        energy = self.energy
+        return None if energy is None else energy.power_w
 
     @property
     def distance_count(self) -> int:
         """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
-        return self.calibration.distance_count
+        return self.grounds.calibration.distance_count
 
     @property
     def waterfall_s(self) -> Mapping[str, float]:

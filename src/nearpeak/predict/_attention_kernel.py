@@ -1,6 +1,7 @@
 """The compiled part of the attention form: tiles of queries, visited and split keys, and the waterfall of the best."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _SOURCE_BYTES = 2.0
 """Bytes of an element as the projection before attention leaves it."""
 _LATENT = 576.0
 """Elements of a token that multi-head latent attention keeps in its cache (DeepSeek-V2, arXiv:2405.04434)."""
+_PART_COUNT = 18
 BEST_COUNT = 17
 """Figures of the best kernel."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
@@ -218,6 +220,17 @@ def _shares(best: Any) -> tuple[float, float]:
     if best[0] >= best[1]:
         return 1.0, (best[2] - best[0]) / best[1] if best[1] > 0.0 else 0.0
     return (best[2] - best[1]) / best[0], 1.0
+
+
+def fill_of_one(hw: Any, p: Any) -> Callable[..., list[float]]:
+    """Return what gives the parts of the time of one case by its columns, and their sum at the end."""
+
+    def fill_one(*columns: float) -> list[float]:
+        parts, time_s = np.empty((1, _PART_COUNT)), np.empty(1)
+        fill(np.array(columns, dtype=np.float64)[:, None], hw, p, parts, time_s)
+        return [*parts[0].tolist(), time_s.item()]
+
+    return fill_one
 
 
 @compiled

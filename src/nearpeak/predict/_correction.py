@@ -3,7 +3,8 @@
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from nearpeak.core.prediction import Correction
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._numbers import is_number, larger
 
 LARGEST_RATIO = 0.25
 """By how much a correction may change a time at most."""
@@ -56,8 +58,6 @@ def correction_ratio(
 def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> Any:
     """Return those of `columns_of` that have these names, one row each; zeros where the form has none of a name."""
     known, parts = form.corrected_by(target, cases, setting), _shares(Same(form))
-    if len(rows.time_s) == 1:
-        return _seen_of_one(names, known, parts, rows)
     whole_s = np.maximum(rows.time_s, _LEAST_S)
     values = np.zeros((len(names), len(rows.time_s)), dtype=np.float32)
     for place, name in enumerate(names):
@@ -70,19 +70,18 @@ def seen(names: Sequence[str], form: Form, target: Target, cases: CaseColumns, s
     return values
 
 
-def _seen_of_one(
-    names: Sequence[str], known: Mapping[str, Any], parts: Mapping[str, tuple[int, ...]], rows: Rows
-) -> Any:  # fmt: skip
-    """Return the same of one case, without an array for each name."""
-    time_s, parts_s = float(rows.time_s[0]), rows.parts_s[0].tolist()
-    whole_s = max(time_s, _LEAST_S)
-    values = [
-        time_s if name == _TIME else known[name] if name in known
-        else sum(parts_s[one] for one in parts[name]) / whole_s if name in parts else 0.0
+def seen_of_one(
+    names: Sequence[str], form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
+) -> list[Any]:
+    """Return the same of one case, as numbers."""
+    known, parts = form.corrected_by(target, cases, setting), _shares(Same(form))
+    whole_s = larger(rows.time_s, _LEAST_S)
+    values: list[Any] = [
+        rows.time_s if name == _TIME else known[name] if name in known
+        else reduce(add, [rows.parts_s[one] for one in parts[name]]) / whole_s if name in parts else 0.0
         for name in names
     ]  # fmt: skip
-    numbers = [value if isinstance(value, (int, float)) else value.item() for value in values]
-    return np.array(numbers, dtype=np.float32)[:, None]
+    return [value if is_number(value) else value.item() for value in values]
 
 
 @lru_cache(maxsize=64)

@@ -1,13 +1,13 @@
 """The compiled part of corrections: walking the trees, the rows of a block together at each step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from nearpeak.compiled import compiled_exactly
-from nearpeak.core.prediction import Correction
+from nearpeak.core.prediction import Calibration, Correction
 from nearpeak.core.same import Same
 from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
 
@@ -17,6 +17,10 @@ _TREES = 4
 """Trees that are walked together, so that sums are loaded and stored once for all of them."""
 _LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIMITS)
 """Sums of leaves from which on a bound holds."""
+
+
+_NO_TREES = Correction(columns=(), edges=(), splits=b"", leaves=b"")
+"""Trees that say nothing."""
 
 
 def ratio(correction: Correction, names: Sequence[str], values: Any, power: float = 1.0) -> Any:
@@ -32,6 +36,51 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
     ranges, leaf = np.empty((len(places), _BLOCK), np.uint8), np.empty((_TREES, _BLOCK), np.uint8)
     _walk(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), found)
     return found
+
+
+@lru_cache(maxsize=256)
+def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
+    """Return what gives the factors of one case by the correction and by the scale, to the `power`, from its values.
+
+    Args:
+        names: what the values are, in this order.
+    """
+    trees = same.held.correction or _NO_TREES, same.held.scale or _NO_TREES
+    first, second = (_arrays(Same(one), raised) for one, raised in zip(trees, (1.0, power), strict=True))
+    places = np.concatenate([_places(Same(one), names) for one in trees])
+    borders, starts = np.append(first[0], second[0]), np.append(first[1], second[1][1:] + first[1][-1])
+    splits, leaves = np.append(first[2], second[2], 0), np.append(first[3], second[3], 0)
+    splits[len(first[2]) :, :, 0] += np.uint8(len(trees[0].columns))
+    factors, count, ranges = np.array([first[4], second[4]]), len(first[2]), np.empty(len(places), np.uint8)
+
+    def walk(*values: float) -> list[float]:
+        seen, found = np.array(values, dtype=np.float32), np.empty(2)
+        _walk_one(seen, places, borders, starts, splits, leaves, factors, count, ranges, found)
+        factors_of_both: list[float] = found.tolist()
+        return factors_of_both
+
+    return walk
+
+
+@partial(compiled_exactly, owned=False)
+def _walk_one(
+    values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any, count: int,
+    ranges: Any, found: Any,
+) -> None:  # fmt: skip
+    """Write the factors of one case by the first `count` trees and by the others, one tree after the other."""
+    for column in range(places.shape[0]):
+        above, value = np.int64(0), values[places[column]]
+        for border in range(starts[column], starts[column + 1]):
+            above += np.int64(value > borders[border])
+        ranges[column] = above
+    for part in range(2):
+        total = 0
+        for tree in range(0 if part == 0 else count, count if part == 0 else splits.shape[0]):
+            leaf = np.int64(0)
+            for level in range(DEPTH):
+                leaf = leaf << 1 | np.int64(ranges[splits[tree, level, 0]] > splits[tree, level, 1])
+            total += leaves[tree, leaf]
+        found[part] = factors[part, min(max(total, _LOWEST), _HIGHEST) - _LOWEST]
 
 
 @lru_cache(maxsize=256)

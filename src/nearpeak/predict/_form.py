@@ -1,14 +1,19 @@
 """What a form is: how the time of one family of operators follows from a device's figures and a few named scalars."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial, reduce
+from math import inf
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
+from nearpeak.predict._script import called
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +86,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Predicted cases of one group as columns."""
+    """Predicted cases of one group as columns; or one case, as numbers."""
 
     time_s: Any
     """Expected times."""
     parts_s: Any
-    """Parts of each time, one column per term of the form."""
+    """Parts of each time, one column per term of the form; a list of numbers for one case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +161,8 @@ class Form:
     """Groups of coefficients that fit an operator and its formats, best first; each holds all scalars of the form."""
     rows: Callable[[Target, CaseColumns, Any, Setting], Rows]
     """Rule: target, cases, scalars and setting to times."""
+    row: Callable[[Target, CaseColumns, Any, Setting], Rows] | None = None
+    """The same rule of one case, whose axes are numbers, without an array for each; none: by a column of one row."""
     is_by_format: bool = False
     """Whether groups are formats: kernels of another one are other kernels."""
     grid: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -206,6 +213,57 @@ class Form:
     """What of these formats and choices it does not model, so that the fallback answers; empty where it does."""
     calibration: Callable[[Target, CaseColumns], Calibration] | None = None
     """Gives the grounds of cases where they are not scalars of a coefficient file."""
+
+
+def one_after_another(each: Sequence[Rows]) -> Rows:
+    """Return the times of kernels that follow one another."""
+    if len(each) == 1:
+        return each[0]
+    times, parts = [one.time_s for one in each], [one.parts_s for one in each]
+    whole = [reduce(add, its) for its in zip(*parts, strict=True)] if isinstance(parts[0], list) else reduce(add, parts)
+    return Rows(time_s=reduce(add, times), parts_s=whole)
+
+
+def row_of(form: Form, target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the time of one case and its parts, as numbers."""
+    if form.row is not None:
+        return form.row(target, cases, scalars, setting)
+    bare = partial(_numbers_of, form, target, replace(cases, axes={}), scalars, setting, tuple(cases.axes))
+    time_s, *parts_s = called(bare, *cases.axes.values())
+    return Rows(time_s=time_s, parts_s=parts_s)
+
+
+def _numbers_of(
+    form: Form, target: Target, cases: CaseColumns, scalars: Any, setting: Setting, names: Sequence[str], *numbers: Any
+) -> list[float]:
+    """Return the time of one case and its parts by a column of one row."""
+    rows = form.rows(target, replace(cases, axes=dict(zip(names, numbers, strict=True))), scalars, setting)
+    return [float(rows.time_s[0]), *rows.parts_s[0].tolist()]
+
+
+def leading_of_one(form: Form, parts_s: Sequence[Any]) -> Any:
+    """Return the place of a part whose regime one case belongs to, as `leading` does."""
+    return called(partial(_leading, _bundled(Same(form))) if form.bundles else _largest, *parts_s)
+
+
+@lru_cache(maxsize=64)
+def _bundled(form: "Same[Form]") -> tuple[tuple[int, ...], ...]:
+    """Return the places of the parts of each bundle."""
+    return tuple(tuple(map(form.held.terms.index, names)) for names in form.held.bundles.values())
+
+
+def _largest(*parts_s: float) -> int:
+    return parts_s.index(max(parts_s))
+
+
+def _leading(bundles: tuple[tuple[int, ...], ...], *parts_s: float) -> int:
+    joined = list(parts_s)
+    for places in bundles:
+        whole = sum([parts_s[place] for place in places])
+        for place in places:
+            joined[place] = -inf
+        joined[places[0]] = whole
+    return _largest(*joined)
 
 
 def leading(form: Form, parts_s: Any) -> Any:

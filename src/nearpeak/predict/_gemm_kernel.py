@@ -1,12 +1,14 @@
 """The compiled part of the matrix-product form: search over tiles and splits of K, and the waterfall of the best."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearpeak.compiled import compiled_as_written as compiled
 from nearpeak.compiled import fused
+from nearpeak.predict._overlap import norm, shares
 
 _EXACT = 1.0 - 1e-12
 """Keeps a whole number of tiles from being rounded up to one more."""
@@ -146,13 +148,6 @@ def _taken(
 
 
 @compiled
-def _norm(a: float, b: float, c: float, d: float) -> float:
-    """Return the fourth root of the sum of fourth powers: four times that overlap."""
-    x, y, z, v = a * a, b * b, c * c, d * d
-    return math.sqrt(math.sqrt(fused(y, y, x * x) + fused(v, v, z * z)))
-
-
-@compiled
 def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> None:
     """Take the tile that ends first with k in so many parts where it ends sooner than what was found before."""
     start_s, ramp_s, deep, per_sm = p[_START], p[_RAMP], hw[_DEEP], rates[5]
@@ -170,7 +165,7 @@ def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w
                 load, w[_DEPTH + row], flop_s, edge_s * w[_SLOWER + row], start_s, w[_STEP_S + row], w[_MOVED + row],
                 w[_STORED + row], split_s, parts, w[_ADDED + row],
             )  # fmt: skip
-            found = _norm(tensor, cache, memory, chain) + (store + reduce + min(ramp_s * load, ramp_s))
+            found = norm(tensor, cache, memory, chain) + (store + reduce + min(ramp_s * load, ramp_s))
             # where half the tile covers as much, that one is tried
             better = (found < w[_LEAST + row]) & (m > half_m) & (n > half_n) & (load <= most)
             w[_LEAST + row] = found if better else w[_LEAST + row]
@@ -231,7 +226,7 @@ def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> Non
             w[_TIMES + row] + 1.0 if is_split else 0.0, w[_ADDED + row],
         )  # fmt: skip
         w[_TENSOR_S + row], w[_CACHE_S + row], w[_MEMORY_S + row], w[_CHAIN_S + row] = tensor, cache, memory, chain
-        w[_BODY_S + row], w[_STORE_S + row], w[_REDUCE_S + row] = _norm(tensor, cache, memory, chain), store, reduce
+        w[_BODY_S + row], w[_STORE_S + row], w[_REDUCE_S + row] = norm(tensor, cache, memory, chain), store, reduce
         w[_BUSY + row], w[_WAVES + row] = min(load, 1.0), waves
 
 
@@ -288,7 +283,7 @@ def _waterfall(rows: int, hw: Any, p: Any, w: Any) -> None:
     for row in range(rows):
         tensor, cache, memory, chain = w[_TENSOR_S + row], w[_CACHE_S + row], w[_MEMORY_S + row], w[_CHAIN_S + row]
         excess = w[_BODY_S + row] - max(tensor, cache, memory, chain)
-        share0, share1, share2, share3 = _shares(tensor, cache, memory, chain, excess)
+        share0, share1, share2, share3 = shares(tensor, cache, memory, chain, excess)
         ratio = share0 / tensor if tensor > 0.0 else 0.0
         ideal = 2.0 * w[_B + row] * w[_M + row] * w[_N + row] * w[_K + row] / hw[_PEAK]
         depth_s = w[_DEPTH + row] * hw[_SM] / (p[_TENSOR] * hw[_PEAK]) * 2.0 * w[_TILE_M + row] * w[_TILE_N + row]
@@ -346,23 +341,37 @@ def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     return float(p[_QUANTISE]) + math.sqrt(fused(row_s, row_s, byte_s * byte_s))
 
 
+def fill_of_one(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[float]]:
+    """Return what gives the parts of the time of one product by m, n, k and batch, and their sum at the end."""
+
+    def fill_one(m: float, n: float, k: float, batch: float) -> list[float]:
+        found = np.empty(_PART_COUNT + 1)
+        _fill_one(float(m), float(n), float(k), float(batch), hw, p, *tiles, SPLITS, found)
+        parts: list[float] = found.tolist()
+        return parts
+
+    return fill_one
+
+
 @compiled
-def _shares(a: float, b: float, c: float, d: float, excess: float) -> tuple[float, float, float, float]:
-    """Return the largest of four times as it is, `excess` in place of the second largest, and 0 for the others."""
-    first_a = (a >= b) & (a >= c) & (a >= d)
-    first_b = (not first_a) & (b >= c) & (b >= d)
-    first_c = (not first_a) & (not first_b) & (c >= d)
-    first_d = not (first_a | first_b | first_c)
-    rest_a, rest_b = -1.0 if first_a else a, -1.0 if first_b else b
-    rest_c, rest_d = -1.0 if first_c else c, -1.0 if first_d else d
-    next_a = (rest_a >= rest_b) & (rest_a >= rest_c) & (rest_a >= rest_d)
-    next_b = (not next_a) & (rest_b >= rest_c) & (rest_b >= rest_d)
-    next_c = (not next_a) & (not next_b) & (rest_c >= rest_d)
-    next_d = not (next_a | next_b | next_c)
-    return (
-        a * first_a + excess * next_a, b * first_b + excess * next_b,
-        c * first_c + excess * next_c, d * first_d + excess * next_d,
-    )  # fmt: skip
+def _fill_one(
+    m: float, n: float, k: float, b: float, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, found: Any
+) -> None:
+    """Write the parts of one product's time, and their sum behind them."""
+    w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
+    w[_M], w[_N], w[_K], w[_B] = m, n, k, b
+    _block(1, hw, p, rates, _kinds(tile_m, tile_n, rates), splits, w, some)
+    for part in range(_PART_COUNT + 1):
+        found[part] = w[_PARTS + part * _BLOCK]
+
+
+@compiled
+def _block(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: Any, some: Any) -> None:
+    """Write everything that is found of the rows of a block."""
+    _search(rows, hw, p, rates, kinds, splits, w, some)
+    _describe(rows, hw, p, rates, kinds, w)
+    _waterfall(rows, hw, p, w)
+    _surroundings(rows, hw, p, w)
 
 
 @compiled
@@ -377,10 +386,7 @@ def fill(
         rows = end - start
         w[_M : _M + rows], w[_N : _N + rows] = m[start:end], n[start:end]
         w[_K : _K + rows], w[_B : _B + rows] = k[start:end], b[start:end]
-        _search(rows, hw, p, rates, kinds, splits, w, some)
-        _describe(rows, hw, p, rates, kinds, w)
-        _waterfall(rows, hw, p, w)
-        _surroundings(rows, hw, p, w)
+        _block(rows, hw, p, rates, kinds, splits, w, some)
         times[start:end] = w[_SUM : _SUM + rows]
         for part in range(_PART_COUNT):
             first = _PARTS + part * _BLOCK

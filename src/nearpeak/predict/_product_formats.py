@@ -30,8 +30,8 @@ _VECTOR_TILES = _tiles(
 )  # fmt: skip
 """Likewise for vector units, whose registers hold smaller tiles."""
 _BATCHED_TILES = {
-    "maxwell": ((64, 128),), "pascal": ((64, 128),), "turing": ((64, 128), (64, 64), (32, 128)),
-    "volta": ((64, 64), (128, 32), (32, 128)), "ampere": ((128, 128),),
+    "maxwell": _tiles((64, 128)), "pascal": _tiles((64, 128)), "turing": _tiles((64, 128), (64, 64), (32, 128)),
+    "volta": _tiles((64, 64), (128, 32), (32, 128)), "ampere": _tiles((128, 128)),
 }  # fmt: skip
 """Tiles along m and n on which NVIDIA's library runs batched fp32 products, by kernel names in NeuSight's tables."""
 _HALF = 16
@@ -42,15 +42,20 @@ _SHORT = 32
 
 def tile_sets(target: Target, dtype: str, batch: Any) -> list[tuple[Any, Any]]:
     """Return rows with the tiles that libraries have for them."""
-    if target.architecture == "hopper" and dtype == "fp8_block":
-        return [(slice(None), _BLOCK_TILES)]
-    if dtype not in ("fp32", "fp64"):
-        return [(slice(None), _TENSOR_TILES)]
-    known = _BATCHED_TILES.get(target.architecture)
-    if known is None:
-        return [(slice(None), _VECTOR_TILES)]
-    sets = [(np.flatnonzero(batch > 1), _tiles(*known)), (np.flatnonzero(batch <= 1), _VECTOR_TILES)]
+    single, batched = (tiles_of(target, dtype, is_batched=several) for several in (False, True))
+    if single is batched:
+        return [(slice(None), single)]
+    sets = [(np.flatnonzero(batch > 1), batched), (np.flatnonzero(batch <= 1), single)]
     return [(rows, each) for rows, each in sets if len(rows)]
+
+
+def tiles_of(target: Target, dtype: str, *, is_batched: bool) -> tuple[Any, Any]:
+    """Return the tiles that libraries have for single products, or for batches of them: extents along m and along n."""
+    if target.architecture == "hopper" and dtype == "fp8_block":
+        return _BLOCK_TILES
+    if dtype not in ("fp32", "fp64"):
+        return _TENSOR_TILES
+    return _BATCHED_TILES.get(target.architecture, _VECTOR_TILES) if is_batched else _VECTOR_TILES
 
 
 def runs_small_whole(target: Target, dtypes: Mapping[str, str]) -> bool:

@@ -8,9 +8,11 @@ import numpy as np
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
-from nearpeak.predict._correction import seen
-from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._correction import seen, seen_of_one
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, row_of
 from nearpeak.predict._interval_scale import POWER
+from nearpeak.predict._numbers import chosen, is_number, larger, smaller
+from nearpeak.predict._script import called
 
 
 def reach(
@@ -25,12 +27,18 @@ def reach(
     is_open, ways = form.left_open(cases, setting)
     if not ways:
         return 1.0, 1.0
-    low = high = np.ones(len(kernel_s))
+    is_one = is_number(kernel_s)
+    low = high = 1.0 if is_one else np.ones(len(kernel_s))
     for one, how in ways:
-        rows = form.rows(target, one, scalars_of(calibration), how)
-        ratio = np.where(is_open, rows.time_s * refined(calibration, form, target, one, how, rows)[0] / kernel_s, 1.0)
-        low, high = np.minimum(low, ratio), np.maximum(high, ratio)
+        rows = (row_of if is_one else _rows_of)(form, target, one, scalars_of(calibration), how)
+        ratio = rows.time_s * refined(calibration, form, target, one, how, rows)[0] / kernel_s
+        ratio = chosen(bool(np.any(is_open)), ratio, 1.0) if is_one else np.where(is_open, ratio, 1.0)
+        low, high = smaller(low, ratio), larger(high, ratio)
     return low, high
+
+
+def _rows_of(form: Form, target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    return form.rows(target, cases, scalars, setting)
 
 
 def refined(
@@ -44,7 +52,8 @@ def refined(
     kernels = form.kernels(cases)
     if kernels[0] is cases or calibration.correction is calibration.scale is None:
         return _trees(calibration, form, target, cases, setting, rows)
-    alone = [form.rows(target, one, scalars_of(calibration), setting) for one in kernels]
+    given = row_of if is_number(rows.time_s) else _rows_of
+    alone = [given(form, target, one, scalars_of(calibration), setting) for one in kernels]
     pairs = [_trees(calibration, form, target, one, setting, its) for one, its in zip(kernels, alone, strict=True)]
     whole = sum(its.time_s for its in alone)
     ratio, scale = (
@@ -57,12 +66,16 @@ def _trees(
     calibration: Calibration, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
 ) -> tuple[Any, Any]:
     """Return the correction and the scale of kernels; ones where the scalars have none."""
-    found, ratio = (calibration.correction, calibration.scale), np.ones(len(rows.time_s))
-    names = _looked_at(Same(calibration))
+    found, names = (calibration.correction, calibration.scale), _looked_at(Same(calibration))
+    ratio = 1.0 if is_number(rows.time_s) else np.ones(len(rows.time_s))
     if calibration.correction is calibration.scale is None:
         return ratio, ratio
     from nearpeak.predict import _correction_kernel as kernel
 
+    if is_number(rows.time_s):
+        walk = kernel.walk_of_one(Same(calibration), names, POWER)
+        first, second = called(walk, *seen_of_one(names, form, target, cases, setting, rows))
+        return first, second
     values = seen(names, form, target, cases, setting, rows)
     first, second = (
         ratio if trees is None else kernel.ratio(trees, names, values, power)

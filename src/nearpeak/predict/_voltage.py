@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.predict._numbers import Between
+
 AT_REST_RATIO, FLOOR_RATIO = 0.4, 0.65
 """Voltage towards clock 0 and its least, of that at the highest clock: assumptions, no table has them.
 
@@ -36,12 +38,11 @@ def clock_drawing(drawn: Any) -> Any:
     >>> round(float(clock_drawing(drawn_ratio(0.8))), 5)
     0.8
     """
-    clocks, each = _grid()
-    return np.interp(drawn, each, clocks)
+    return _clocks().at(drawn)
 
 
 @cache
-def _grid() -> tuple[Any, Any]:
-    """Return clocks with what units draw at each."""
+def _clocks() -> Between:
+    """Return the clocks at which units draw so much."""
     clocks = np.linspace(0.0, _MOST_CLOCK, _GRID_COUNT)
-    return clocks, drawn_ratio(clocks)
+    return Between(drawn_ratio(clocks), clocks)

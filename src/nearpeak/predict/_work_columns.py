@@ -14,7 +14,7 @@ from nearpeak.core.work import Work
 from nearpeak.ops import OPS
 from nearpeak.ops._data import highest_axes
 from nearpeak.predict._form import CaseColumns
-from nearpeak.predict._numbers import larger
+from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.theory.rates import matrix_rate
 
 _SAFE_PRODUCT = 2.0**54
@@ -73,7 +73,7 @@ def work_numbers(target: Target, cases: CaseColumns) -> WorkColumns:
 
 @lru_cache(maxsize=64)
 def _remembered_numbers(target: "Same[Target]", cases: "Same[CaseColumns]") -> WorkColumns:
-    return WorkColumns(**_counts(work_of_one(cases), target.held, float))
+    return WorkColumns(**_counts(work_of_one(cases), target.held, in_floats))
 
 
 @lru_cache(maxsize=64)
@@ -82,10 +82,10 @@ def work_of_one(same: "Same[CaseColumns]") -> Work:
     cases = same.held
     operator = OPS[cases.op]
     axes = highest_axes(cases.op, cases.phase, cases.axes) if operator.data_axes else cases.axes
-    return operator.rule(cases.phase)(**axes, **_fixed(cases))
+    return operator.rule(cases.phase)(**axes, **fixed_of(cases))
 
 
-def _fixed(cases: CaseColumns) -> dict[str, Any]:
+def fixed_of(cases: CaseColumns) -> dict[str, Any]:
     """Return formats and choices as rules take them."""
     return {name: dtype_of(value) for name, value in cases.dtypes.items()} | dict(cases.attributes)
 
@@ -95,7 +95,7 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
     defaults = operator.signatures[cases.phase].defaults
     unknown = {name: defaults[name] for name in operator.data_axes if isinstance(defaults.get(name), int)}
     axes = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in (unknown | dict(cases.axes)).items()}
-    fixed = _fixed(cases)
+    fixed = fixed_of(cases)
 
     def columns_of(values: Mapping[str, Any], rows: int) -> WorkColumns:
         found = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)

@@ -13,7 +13,8 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict._calibrations import read_coefficients
 from nearpeak.predict._form import USUAL, Setting
-from nearpeak.predict.prediction import PredictionTable, form_of, predict_table
+from nearpeak.predict._forms import form_of
+from nearpeak.predict.prediction import PredictionTable, predict_table
 from nearpeak.theory.contradictions import contradictions
 
 _TIMES = ("predicted_s", "low_s", "high_s", "bound_s")

@@ -12,7 +12,8 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import case_columns
-from nearpeak.predict.prediction import ANY, form_for
+from nearpeak.predict._forms import form_for
+from nearpeak.predict._grounds import ANY
 from nearpeak.predict.samples import Samples
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.table import answered_table

@@ -14,11 +14,11 @@ from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
 from nearpeak.predict._case_times import columns_by_group, first_columns, times_of
 from nearpeak.predict._form import USUAL, Form, Setting, leading
+from nearpeak.predict._forms import form_of
 from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import group_entry
 from nearpeak.predict.fit import END_PLACE, Fit, coordinates, fit, scalars_at
 from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import form_of
 from nearpeak.predict.samples import Samples, best_of, check_device
 from nearpeak.predict.screen import check_fit, screened
 

@@ -16,9 +16,9 @@ from nearpeak.ops import case as case_of
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._case_times import times_of
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Setting
+from nearpeak.predict._forms import form_of
 from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.calibrate import NOISE_RATIO, slopes, spread_of
-from nearpeak.predict.prediction import form_of
 
 MOST_CASES = 30
 """Cases beyond which a design is no longer an afternoon's work."""

@@ -11,12 +11,14 @@ from nearpeak.core.expected_energy import PARTS, ExpectedEnergy
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
+from nearpeak.predict._activity import Busy, busy_of
 from nearpeak.predict._documented import differing, documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form
-from nearpeak.predict._numbers import larger, smaller
+from nearpeak.predict._numbers import is_number, larger, smaller
 from nearpeak.predict.forms.power import (
     board_w,
     clock_ratio,
+    demand_of,
     demand_w,
     limited_w,
     power_calibration,
@@ -40,14 +42,20 @@ def has_power(target: Target) -> bool:
 
 def energy_columns(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Calibration]:
     """Return the energy of cases by part, rows by parts, and the coefficients behind it."""
-    parts, used = _energy_parts(target, cases, np.asarray(time_s))
+    busy = busy_of(target, stock_of(target), cases, is_one=False)
+    parts, used = _energy_parts(target, format_of(cases), busy, np.asarray(time_s))
     return np.stack(np.broadcast_arrays(*parts), 1), used
 
 
-def _energy_parts(target: Target, cases: CaseColumns, time_s: Any) -> tuple[list[Any], Calibration]:
+def format_of(cases: CaseColumns) -> str:
+    """Return the format whose power scalars answer for cases."""
+    return cases.dtypes.get("dtype", "bf16")
+
+
+def _energy_parts(target: Target, dtype: str, busy: Busy, time_s: Any) -> tuple[list[Any], Calibration]:
     """Return the energy by part, each a column, or a number for one case, and the coefficients behind it."""
-    used, values = _power_scalars(_measured_name(target), cases.dtypes.get("dtype", "bf16"))
-    watts = limited_w(demand_w(target, cases, values, time_s), board_w(target))
+    used, values = _power_scalars(_measured_name(target), dtype)
+    watts = limited_w(demand_of(target, busy, values, time_s), board_w(target))
     return [one * time_s for one in watts], used
 
 
@@ -76,14 +84,18 @@ def energy_ends(
     return smaller(energy * np.exp(-low), least), smaller(energy * np.exp(high), most)
 
 
-def energy_of(target: Target, cases: CaseColumns, times_s: tuple[float, float, float]) -> ExpectedEnergy:
+def energy_of(
+    target: Target, dtype: str, busy: tuple[float, ...], times_s: tuple[float, float, float]
+) -> ExpectedEnergy:
     """Return the energy of one case.
 
     Args:
+        dtype: its format, see `format_of`.
+        busy: how busy it keeps units of the whole device, the figures of `Busy`.
         times_s: expected time and the ends of its interval.
     """
     time_s, low_s, high_s = times_s
-    parts, used = _energy_parts(target, cases, time_s)
+    parts, used = _energy_parts(target, dtype, Busy(*busy), time_s)
     low, high = energy_ends(parts, (low_s / time_s, high_s / time_s), used, board_w(target), time_s)
     energy = float(sum(parts))
     return ExpectedEnergy(
@@ -134,7 +146,7 @@ def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s
         time_s: times of the rows, or of one case.
         parts_s: parts of each time by the terms of the form, each a column, or a number for one case.
     """
-    none = 0.0 if isinstance(time_s, float) else np.zeros(len(time_s))
+    none = 0.0 if is_number(time_s) else np.zeros(len(time_s))
     if not has_power(target):
         return Powered(parts_s=parts_s, power_s=none, added_s=none)
     stock, new = _clocks(target, cases, larger(time_s, _LEAST_S))
@@ -177,7 +189,7 @@ def _clocked(form: "Same[Form]") -> tuple[list[int], list[int]]:
 
 def _clocks(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Any]:
     """Return the clocks at the documented limit and at that of `target`, as shares of the target's full one."""
-    _, values = _power_scalars(_measured_name(target), cases.dtypes.get("dtype", "bf16"))
+    _, values = _power_scalars(_measured_name(target), format_of(cases))
     demand, top = demand_w(target, cases, values, time_s), top_ratio(target)
     documented = clock_ratio(demand, board_w(documented_of(target)), top)
     return documented, clock_ratio(demand, board_w(target), top) if is_lowered(target) else documented

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.predict._numbers import is_number
+from nearpeak.predict._script import called
+
 LEAST_COUNT = 30
 """Rows of a regime below which the rows of all regimes set its interval, a fifth wider."""
 SHORTEST_COUNT = 200
@@ -66,8 +69,8 @@ def band_of(times_s: Any) -> Any:
     >>> band_of([1e-6, 5e-6, 2e-3]).tolist()
     [0, 1, 6]
     """
-    if isinstance(times_s, float):
-        return bisect_right(BAND_EDGES_S, times_s)
+    if is_number(times_s):
+        return called(bisect_right, BAND_EDGES_S, times_s)
     return np.digitize(times_s, BAND_EDGES_S)
 
 

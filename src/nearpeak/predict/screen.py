@@ -13,9 +13,9 @@ from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._case_times import first_columns, times_of
 from nearpeak.predict._form import Form, Setting
+from nearpeak.predict._forms import form_of
 from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.below_bound import IMPOSSIBLE, kinds_below
-from nearpeak.predict.prediction import form_of
 from nearpeak.predict.samples import Samples, without
 from nearpeak.theory.table import answered_table
 from nearpeak.units import show

@@ -15,8 +15,10 @@ from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
+from nearpeak.predict._forms import form_for
+from nearpeak.predict._grounds import BOUND, CLASSICAL
 from nearpeak.predict.energy import POWER_TERM, energy_sum
-from nearpeak.predict.prediction import BOUND, CLASSICAL, form_for, predict_case
+from nearpeak.predict.prediction import predict_case
 from nearpeak.theory.rows import Part, parts_of
 from nearpeak.theory.terms import proved_s
 

@@ -7,7 +7,7 @@ import pytest
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
-from nearpeak.predict import _calibrations, prediction
+from nearpeak.predict import _calibrations, _case_scripts, _grounds, prediction
 
 
 def run(capsys, *words):
@@ -118,7 +118,8 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    caches = _calibrations._stored, _calibrations._groups, prediction._shared_grounds, prediction._remembered
+    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts._group)
+    caches = *read, *kept, prediction._remembered
     for cached in caches:
         cached.cache_clear()
 

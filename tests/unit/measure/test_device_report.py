@@ -15,7 +15,8 @@ from nearpeak.measure.roofs import cpu_target_text
 from nearpeak.measure.runners import _cuda
 from nearpeak.measuring import bound_s
 from nearpeak.ops import OPS
-from nearpeak.predict.prediction import form_of, predict_case
+from nearpeak.predict._forms import form_of
+from nearpeak.predict.prediction import predict_case
 from nearpeak.targets import target_of
 
 torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ import pytest
 
 import nearpeak
 from nearpeak.cli import application
-from nearpeak.predict import _calibrations, _documented, prediction
+from nearpeak.predict import _calibrations, _case_scripts, _documented, _grounds, prediction
 from nearpeak.targets import _FOLDER
 
 TINY = """
@@ -50,7 +50,7 @@ def user(tmp_path, monkeypatch):
 
 def forget():
     read = _calibrations._stored, _calibrations._groups, _documented._stock, _documented._documented
-    for cached in (*read, prediction._shared_grounds, prediction._remembered):
+    for cached in (*read, _grounds._shared, _case_scripts._group, prediction._remembered):
         cached.cache_clear()
 
 

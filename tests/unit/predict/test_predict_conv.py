@@ -7,8 +7,8 @@ import nearpeak
 from nearpeak.core.bound import Policy
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._conv_shapes import product_of, shape_of
+from nearpeak.predict._forms import form_for
 from nearpeak.predict.forms.conv import FORM
-from nearpeak.predict.prediction import form_for
 from nearpeak.predict.step import gap_of
 from nearpeak.targets import target_of
 

@@ -1,6 +1,6 @@
 """Attention: decode kernels that split the keys, and prefill kernels that tile the queries."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from nearpeak.predict._attention_shapes import COLUMNS, columns_of, device_figur
 from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
-from nearpeak.predict._numbers import chosen
+from nearpeak.predict._numbers import chosen, in_floats, larger, summed
+from nearpeak.predict._script import called
 from nearpeak.predict.spread import spread_of
 
 TERMS = (
@@ -68,15 +69,31 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     """
     if cases.phase == "forward":
         return _forward(target, cases, scalars)
-    found = _forward(target, _kernels(cases)[0], scalars)
-    dim = np.asarray(cases.axes["dim"], dtype=np.float64)
-    width = np.asarray(cases.axes.get("v_dim", dim), dtype=np.float64)
-    more = (3 * dim + 2 * width) / np.maximum(dim + width, 1.0)
-    parts = found.parts_s * np.broadcast_to(more, len(found.time_s))[:, None]
-    for name in _LAUNCHES:
-        parts[:, TERMS.index(name)] = _BACKWARD_KERNELS * found.parts_s[:, TERMS.index(name)]
-    parts[:, TERMS.index("append")] = 0.0
+    parts = np.stack(_of_gradients(cases, _forward(target, _kernels(cases)[0], scalars).parts_s.T), 1)
     return Rows(time_s=parts.sum(1), parts_s=parts)
+
+
+def _row(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+    """Return the time of one case of attention, or of its gradients."""
+    from nearpeak.predict import _attention_kernel as kernel
+
+    _refuse_lacking(cases)
+    forward = _kernels(cases)[0]
+    fill = kernel.fill_of_one(device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float))
+    *parts_s, time_s = called(fill, *columns_of(target, forward))
+    if forward is cases:
+        return Rows(time_s=time_s, parts_s=parts_s)
+    parts_s = _of_gradients(cases, parts_s)
+    return Rows(time_s=summed(parts_s), parts_s=parts_s)
+
+
+def _of_gradients(cases: CaseColumns, parts_s: Iterable[Any]) -> list[Any]:
+    """Return the parts of gradients from those of the forward pass, each a column, or a number for one case."""
+    dim = in_floats(cases.axes["dim"])
+    width = in_floats(cases.axes.get("v_dim", dim))
+    more = (3 * dim + 2 * width) / larger(dim + width, 1.0)
+    own = {**dict.fromkeys(_LAUNCHES, _BACKWARD_KERNELS), "append": 0.0}
+    return [part_s * own.get(name, more) for name, part_s in zip(TERMS, parts_s, strict=True)]
 
 
 def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
@@ -92,10 +109,7 @@ def _forward(target: Target, cases: CaseColumns, scalars: Any) -> Rows:
     """Return the times of the forward pass."""
     from nearpeak.predict import _attention_kernel as kernel
 
-    if what := _lacks(cases.dtypes, cases.attributes):
-        raise NotModelledError(
-            f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
-        )
+    _refuse_lacking(cases)
     given = columns_of(target, cases)
     if any(isinstance(column, np.ndarray) for column in given):
         columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in given)))
@@ -104,6 +118,13 @@ def _forward(target: Target, cases: CaseColumns, scalars: Any) -> Rows:
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
     kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
     return Rows(time_s=times, parts_s=parts)
+
+
+def _refuse_lacking(cases: CaseColumns) -> None:
+    if what := _lacks(cases.dtypes, cases.attributes):
+        raise NotModelledError(
+            f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
+        )
 
 
 def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
@@ -143,6 +164,7 @@ FORM = Form(
         },
     },
     rows=_rows,
+    row=_row,
     lacks=_lacks,
     corrected_by=_corrected_by,
     kernels=_kernels,

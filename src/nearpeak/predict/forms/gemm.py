@@ -1,7 +1,7 @@
 """Matrix products: tiles, waves, split K, cache and memory traffic, store, launch and clock."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
-from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, extents
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, extents, one_after_another
 from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import reformatted, transferred
 from nearpeak.predict._kernel_kin import runs_products_of
-from nearpeak.predict._product_formats import device_figures, tile_sets
+from nearpeak.predict._product_formats import device_figures, tile_sets, tiles_of
+from nearpeak.predict._script import called
 from nearpeak.predict._units import formats_of, unit_of
 from nearpeak.predict.spread import spread_of
 
@@ -39,6 +40,9 @@ _ALIKE = {
 }  # fmt: skip
 """Format whose scalars stand in where a format has none of its own; where weights alone are quantised, that of A."""
 _LAST = ("fp8_tensor", "bf16", "fp8_block", "fp32")
+
+
+_LAUNCH = [one.name for one in SCALARS].index("launch_s")
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
@@ -84,18 +88,25 @@ def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
 
 
 def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
-    """Return the times of products, or of the gradients of one, one product after the other.
+    """Return the times of products, or of the gradients of one, one product after the other."""
+    return one_after_another([_products(target, one, scalars, how) for one, how in _each(cases, setting)])
+
+
+def _row(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the time of one product, or of the gradients of one."""
+    return one_after_another([_product(target, one, scalars, how) for one, how in _each(cases, setting)])
+
+
+def _each(cases: CaseColumns, setting: Setting) -> Iterable[tuple[CaseColumns, Setting]]:
+    """Return the products of cases, with how each runs.
 
     The gradient of the result arrives as wide as the result: a kernel quantises it for both products.
     """
     if cases.phase == "forward":
-        return _products(target, cases, scalars, setting)
+        return [(cases, setting)]
     a, _, out = formats_of(cases.dtypes)
     first = replace(setting, quantises_input=True) if a.bits_count < out.bits_count else setting
-    each = [_products(target, one, scalars, how) for one, how in zip(_kernels(cases), (first, setting), strict=False)]
-    if len(each) == 1:
-        return each[0]
-    return Rows(time_s=sum(one.time_s for one in each), parts_s=sum(one.parts_s for one in each))
+    return zip(_kernels(cases), (first, setting), strict=False)
 
 
 def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
@@ -128,9 +139,23 @@ def _products(target: Target, cases: CaseColumns, scalars: Any, setting: Setting
         if not isinstance(chosen, slice):
             parts[:, chosen], times[chosen] = part, total
     if some_empty:  # a grid without blocks is a launch at most
-        launch_s = scalars[[one.name for one in SCALARS].index("launch_s")]
+        launch_s = scalars[_LAUNCH]
         parts[:, is_empty], parts[TERMS.index("launch"), is_empty], times[is_empty] = 0.0, launch_s, launch_s
     return Rows(time_s=times, parts_s=parts.T)
+
+
+def _product(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the time of one product, in one call of the compiled kernel."""
+    from nearpeak.predict import _gemm_kernel as kernel
+
+    m, n, k, batch = (cases.axes.get(name, 1) for name in ("m", "n", "k", "batch"))
+    device = device_figures(target, cases.dtypes, setting)
+    if m * n * batch == 0:  # a grid without blocks is a launch at most
+        launch_s = float(scalars[_LAUNCH])
+        return Rows(time_s=launch_s, parts_s=[launch_s if term == "launch" else 0.0 for term in TERMS])
+    tiles = tiles_of(target, cases.dtypes["dtype"], is_batched=bool(batch > 1))
+    *parts_s, time_s = called(kernel.fill_of_one(device, scalars, tiles), m, n, k, batch)
+    return Rows(time_s=time_s, parts_s=parts_s)
 
 
 def _size(target: Target, dtypes: Mapping[str, str]) -> float:
@@ -153,6 +178,7 @@ FORM = Form(
     groups=_groups,
     is_by_format=True,
     rows=_rows,
+    row=_row,
     grid={
         "m": (1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384),
         "n": (128, 512, 1536, 4096, 7168, 16384), "k": (128, 512, 1536, 4096, 7168, 16384),

@@ -12,11 +12,11 @@ from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.predict._activity import activity, busy_of
+from nearpeak.predict._activity import Busy, activity, busy_of
 from nearpeak.predict._calibrations import calibration_of_group, read_coefficients
 from nearpeak.predict._documented import documented_of, stock_of
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
-from nearpeak.predict._numbers import chosen, clipped, in_floats, larger, raised, smaller
+from nearpeak.predict._numbers import chosen, clipped, is_number, larger, raised, smaller
 from nearpeak.predict._voltage import clock_drawing, drawn_ratio
 from nearpeak.targets import TARGETS, target_of, user_folder
 
@@ -135,16 +135,19 @@ def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Pa
 
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
-    stock = stock_of(target)
-    shares = activity(busy_of(target, stock, cases, is_one=isinstance(time_s, float)), time_s)
-    limit_w, drawn = board_w(stock), _drawn_at_top(Same(target))
+    return demand_of(target, busy_of(target, stock_of(target), cases, is_one=is_number(time_s)), values, time_s)
+
+
+def demand_of(target: Target, busy: Busy, values: Any, time_s: Any) -> Parts:
+    """Return the same of cases that keep units so busy."""
+    shares, limit_w, drawn = activity(busy, time_s), board_w(stock_of(target)), _drawn_at_top(Same(target))
     demand = [limit_w * value * shares[name] for name, value in zip(PARTS, values, strict=True)]
     return [one * drawn if place in _CLOCKED else one for place, one in enumerate(demand)]
 
 
 @lru_cache(maxsize=256)
-def _drawn_at_top(target: "Same[Target]") -> Any:
-    return drawn_ratio(top_ratio(target.held))
+def _drawn_at_top(target: "Same[Target]") -> float:
+    return float(drawn_ratio(top_ratio(target.held)))
 
 
 def limited_w(demand: Parts, limit_w: float) -> Parts:
@@ -184,7 +187,7 @@ def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     left = clipped((limit_w - steady) / larger(clocked, 1e-9), 0.0, 1.0)
     if isinstance(left, float) and left == 1.0:
         return left
-    found = in_floats(clock_drawing(left * drawn_ratio(top))) / top
+    found = clock_drawing(left * float(drawn_ratio(top))) / top
     return chosen(left == 1.0, 1.0, clipped(found, LEAST_CLOCK_RATIO, 1.0))
 
 

@@ -1,6 +1,6 @@
 """Whatever streams through memory: element-wise, norms, reductions, movement, optimizers; coarsely, all the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
-from nearpeak.predict._numbers import larger, raised, smaller
+from nearpeak.predict._numbers import is_number, larger, raised, smaller, summed
 from nearpeak.predict._stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
 from nearpeak.predict._stream_scalars import SCALARS
 from nearpeak.predict._work_columns import WorkColumns, work_columns, work_numbers
@@ -30,6 +30,8 @@ _KINDS = {
 }  # fmt: skip
 """Groups of coefficients by family of operators, before those of element-wise functions."""
 _ALIKE = {"embedding_bag": "embedding", "gather": "embedding", "dequantise": "quantise", "cross_entropy": "softmax"}
+WorkBy = Callable[[Target, CaseColumns], WorkColumns]
+"""Gives the least work of cases."""
 _LEAST = float(np.finfo(np.float64).tiny)
 """Stands for nothing where one divides by it."""
 _HOST_SHARPNESS = 12.0
@@ -43,16 +45,30 @@ def _groups(op: str, _dtypes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
-    """Return the times of cases from their least work.
+    """Return the times of cases from their least work, those of one case too as columns."""
+    if all(isinstance(extent, int) for extent in cases.axes.values()):
+        one = _row(target, cases, scalars, setting)
+        return Rows(time_s=np.array([one.time_s]), parts_s=np.array([one.parts_s]))
+    columns = np.stack(_terms(target, cases, work_columns, scalars, setting), 1)
+    return Rows(time_s=columns.sum(1), parts_s=columns)
+
+
+def _row(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+    """Return the time of one case."""
+    parts = _terms(target, cases, work_numbers, scalars, setting)
+    return Rows(time_s=summed(parts), parts_s=parts)
+
+
+def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, scalars: Any, setting: Setting) -> list[Any]:
+    """Return the terms of the times of cases from their least work, columns or numbers as `work_by` gives it.
 
     Source: derived; bytes at the reached share of the pin rate, rows of norms as blocks that read again what the cache
     does not keep, special functions as vector instructions, roofline of products.
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only")
-    is_one = all(isinstance(extent, int) for extent in cases.axes.values())
-    work = (work_numbers if is_one else work_columns)(target, cases)
-    scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
+    work = work_by(target, cases)
+    scalar = dict(zip((one.name for one in SCALARS), np.asarray(scalars).tolist(), strict=True))
     parts = _parts(target, cases, work, scalar)
     kernel_s = sum(parts.values())
     if setting.host_timed:
@@ -60,10 +76,8 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
         both = raised(scalar["host_gap_s"] + kernel_s, _HOST_SHARPNESS) + raised(floor, _HOST_SHARPNESS)
         seen_s = raised(both, 1 / _HOST_SHARPNESS)
         parts["host"] = seen_s - kernel_s
-    nil = 0.0 if is_one else np.zeros_like(kernel_s)
-    listed = [parts.get(name, nil) for name in TERMS]
-    columns = np.array([listed]) if is_one else np.stack(listed, 1)
-    return Rows(time_s=columns.sum(1), parts_s=columns)
+    nil = 0.0 if is_number(kernel_s) else np.zeros_like(kernel_s)
+    return [parts.get(name, nil) for name in TERMS]
 
 
 def _parts(
@@ -142,6 +156,7 @@ FORM = Form(
     },
     groups=_groups,
     rows=_rows,
+    row=_row,
     phases=("forward", "backward"),
     grids=_GRIDS,
     kind=_kind,

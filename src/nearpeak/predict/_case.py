@@ -1,0 +1,134 @@
+"""The prediction of one case: plain numbers through its form, correction, power limit, bound and interval."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.bound import Policy
+from nearpeak.core.prediction import Calibration, Grounds, Prediction
+from nearpeak.core.same import Same
+from nearpeak.core.target import Target
+from nearpeak.core.work import Work
+from nearpeak.ops import OPS
+from nearpeak.predict._activity import busy_of
+from nearpeak.predict._documented import stock_of
+from nearpeak.predict._form import CaseColumns, Form, Setting, leading_of_one, row_of
+from nearpeak.predict._forms import form_of
+from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
+from nearpeak.predict._numbers import in_floats, larger
+from nearpeak.predict._refined import reach, refined, scalars_of
+from nearpeak.predict._script import called
+from nearpeak.predict._work_columns import fixed_of, work_of_one
+from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
+from nearpeak.predict.forms.power import limit_note
+from nearpeak.predict.intervals import BAND_EDGES_S, band_of, end_of, stretched
+from nearpeak.theory.terms import proved_s
+
+
+def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Any:
+    """Return the prediction of one case, whose axes are numbers; of numbers of a script what stands for it.
+
+    Args:
+        file: coefficients of the user's own, instead of those that answer for the target.
+    """
+    form = form_of(given.op, given.phase, target, given.dtypes, given.attributes)
+    cases = form.stated(given, setting)
+    calibration = grounds_of_one(target, form, cases, setting, file)
+    rows = row_of(form, target, cases, scalars_of(calibration), setting)
+    policy = ANY if np.any(form.admits_any(cases)) else CLASSICAL
+    bound_s = in_floats(proved_s(_least_work(given, cases, policy), target, policy))
+    ratio, scale = refined(calibration, form, target, cases, setting, rows)
+    kernel_s = rows.time_s * ratio
+    reaches = reach(calibration, form, target, given, setting, kernel_s)
+    limited = powered(target, cases, form, kernel_s, rows.parts_s)
+    form_s = kernel_s + limited.added_s
+    time_s = larger(form_s, bound_s)
+    first = leading_of_one(form, rows.parts_s)
+    logs = called(_cells(Same(calibration), Same(form), form.kind(cases.attributes)), first, band_of(form_s))
+    calibration, is_beyond = _beyond(calibration, form.beyond(target, cases))
+    low, high = (
+        stretched(log, scale, apart, is_low=is_low) * far
+        for log, apart, far, is_low in zip(logs, calibration.apart_ratio, reaches, (True, False), strict=True)
+    )
+    grounds = Grounds(
+        calibration=calibration, part_names=_part_names(Same(form)), algorithm=policy.algorithm,
+        notes=_notes(form, target, is_open=reaches != (1.0, 1.0), is_beyond=is_beyond),
+        drawn=partial(energy_of, target, format_of(cases)) if has_power(target) else None,
+    )  # fmt: skip
+    busy = busy_of(target, stock_of(target), cases, is_one=True) if has_power(target) else ()
+    parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
+    ends_s, regime = (larger(bound_s, time_s * low), time_s * high), called(_regimes(Same(form)), first)
+    return called(_builder(grounds, len(busy)), time_s, *ends_s, bound_s, regime, *busy, *parts_s)
+
+
+def _builder(grounds: Grounds, busy_count: int) -> Callable[..., Prediction]:
+    """Return what makes a prediction of its figures: times, regime, so many that say what keeps units busy, parts."""
+
+    def built(
+        time_s: float, low_s: float, high_s: float, bound_s: float, regime: str, *rest: float
+    ) -> Prediction:  # fmt: skip
+        return Prediction(
+            time_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s, regime=regime, parts_s=rest[busy_count:],
+            busy=rest[:busy_count], grounds=grounds,
+        )  # fmt: skip
+
+    return built
+
+
+@lru_cache(maxsize=64)
+def _part_names(form: "Same[Form]") -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*form.held.terms, LIBRARY, POWER_TERM, BOUND)))
+
+
+def _parts(form: Form, parts_s: Any, more: tuple[Any, Any, Any]) -> list[Any]:
+    """Return all parts of a time: those of its form, and what correction, power limit and bound add."""
+    found = list(parts_s)
+    if LIBRARY in form.terms:
+        place = form.terms.index(LIBRARY)
+        found[place] = found[place] + more[0]
+        return [*found, *more[1:]]
+    return [*found, *more]
+
+
+@lru_cache(maxsize=64)
+def _regimes(form: "Same[Form]") -> Callable[[int], str]:
+    """Return what gives the regime of a term by its place."""
+    return [form.held.regimes[term] for term in form.held.terms].__getitem__
+
+
+@lru_cache(maxsize=1 << 10)
+def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
+    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band."""
+    ends, bands = (same.held.low_ratio, same.held.high_ratio), range(len(BAND_EDGES_S) + 1)
+    table = [
+        [[float(np.log(end_of(one, form.held.regimes[term], band, kind))) for one in ends] for band in bands]
+        for term in form.held.terms
+    ]
+    return lambda first, band: table[first][band]
+
+
+def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:
+    """Return what a prediction had to assume."""
+    found = (form.open_note if is_open else "", form.beyond_note if is_beyond else "", limit_note(target))
+    return tuple(note for note in found if note)
+
+
+def _beyond(calibration: Calibration, more: tuple[Any, Any] | None) -> tuple[Calibration, bool]:
+    """Return the scalars of one case with what lies between it and those measured, and whether that is anything."""
+    (faster, slower), steps = beyond(calibration, more)
+    if more is None or not steps[0]:
+        return calibration, False
+    distance = min(calibration.distance_count + 1, FARTHEST)
+    return replace(calibration, apart_ratio=(float(faster[0]), float(slower[0])), distance_count=distance), True
+
+
+def _least_work(given: CaseColumns, cases: CaseColumns, policy: Policy) -> Work:
+    """Return the least work of a case, which is that of its costliest values where it depends on none."""
+    operator = OPS[given.op]
+    if policy.algorithm == "classical" and not operator.data_axes:
+        return work_of_one(Same(cases))
+    return operator.work(given.phase, policy.algorithm, {**given.axes, **fixed_of(given)})

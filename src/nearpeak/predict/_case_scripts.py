@@ -1,0 +1,82 @@
+"""Predictions of single cases by scripts: what one case of a group does to its axes is done to those of the next."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.core.prediction import Prediction
+from nearpeak.core.same import Same
+from nearpeak.core.target import Target
+from nearpeak.predict._case import predicted
+from nearpeak.predict._form import CaseColumns, Setting, case_columns
+from nearpeak.predict._script import Script
+
+_WORTH_COUNT = 16
+"""Cases by the formulas that take as long as writing a script: a step on many devices never needs most of them."""
+_MOST_SCRIPTS = 24
+"""Scripts of a group, each for other outcomes of what is decided on the way."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """Scripts of the cases of an operator and its phase, formats and choices on one target."""
+
+    target: Target
+    """Device."""
+    setting: Setting
+    """How kernels run."""
+    names: tuple[str, ...] = ()
+    """Axes that scripts take, in this order."""
+    scripts: list[Callable[..., Prediction | None]] = field(default_factory=list)
+    formula_count: int = 0
+    """Cases that no script answered for."""
+    is_refused: bool = False
+    """Whether something is done to the axes that cannot be written down."""
+
+
+@lru_cache(maxsize=1 << 10)
+def _group(same: "Same[Target]", setting: Setting, _alike: tuple[Any, ...]) -> _Group:
+    """Return the group of cases that are alike in operator, phase, formats and choices: one object for all."""
+    return _Group(target=same.held, setting=setting)
+
+
+def predicted_by_script(case: Case, same: "Same[Target]", setting: Setting) -> Prediction:
+    """Return the prediction of one case.
+
+    Raises:
+        NotModelledError: no form answers, or the device states too little.
+    """
+    group = _group(same, setting, (case.op, case.phase, case.dtypes, case.attributes))
+    if group.scripts:
+        names, extents = zip(*case.axes, strict=True)
+        if names == group.names:
+            for script in group.scripts:
+                try:
+                    found = script(*extents)
+                except (OverflowError, ZeroDivisionError):  # the formulas say what is wrong, or that nothing is
+                    break
+                if found is not None:
+                    return found
+    columns = case_columns(case)
+    prediction: Prediction = predicted(columns, same.held, setting)
+    _extend(group, columns)
+    return prediction
+
+
+def _extend(group: _Group, columns: CaseColumns) -> None:
+    """Add the script of a case to its group, where enough cases showed that there are more to come."""
+    group.formula_count += 1
+    is_full = group.is_refused or len(group.scripts) == _MOST_SCRIPTS
+    if is_full or group.formula_count % _WORTH_COUNT or not columns.axes:
+        return
+    script = Script()
+    axes = {name: script.argument(f"a_{name}", extent) for name, extent in columns.axes.items()}
+    try:
+        found = predicted(replace(columns, axes=axes), group.target, group.setting)
+    except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
+        group.is_refused = True
+        return
+    group.names = tuple(axes)
+    group.scripts.append(script.function([one.name for one in axes.values()], found))
