@@ -1,17 +1,21 @@
 """What holds for every test: the same samples in every run; tests of web and PostgreSQL may be skipped at home only."""
 
 import atexit
+import functools
 import gc
 import os
 
 import hypothesis
 import pytest
+import typer.testing
 
 WEB, SERVER = "tests/web/", "postgresql"
 
 hypothesis.settings.register_profile("house", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("house")
 
+# Each call of a command would build the tree of all commands and options again, which never changes.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # Thousands of tests are objects that stay: looking through them for cycles again and again takes a tenth of a run.
 gc.disable()
