@@ -14,6 +14,9 @@ SPREAD := -n $(WORKERS) --dist loadfile
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Tests start hundreds of processes: each would compile the whole package again where Python keeps no bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-device check lint bench docs clean
 

@@ -1,10 +1,12 @@
 """What holds for every test: the same samples in every run; tests of web and PostgreSQL may be skipped at home only."""
 
 import atexit
+import functools
 import gc
 import os
 
 import pytest
+import typer.testing
 
 try:
     import hypothesis
@@ -16,6 +18,8 @@ else:
 
 WEB, SERVER = "tests/web/", "postgresql"
 
+# Each call of a command would build the tree of all commands and options again, which never changes.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # Thousands of tests are objects that stay: looking through them for cycles again and again takes a tenth of a run.
 gc.disable()

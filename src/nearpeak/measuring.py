@@ -235,7 +235,7 @@ def coverage(
         raise SpecError(f"{model}: {runner} converts {kinds[runner]} files")
     if not model.is_file():
         raise SpecError(f"{model}: not found")
-    path = model.resolve()
+    path, preload = model.resolve(), ()  # type: Path, tuple[str, ...]
     if runner == "onnxruntime":
         function, arguments = "nearpeak.measure.conversion:onnx_conversion", {
             "path": path, "flop": _node_flop(path), "without": without, "least_count": least_count,
@@ -244,7 +244,10 @@ def coverage(
         raise SpecError("coverage: only onnxruntime leaves parts out on request")
     else:
         function, arguments = "nearpeak.measuring:torch_conversion_by_rules", {"path": path}
-    ending = call_isolated(function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes)
+        preload = ("torch._inductor.compile_fx",)
+    ending = call_isolated(
+        function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes, preload=preload
+    )
     if ending.verdict == "result":
         found: Conversion = ending.value
         return found

@@ -32,10 +32,18 @@ def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
         {"case": case, "runner": runner, "timing": timing, "process": "forked"},
         timeout_s=timing.limit_s,
         memory_bytes=memory_bytes(runner, timing),
-        preload=(*_abilities(runner).preload, __name__, "nearpeak.measure.warm_up:warm_up"),
+        preload=(*_preloads(runner, timing), __name__, "nearpeak.measure.warm_up:warm_up"),
         variables=thread_variables(timing.thread_count),
     )
     return told(ending, case, runner, timing)
+
+
+def _preloads(runner: str, timing: Timing) -> tuple[str, ...]:
+    """Return what is imported once for all cases; checks of results take PyTorch, whatever the runner does."""
+    from nearpeak.measure.runners import RUNNERS
+
+    checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
+    return tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
 
 
 def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:

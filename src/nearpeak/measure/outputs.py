@@ -1,6 +1,8 @@
 """What the forward pass of a case gives: names, shapes and formats, computed only where the data decide them."""
 
 import functools
+import sys
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,9 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.inputs import drawn, forward_arguments
 from nearpeak.ops import OPS
+
+_SMALL_COUNT = 1 << 16
+"""Elements of inputs up to which no reference takes as long as importing PyTorch."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -18,11 +23,23 @@ def output_names(case: Case) -> tuple[str, ...]:
     >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
     ('values', 'indices')
     """
+    if "torch" not in sys.modules and _is_small(case):
+        return _names_of_reference(case)
     try:
         return tuple(outputs_of(case))
     except ImportError:  # functions on arrays are timed without PyTorch
-        forward = OPS[case.op].forward_case(case)
-        return tuple(OPS[case.op].reference(dict(drawn(forward)[0]), **forward_arguments(forward)))
+        return _names_of_reference(case)
+
+
+def _is_small(case: Case) -> bool:
+    """Say whether outputs are computed sooner than PyTorch is imported, which takes seconds in every new process."""
+    specs = OPS[case.op].inputs(**forward_arguments(OPS[case.op].forward_case(case)))
+    return sum(prod(spec.shape) for spec in specs.values()) <= _SMALL_COUNT
+
+
+def _names_of_reference(case: Case) -> tuple[str, ...]:
+    forward = OPS[case.op].forward_case(case)
+    return tuple(OPS[case.op].reference(dict(drawn(forward)[0]), **forward_arguments(forward)))
 
 
 def outputs_of(case: Case) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """What of a model a runner converts: nodes, reasons, pieces, borders."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from nearpeak.cli import application
 from nearpeak.errors import SpecError
 from nearpeak.measuring import coverage
 
@@ -92,8 +92,10 @@ def test_a_graph_break_is_told_with_its_line_and_its_share(tmp_path):
         "        if y.sum().item() > 0:\n            y = y + 1\n        return y @ x\n"
         "def get_inputs():\n    return [torch.rand(16, 16)]\n"
     )
-    command = [sys.executable, "-m", "nearpeak", "coverage", str(path), "--runner", "torch_compile", "--limit", "400s"]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    words = ["coverage", str(path), "--runner", "torch_compile", "--limit", "400s"]
+    done = CliRunner().invoke(application(), words)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
     assert found["fragment_count"] == 2
     assert found["flop_ratio"] == 1.0
     assert [row["node"] for row in found["ledger"]] == ["everything between the graphs", "broken.py:5", "aten.mm"]

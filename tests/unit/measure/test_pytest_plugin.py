@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.measure.own_pytest import WORDS
+
+from nearpeak.isolation import call_isolated
 
 torch = pytest.importorskip("torch")
 
@@ -15,18 +18,22 @@ MARK = "@nearpeak.case('softmax', rows=4, columns=8, dtype='fp32')\n"
 
 
 def said_by_pytest(folder, text):
-    """What pytest says about a test file."""
+    """What pytest says about a test file; starting one from nothing takes seconds, so that it is forked."""
     (folder / "test_kernels.py").write_text(HEAD + text)
-    return run_pytest(folder)
+    ended = call_isolated(
+        "tests.unit.measure.own_pytest:said_in", {"folder": str(folder)}, timeout_s=120.0, memory_bytes=None,
+        preload=("torch", "nearpeak.measure.validation", "tests.unit.measure.own_pytest"),
+    )  # fmt: skip
+    assert ended.verdict == "result", ended
+    return ended.value
 
 
-def run_pytest(folder):
+def said_by_a_new_pytest(folder):
+    """What pytest says that is started as its users start it."""
     source = str(Path(__file__).parents[3] / "src")
-    command = [sys.executable, "-m", "pytest", "-p", "nearpeak.pytest_plugin", "-p", "no:cacheprovider", "-q", "-rA"]
+    command = [sys.executable, "-m", "pytest", *WORDS, "--rootdir", str(folder), str(folder)]
     environment = {**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [*command, "--rootdir", str(folder), str(folder)], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
@@ -152,5 +159,5 @@ def test_the_example_of_a_kernel_repository_passes(tmp_path):
     (tmp_path / "kernels" / "test_kernels.py").write_text(
         text.replace("(LEAST_RATIO)", "(1e-7, 't4')"), encoding="utf-8"
     )  # the bound of a device whose figures every machine has
-    said = run_pytest(tmp_path / "kernels")
+    said = said_by_a_new_pytest(tmp_path / "kernels")
     assert "4 passed" in said, said
