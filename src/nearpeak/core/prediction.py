@@ -1,7 +1,7 @@
 """A prediction: the time that good software is expected to reach, term by term, with an interval and its grounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nearpeak.core.expected_energy import ExpectedEnergy
 
@@ -26,13 +26,13 @@ class Coefficient:
 class Correction:
     """What libraries' choices of kernels add to a form: small trees whose leaves add up, bounded when they are used."""
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(repr=False)
     """Names of what the trees look at, see `predict._correction.columns_of`."""
-    edges: tuple[tuple[float, ...], ...]
+    edges: tuple[tuple[float, ...], ...] = field(repr=False)
     """Ends of the ranges of each column, ascending, in the unit of the column."""
-    splits: bytes
+    splits: bytes = field(repr=False)
     """Column and border that each level of each tree asks about: whether the value is above it."""
-    leaves: bytes
+    leaves: bytes = field(repr=False)
     """Signed bytes, the leaves of one tree after those of another: thousandths of a logarithm, halved."""
 
 
@@ -42,7 +42,7 @@ class Calibration:
 
     name: str
     """Coefficient file and group, e.g. `h100_sxm gemm.bf16`."""
-    coefficients: tuple[Coefficient, ...]
+    coefficients: tuple[Coefficient, ...] = field(repr=False)
     """The scalars, in the order of the form."""
     low_ratio: Mapping[str, float]
     """Measured over predicted by regime: the low end of the 90 % interval."""
