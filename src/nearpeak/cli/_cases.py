@@ -42,6 +42,15 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
     return list(dict.fromkeys(found))
 
 
+def table_of(words: list[str] | None) -> Path | None:
+    """Return the table that a single word names by its suffix, in capitals or not; none where it names something else.
+
+    >>> table_of(["cases.CSV"]), table_of(["gemm", "m=1"])
+    (PosixPath('cases.CSV'), None)
+    """
+    return Path(words[0]) if words and len(words) == 1 and Path(words[0]).suffix.lower() in TABLES else None
+
+
 def suite_of_words(words: list[str]) -> "Suite | None":
     """Return the suite that a single word names, a file or a ready-made one; none where it names something else."""
     from nearpeak import suites

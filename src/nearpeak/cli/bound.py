@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._cases import table_of
 from nearpeak.cli._tables import check_table, read_usable, write_answered
 from nearpeak.cli._words import case_of
 from nearpeak.errors import SpecError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def bound(
     words: list[str] = typer.Argument(
-        None, metavar="OP AXIS=EXTENT…", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16"
+        None, metavar="OP AXIS=EXTENT… | FILE", help="e.g. gemm m=4096 n=4096 k=4096 dtype=bf16; a table, a suite."
     ),
     target: list[str] = shared.TARGET,
     cases: Path | None = typer.Option(None, "--cases", help="Table of cases (.csv, .jsonl, .parquet), or - for stdin."),
@@ -39,14 +40,15 @@ def bound(
     """
     devices, bounds = shared.targets_of(target, edits), shared.policy_of(policy, algorithm, no_credit)
     check_table(out)
+    file = table_of(words)
     if words and cases is not None:
         raise SpecError("bound: give one case in words or --cases FILE, not both")
-    if words and out is not None:
+    if words and file is None and out is not None:
         raise SpecError("bound: --out writes a table; with one case in words leave it out, or give --cases FILE")
-    if words:
+    if words and file is None:
         _bound_case(case_of(words, "bound"), devices, bounds, json=json)
-    elif cases is not None or not sys.stdin.isatty():
-        _bound_table(cases, out, devices, bounds)
+    elif file is not None or cases is not None or not sys.stdin.isatty():
+        _bound_table(cases or file, out, devices, bounds)
     else:
         raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
 

@@ -29,13 +29,13 @@ class Coefficient:
 class Correction:
     """What libraries' choices of kernels add to a form: small trees whose leaves add up, bounded when they are used."""
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = field(repr=False)
     """Names of what the trees look at, see `predict._correction.columns_of`."""
-    edges: tuple[tuple[float, ...], ...]
+    edges: tuple[tuple[float, ...], ...] = field(repr=False)
     """Ends of the ranges of each column, ascending, in the unit of the column."""
-    splits: bytes
+    splits: bytes = field(repr=False)
     """Column and border that each level of each tree asks about: whether the value is above it."""
-    leaves: bytes
+    leaves: bytes = field(repr=False)
     """Signed bytes, the leaves of one tree after those of another: thousandths of a logarithm, halved."""
 
 
@@ -45,7 +45,7 @@ class Calibration:
 
     name: str
     """Coefficient file and group, e.g. `h100_sxm gemm.bf16`."""
-    coefficients: tuple[Coefficient, ...]
+    coefficients: tuple[Coefficient, ...] = field(repr=False)
     """The scalars, in the order of the form."""
     low_ratio: Mapping[str, float]
     """Measured over predicted by regime: the low end of the 90 % interval."""

@@ -15,6 +15,8 @@ _NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT amo
 """What the bound is of, by the algorithms that it admits."""
 _NAMED = 4
 """Figures that are named of a device of one's own."""
+_SEEN_RATIO = 5e-4
+"""Share of a time from which on a part is shown on its own: smaller ones would read 0.0 %."""
 BORROWED = ", but of other operators, not of this one: the interval is wider"
 
 
@@ -59,8 +61,9 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
         f"90 % between {show(found.low_s, 's')} and {show(found.high_s, 's')}",
         f"  {_NOTHING[found.algorithm]} can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
     ]
-    for term in sorted(found.terms, key=lambda one: -abs(one.time_s)):
-        lines.append(f"    {term.name:14} {show(term.time_s, 's'):>10}  {100 * term.time_s / found.time_s:5.1f} %")
+    lines += [
+        f"    {name:14} {show(time_s, 's'):>10}  {100 * time_s / found.time_s:5.1f} %" for name, time_s in _parts(found)
+    ]
     if found.energy is not None:
         lines.append(f"  energy: {energy_line(found.energy)}")
     lines += [f"  {note}" for note in found.notes]
@@ -72,3 +75,13 @@ def to_terminal(label: str, target: Target, found: Prediction) -> str:
     if loose:
         lines.append(f"  not pinned down by them: {', '.join(loose)}")
     return "\n".join(hung(lines))
+
+
+def _parts(found: Prediction) -> list[tuple[str, float]]:
+    """Return the parts of a time, largest first; those too small to be seen, where they are several, as one."""
+    ordered = sorted(found.terms, key=lambda one: -abs(one.time_s))
+    small = [one.time_s for one in ordered if abs(one.time_s) < _SEEN_RATIO * found.time_s]
+    if len(small) < 2:
+        return [(one.name, one.time_s) for one in ordered]
+    seen = ordered[: len(ordered) - len(small)]
+    return [(one.name, one.time_s) for one in seen] + [(f"{len(small)} smaller", sum(small))]

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from nearpeak.capture._saved import save_text
 from nearpeak.cli import application
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.report._prediction import to_terminal
 
 
 def run(capsys, *words):
@@ -33,6 +35,32 @@ def test_a_table_comes_back_with_the_predicted_columns(tmp_path, capsys):
     for row in rows:
         assert float(row["bound_s"]) <= float(row["low_s"]) <= float(row["predicted_s"]) <= float(row["high_s"])
         assert row["limiter"]
+
+
+@pytest.mark.parametrize("command", ["bound", "predict"])
+def test_a_table_may_be_named_in_place_of_a_case(command, tmp_path, capsys):
+    table, out = tmp_path / "in.CSV", tmp_path / "out.jsonl"
+    table.write_text("op,dtype,m,n,k\ngemm,bf16,16,4096,4096\n")
+    run(capsys, command, str(table), "--out", str(out), "-t", "h100_sxm")
+    assert json.loads(out.read_text())["bound_s"] > 0
+
+
+def test_parts_that_would_read_nothing_are_one_line_and_still_add_up():
+    case = nearpeak.case("grouped_gemm", m=64, groups=64, n=2048, k=4096, dtype="bf16")
+    found = nearpeak.predict(case, "h100_sxm")
+    text = to_terminal("x", nearpeak.target("h100_sxm"), found)
+    small = [term for term in found.terms if abs(term.time_s) < 5e-4 * found.time_s]
+    assert f"    {len(small)} smaller " in text
+    assert not any(f"    {term.name} " in text for term in small)
+    assert sum(float(share) for share in re.findall(r"(-?[\d.]+) %$", text, re.MULTILINE)) == pytest.approx(
+        100, abs=0.5
+    )
+
+
+def test_a_prediction_prints_without_the_trees_of_its_correction():
+    found = nearpeak.predict(nearpeak.case("gemm", m=64, n=64, k=64, dtype="bf16"), "h100_sxm")
+    assert found.calibration.correction is not None
+    assert len(repr(found)) < 4000
 
 
 def test_rows_that_are_no_cases_keep_their_place_and_bounds_count_them(tmp_path, capsys):
