@@ -82,7 +82,8 @@ CONTRACT_VERSION = 11
 # 8: maxima, squares and exponentials that fail for some rows; formats that end; NaN first, rows of minus infinity.
 # 9: rows that are stored before their weight, and their factors. 10: what follows from a step's number in fp32; copies
 # that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
-# element by itself; products that are stored once for each tap are judged by PyTorch's own.
+# element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
+# either of equal values.
 
 
 def _policy(case: Case) -> dict[str, str]:
