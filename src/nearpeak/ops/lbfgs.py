@@ -105,10 +105,10 @@ def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any
     p.grad = tensors["grad"]
     made = torch.optim.LBFGS([p], lr=RATE, max_iter=1, history_size=history, tolerance_grad=0.0, tolerance_change=0.0)
     changes, steps = list(tensors["changes"]), list(tensors["steps"])
+    last = tensors["last_grad"].clone()  # the step writes the gradient there: a second one would find no difference
     made.state[p].update(
         n_iter=1, func_evals=1, d=tensors["direction"], t=RATE, old_dirs=changes, old_stps=steps,
-        ro=[1 / (y @ s) for y, s in zip(changes, steps, strict=True)], H_diag=1, prev_loss=0.0,
-        prev_flat_grad=tensors["last_grad"],
+        ro=[1 / (y @ s) for y, s in zip(changes, steps, strict=True)], H_diag=1, prev_loss=0.0, prev_flat_grad=last,
     )  # fmt: skip
     made.step(lambda: torch.zeros(()))
     state = made.state[p]

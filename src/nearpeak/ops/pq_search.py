@@ -77,7 +77,7 @@ def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[s
     import torch
 
     far = _tables(tensors["queries"], tensors["codebooks"])[
-        :, torch.arange(parts).to(tensors["codes"].device), tensors["codes"].long()
+        :, torch.arange(parts, device=tensors["codes"].device), tensors["codes"].long()
     ].sum(-1)
     best, index = far.topk(k, largest=False)
     return {"distances": best, "positions": index}

@@ -44,7 +44,8 @@ def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any
 def _torch_call(tensors: dict[str, Any], elements: int, dtype: str, function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    y = torch.empty(elements, dtype=torch_dtype(torch, dtype))
+    device = tensors["parameter"].device if "parameter" in tensors else None
+    y = torch.empty(elements, dtype=torch_dtype(torch, dtype), device=device)
     if "parameter" in tensors or function == "bernoulli":
         return {"y": y.bernoulli_(1.0)}
     return {"y": y.normal_(1.0, 0.0) if function == "normal" else y.uniform_(1.0, 1.0)}

@@ -44,8 +44,13 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"y": arrays["x"] * 1}
 
 
-def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": tensors["x"].clone()}
+def _torch_call(tensors: dict[str, Any], direction: str, **_: Any) -> dict[str, Any]:
+    x = tensors["x"]
+    if not x.is_cuda:
+        return {"y": x.clone()}
+    if direction != "d2h":  # a copy within its memory would take the place of one over the link
+        raise NotImplementedError(f"transfer {direction}: the input lies on the device already; d2h can be run")
+    return {"y": x.cpu()}
 
 
 def _from_aten(site: AtenSite) -> Match:

@@ -16,13 +16,21 @@ def known_target(name: str) -> str:
 
     >>> known_target("NVIDIA H200"), known_target("NVIDIA A100-SXM4-80GB"), known_target("Tesla T4"), known_target("")
     ('h200_sxm', 'a100_sxm_80gb', 't4', 'gpu')
+    >>> known_target("NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    'h100_sxm:1g.10gb'
     """
     words = set(re.sub(r"sxm\d", "sxm", re.sub(r"[^a-z0-9]+", " ", name.lower())).split())
     parts = {one: set(one.split("_")) for one in TARGETS}
     found = [one for one in parts if parts[one] - _FORMS <= words]
     # Of several forms of one device, the one that the name says; the name of a module in a socket does not say it.
     found.sort(key=lambda one: (-len(parts[one] & words), len(parts[one] - words), "sxm" not in parts[one]))
-    return found[0] if found else UNKNOWN
+    return _part(found[0], name.lower()) if found else UNKNOWN
+
+
+def _part(device: str, name: str) -> str:
+    """Return the partition that a driver's name says, where the device file describes it."""
+    said = re.search(r"\bmig (\d+g\.\d+gb)", name)
+    return f"{device}:{said[1]}" if said and said[1] in TARGETS[device].get("partition", {}) else device
 
 
 def target_of_gpu(name: str) -> Target | None:

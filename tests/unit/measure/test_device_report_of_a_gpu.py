@@ -90,6 +90,48 @@ def test_a_function_of_the_user_s_gets_tensors_on_the_gpu_and_is_checked():
         assert found.target == ("h200_sxm" if found.samples_s else found.target)
 
 
+@pytest.mark.parametrize(("spoil", "status"), [
+    (lambda x: x.zero_(), "MUTATED_INPUT"),
+    (lambda x: x.as_strided((1,), (1,), x.storage_offset() + x.numel()).fill_(1.0), "OOB_WRITE"),
+    (lambda x: x.as_strided((1,), (1,), x.storage_offset() - 1).fill_(1.0), "OOB_WRITE"),
+])  # fmt: skip
+def test_what_a_kernel_writes_into_its_inputs_or_beside_them_on_the_gpu_is_seen(spoil, status):
+    from nearpeak.measure.validation import validate
+
+    case = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
+
+    def kernel(tensors, **_):
+        y = torch.softmax(tensors["x"], -1)
+        if not tensors["x"].requires_grad:
+            spoil(tensors["x"])
+        return {"y": y}
+
+    record = validate(case, _cuda.from_host(kernel), seed=0)
+    assert (record.status, record.failed[0]) == (status, "V2")
+
+
+def test_a_call_that_cannot_be_captured_is_refused(monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    case = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
+    monkeypatch.setattr(torch.cuda, "graph", refuse)
+    found = runner_of("cuda_graph", Timing(cache="hot", validate=False)).measure(case)
+    assert found.outcome is Outcome.UNSUPPORTED
+    assert "capturing" in found.note
+
+
+def test_a_copy_over_the_link_is_not_timed_as_one_within_the_device():
+    from types import SimpleNamespace
+
+    from nearpeak.ops import OPS
+
+    x = SimpleNamespace(is_cuda=True, cpu=lambda: "on the host", clone=lambda: "on the device")
+    assert OPS["transfer"].torch_call({"x": x}, direction="d2h") == {"y": "on the host"}
+    with pytest.raises(NotImplementedError, match="lies on the device already"):
+        OPS["transfer"].torch_call({"x": x}, direction="h2d")
+
+
 def test_inputs_take_turns_until_they_exceed_the_last_cache_twice():
     case = nearpeak.case("softmax", rows=64, columns=64, dtype="fp32")  # 32 KiB of a cache of 1 MiB
     timers = [runner_of("torch_cuda", Timing(cache=cache)).backend.timer() for cache in ("cold", "hot")]

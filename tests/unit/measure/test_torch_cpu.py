@@ -59,3 +59,10 @@ def test_measured_times_stand_beside_the_bounds_of_the_runner_s_target(monkeypat
     assert beside.targets[1] == analysis.targets[1]
     with pytest.raises(SpecError, match="add --target t4"):
         measured(api.analyze(api.capture(lambda a: a + a, inputs=(torch.ones(4),)), "l4"), "fixed")
+
+
+def test_a_step_of_lbfgs_that_is_timed_is_one_that_can_be_taken_again():
+
+    timing = Timing(cache="hot", budget_s=0.02, validate=False)
+    found = runner_of("torch_cpu", timing).measure(nearpeak.case("lbfgs", parameters=20, history=1, dtype="fp32"))
+    assert found.outcome in (Outcome.CONVERGED, Outcome.BUDGET), found.note

@@ -229,8 +229,12 @@ def from_host(call: Call) -> Call:
     def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         run = call if tensors else made_on(torch_or_refusal("a GPU"), "cuda", call)
         torch = torch_or_refusal("a GPU")
-        found = run({name: copy_of(torch, tensor, "cuda") for name, tensor in tensors.items()}, **arguments)
-        return {name: tensor.cpu() for name, tensor in found.items()}
+        there = {name: _Beside(torch, tensor) for name, tensor in tensors.items()}
+        found = run({name: one.tensor for name, one in there.items()}, **arguments)
+        results = {name: tensor.cpu() for name, tensor in found.items()}
+        for one in there.values():
+            one.bring_back()
+        return results
 
     def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         torch = torch_or_refusal("a stream")
@@ -243,6 +247,30 @@ def from_host(call: Call) -> Call:
 
     moved.concurrent = concurrent  # type: ignore[attr-defined]  # how the contract is told what a function can do
     return moved
+
+
+class _Beside:
+    """A tensor on the GPU with all the memory around it that its like has on the host, guard bands included.
+
+    What a kernel writes there, into its inputs or beside them, shows on the host afterwards, where it is looked for.
+    One through which gradients flow is only copied.
+    """
+
+    def __init__(self, torch: Any, tensor: Any) -> None:
+        self._host = self._there = None
+        if tensor.requires_grad or tensor.is_cuda:
+            self.tensor = copy_of(torch, tensor, "cuda")
+            return
+        self._host = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        self._there = torch.empty_like(self._host, device="cuda").copy_(self._host)
+        own = torch.empty(0, dtype=tensor.dtype, device="cuda")
+        place = (tensor.storage_offset(), tensor.size(), tensor.stride())
+        self.tensor = own.set_(self._there.untyped_storage(), *place)
+
+    def bring_back(self) -> None:
+        """Copy the memory to the host, as the call left it."""
+        if self._host is not None:
+            self._host.copy_(self._there)
 
 
 def refusal(torch: Any, case: Case) -> str:

@@ -174,7 +174,8 @@ _REFUSALS = (
     "not implemented for", "compute capability", "is not supported", "are not supported", "not supported on",
     "Expected a floating point", "CUBLAS_STATUS_NOT_SUPPORTED", "Unsupported dtype", "is only supported for",
     "dtypes not supported", "of float, double, cfloat or cdouble types",
-    "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available",
+    "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available", "compiling PyTorch with MAGMA",
+    "when stream is capturing", "a previous error during capture",
 )  # fmt: skip
 """What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
 
@@ -185,6 +186,8 @@ def refuses(error: Exception) -> bool:
     >>> refuses(RuntimeError("torch._scaled_mm is only supported on devices with compute capability >= 8.9"))
     True
     >>> refuses(RuntimeError("linalg.inv: Low precision dtypes not supported. Got Half"))
+    True
+    >>> refuses(RuntimeError("CUDA error: operation not permitted when stream is capturing"))
     True
     >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
     False
