@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+# Not platformdirs: `make test-device` runs from the sources on GPU machines where nothing can be installed.
 _NAME = "nearpeak"
 
 
