@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nearpeak.core.case import Case
+from nearpeak.core.distinct import distinct_calls
 from nearpeak.core.tensor import Layout, Tensor
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Known, Pattern, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
@@ -136,8 +137,10 @@ class WorkloadBuilder:
         """Return the finished workload, `guards` among its assumptions; one without calls is refused."""
         if not self.calls:
             raise SpecError(f"{name}: nothing to analyse; the captured step launches no kernel")
+        calls = tuple(self.calls)
+        distinct_calls(calls)  # counted with the capture: what is asked for next are bounds and times
         return Workload(
-            name=name, step=step, calls=tuple(self.calls), buffers=tuple(self.buffers), origin=dict(origin),
+            name=name, step=step, calls=calls, buffers=tuple(self.buffers), origin=dict(origin),
             assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),
             returned=tuple(self.returned), known=self.known, patterns=self.patterns,
         )  # fmt: skip

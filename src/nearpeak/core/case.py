@@ -32,12 +32,12 @@ class Case:
     bytes; in order of name."""
 
     def __hash__(self) -> int:
-        """Return a hash that is computed once: a step asks for it at every call."""
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.op, self.phase, self.axes, self.dtypes, self.attributes, self.memory))
+        """Return a hash that is computed once: a step asks for it at every call, so that it is kept as it can be."""
+        kept: int | None = self.__dict__.get("_hash")
+        if kept is None:
+            kept = hash((self.op, self.phase, self.axes, self.dtypes, self.attributes, self.memory))
+            self.__dict__["_hash"] = kept
+        return kept
 
     @cached_property
     def digest(self) -> str:

@@ -91,7 +91,7 @@ Uses = Mapping[Case, tuple[tuple[str, int], ...]]
 
 def _uses(workload: Workload) -> Uses:
     """Return, for each case of a workload, its modules with the calls in each; layer numbers stand as `*`."""
-    from nearpeak.theory.shares import module_pattern
+    from nearpeak.core.distinct import module_pattern
 
     found: dict[Case, dict[str, int]] = {}
     for call in workload.calls:

@@ -21,7 +21,7 @@ from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.predict._refined import reach, refined, scalars_of
-from nearpeak.predict._script import called
+from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
@@ -39,7 +39,8 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     cases = form.stated(given, setting)
     calibration = grounds_of_one(target, form, cases, setting, file)
     rows = row_of(form, target, cases, scalars_of(calibration), setting)
-    policy = ANY if np.any(form.admits_any(cases)) else CLASSICAL
+    admitted = form.admits_any(cases)
+    policy = ANY if (admitted if isinstance(admitted, bool) else np.any(admitted)) else CLASSICAL
     bound_s = in_floats(proved_s(_least_work(given, cases, policy), target, policy))
     ratio, scale = refined(calibration, form, target, cases, setting, rows)
     kernel_s = rows.time_s * ratio
@@ -51,7 +52,7 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     logs = called(_cells(Same(calibration), Same(form), form.kind(cases.attributes)), first, band_of(form_s))
     calibration, is_beyond = _beyond(calibration, form.beyond(target, cases))
     low, high = (
-        stretched(log, scale, apart, is_low=is_low) * far
+        in_floats(stretched(log, scale, apart, is_low=is_low) * far)
         for log, apart, far, is_low in zip(logs, calibration.apart_ratio, reaches, (True, False), strict=True)
     )
     grounds = Grounds(
@@ -61,22 +62,10 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     )  # fmt: skip
     busy = busy_of(target, stock_of(target), cases, is_one=True) if has_power(target) else ()
     parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
-    ends_s, regime = (larger(bound_s, time_s * low), time_s * high), called(_regimes(Same(form)), first)
-    return called(_builder(grounds, len(busy)), time_s, *ends_s, bound_s, regime, *busy, *parts_s)
-
-
-def _builder(grounds: Grounds, busy_count: int) -> Callable[..., Prediction]:
-    """Return what makes a prediction of its figures: times, regime, so many that say what keeps units busy, parts."""
-
-    def built(
-        time_s: float, low_s: float, high_s: float, bound_s: float, regime: str, *rest: float
-    ) -> Prediction:  # fmt: skip
-        return Prediction(
-            time_s=time_s, low_s=low_s, high_s=high_s, bound_s=bound_s, regime=regime, parts_s=rest[busy_count:],
-            busy=rest[:busy_count], grounds=grounds,
-        )  # fmt: skip
-
-    return built
+    return called(
+        Prediction, time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
+        regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=64)

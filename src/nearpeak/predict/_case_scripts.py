@@ -9,11 +9,12 @@ from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
+from nearpeak.ops import OPS
 from nearpeak.predict._case import predicted
 from nearpeak.predict._form import CaseColumns, Setting, case_columns
 from nearpeak.predict._script import Script
 
-_WORTH_COUNT = 16
+_WORTH_COUNT = 24
 """Cases by the formulas that take as long as writing a script: a step on many devices never needs most of them."""
 _MOST_SCRIPTS = 24
 """Scripts of a group, each for other outcomes of what is decided on the way."""
@@ -72,11 +73,28 @@ def _extend(group: _Group, columns: CaseColumns) -> None:
     if is_full or group.formula_count % _WORTH_COUNT or not columns.axes:
         return
     script = Script()
-    axes = {name: script.argument(f"a_{name}", extent) for name, extent in columns.axes.items()}
     try:
-        found = predicted(replace(columns, axes=axes), group.target, group.setting)
+        found = predicted(replace(columns, axes=_axes(script, columns)), group.target, group.setting)
     except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
         group.is_refused = True
         return
-    group.names = tuple(axes)
-    group.scripts.append(script.function([one.name for one in axes.values()], found))
+    group.names = tuple(columns.axes)
+    group.scripts.append(script.function([*map(_argument, columns.axes)], found))
+
+
+def _axes(script: Script, columns: CaseColumns) -> dict[str, Any]:
+    """Return what stands for each axis; those at their default are numbers, for which alone the script then holds."""
+    signature, axes = OPS[columns.op].signatures[columns.phase], dict[str, Any]()
+    for name, extent in columns.axes.items():
+        other = signature.same.get(name)
+        if extent == signature.defaults.get(name):
+            axes[name] = script.alike(_argument(name), extent)
+        elif other in axes and extent == columns.axes[other]:
+            axes[name] = script.alike(_argument(name), axes[other])
+        else:
+            axes[name] = script.argument(_argument(name), extent)
+    return axes
+
+
+def _argument(axis: str) -> str:
+    return f"a_{axis}"

@@ -53,7 +53,7 @@ def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float)
     splits[len(first[2]) :, :, 0] += np.uint8(len(trees[0].columns))
     factors, count, ranges = np.array([first[4], second[4]]), len(first[2]), np.empty(len(places), np.uint8)
 
-    def walk(*values: float) -> list[float]:
+    def walk(values: Sequence[float]) -> list[float]:
         seen, found = np.array(values, dtype=np.float32), np.empty(2)
         _walk_one(seen, places, borders, starts, splits, leaves, factors, count, ranges, found)
         factors_of_both: list[float] = found.tolist()

@@ -13,7 +13,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
-from nearpeak.predict._script import called
+from nearpeak.predict._script import called, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ def _numbers_of(
 
 def leading_of_one(form: Form, parts_s: Sequence[Any]) -> Any:
     """Return the place of a part whose regime one case belongs to, as `leading` does."""
-    return called(partial(_leading, _bundled(Same(form))) if form.bundles else _largest, *parts_s)
+    return called(partial(_leading, _bundled(Same(form))) if form.bundles else _largest, together(parts_s))
 
 
 @lru_cache(maxsize=64)
@@ -252,18 +252,18 @@ def _bundled(form: "Same[Form]") -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(map(form.held.terms.index, names)) for names in form.held.bundles.values())
 
 
-def _largest(*parts_s: float) -> int:
+def _largest(parts_s: Sequence[float]) -> int:
     return parts_s.index(max(parts_s))
 
 
-def _leading(bundles: tuple[tuple[int, ...], ...], *parts_s: float) -> int:
+def _leading(bundles: tuple[tuple[int, ...], ...], parts_s: Sequence[float]) -> int:
     joined = list(parts_s)
     for places in bundles:
         whole = sum([parts_s[place] for place in places])
         for place in places:
             joined[place] = -inf
         joined[places[0]] = whole
-    return _largest(*joined)
+    return _largest(joined)
 
 
 def leading(form: Form, parts_s: Any) -> Any:

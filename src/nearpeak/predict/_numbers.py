@@ -103,7 +103,7 @@ def summed(values: Sequence[Any]) -> Any:
     """Return the sum of some numbers in the order in which NumPy adds up a row, to the last bit.
 
     >>> numbers = [0.1 * one for one in range(13)]
-    >>> summed(numbers) == np.array([numbers]).sum(1)[0]
+    >>> bool(summed(numbers) == np.array([numbers]).sum(1)[0])
     True
     """
     if len(values) < _LANES:

@@ -1,5 +1,7 @@
 """Arithmetic written down while it runs once, to be run again on other numbers: no formula has a second copy."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,8 +29,13 @@ _UFUNCS = {
 }  # fmt: skip
 """What stands for a function of NumPy, of one number: the same value to the last bit."""
 _FUNCTIONS = {"where": "({1} if {0} else {2})", "clip": "({1} if {0} < {1} else {2} if {0} > {2} else {0})"}
+_FLOAT = "float({0})"
 _NEUTRAL = {"{0} * {1}": (1, (0, 1)), "{0} + {1}": (0, (0, 1)), "{0} - {1}": (0, (0,)), "{0} / {1}": (1, (0,))}
-"""Numbers that change no float, and which argument they leave as it is."""
+"""Numbers that change nothing, and which argument they leave as it is."""
+_NAME = re.compile(r"\bx\d+(?:_\d+)?\b")
+"""Names that lines define."""
+_LONGEST_TEXT = 150
+"""Letters of an expression that stands within another one: parsers stop at some depth."""
 _KNOWN = {"np": np, "ceil": ceil, "gcd": gcd}
 """Names that scripts may use."""
 
@@ -54,29 +61,46 @@ class Script:
     """What each expression was written down as, so that none is twice."""
     objects: dict[str, Any] = field(default_factory=dict)
     """Objects that lines name."""
+    decided: dict[str, bool] = field(default_factory=dict)
+    """Conditions that the script holds under."""
+    floats: set[str] = field(default_factory=set)
+    """Numbers that were made floats."""
 
     def argument(self, name: str, value: Any) -> "Placeholder":
         """Return what stands for an argument, which has this value while the script is written."""
         return Placeholder(self, name, value)
 
-    def written(self, template: str, arguments: Sequence[Any]) -> "Placeholder":
+    def alike(self, name: str, other: Any) -> Any:
+        """Return `other`, a number or what stands for one, for an argument: the script holds where both are equal."""
+        self.lines.append(_Line(names=(), text=f"if {name} != {self._text(other)}: return None", uses=_names((other,))))
+        return other
+
+    def written(self, template: str, arguments: Sequence[Any]) -> Any:
         """Return what stands for the value of an expression of arguments."""
-        unchanged = _unchanged(template, arguments)
-        if unchanged is not None:
-            return unchanged
+        unchanged = self._decided(template, arguments) or _unchanged(template, arguments)
+        if unchanged:
+            return unchanged[0]
         text = template.format(*map(self._text, arguments))
         if text not in self.known:
             name, value = f"x{len(self.lines)}", _evaluated(template, len(arguments))(*map(_value, arguments))
             self.lines.append(_Line(names=(name,), text=text, uses=_names(arguments)))
             self.known[text] = Placeholder(self, name, value)
-        found: Placeholder = self.known[text]
-        return found
+            if template.startswith("float("):
+                self.floats.add(name)
+        return self.known[text]
 
-    def called(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Return what stands for what a function gives: one value, or several where it is a list."""
-        text = f"{self._text(function)}({', '.join(map(self._text, arguments))})"
+    def called(self, function: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str] = ()) -> Any:
+        """Return what stands for what a function gives: one value, or several where it is a list.
+
+        Args:
+            names: those of the last arguments, where they are passed by name.
+        """
+        first = len(arguments) - len(names)
+        named = [f"{name}={self._text(one)}" for name, one in zip(names, arguments[first:], strict=True)]
+        text = f"{self._text(function)}({', '.join([*map(self._text, arguments[:first]), *named])})"
         if text not in self.known:
-            found, name = function(*map(_value, arguments)), f"x{len(self.lines)}"
+            values, name = list(map(_value, arguments)), f"x{len(self.lines)}"
+            found = function(*values[:first], **dict(zip(names, values[first:], strict=True)))
             several = [f"{name}_{place}" for place in range(len(found))] if isinstance(found, list) else []
             self.lines.append(_Line(names=tuple(several or [name]), text=text, uses=_names(arguments)))
             self.known[text] = (
@@ -88,22 +112,33 @@ class Script:
 
     def required(self, what: "Placeholder") -> bool:
         """Return a condition, which the script holds for alone."""
-        held, text = bool(what.value), f"if {'not ' if what.value else ''}{what.name}: return None"
-        if text not in self.known:
+        held = bool(what.value)
+        if what.name not in self.decided:
+            self.decided[what.name] = held
+            text = f"if {'not ' if held else ''}{what.name}: return None"
             self.lines.append(_Line(names=(), text=text, uses=(what.name,)))
-            self.known[text] = held
         return held
+
+    def _decided(self, template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Return which of two a choice takes that the script holds for alone, or a float that is made one again."""
+        first = arguments[0]
+        if not isinstance(first, Placeholder):
+            return ()
+        if template == _FUNCTIONS["where"] and first.name in self.decided:
+            return (arguments[1] if self.decided[first.name] else arguments[2],)
+        return (first,) if template == _FLOAT and first.name in self.floats else ()
 
     def function(self, arguments: Sequence[str], result: "Placeholder") -> Callable[..., Any]:
         """Return the script as a function, which returns None where a condition that it was written under fails."""
-        needed, kept = {result.name}, list[str]()
+        needed, kept = {result.name}, list[_Line]()
         for line in reversed(self.lines):
             if not line.names or needed.intersection(line.names):
                 needed.update(line.uses)
-                kept.append(f"{', '.join(line.names)} = {line.text}" if line.names else line.text)
-        body = "\n    ".join([*reversed(kept), f"return {result.name}"])
+                kept.append(line)
+        last = _Line(names=(), text=f"return {result.name}", uses=(result.name,))
+        body = "\n    ".join(_shortened([*reversed(kept), last]))
         space: dict[str, Any] = {**_KNOWN, **self.objects}
-        exec(f"def script({', '.join(arguments)}):\n    {body}", space)  # lines of this file
+        exec(f"def script({', '.join(arguments)}):\n    {body}", space)
         found: Callable[..., Any] = space["script"]
         return found
 
@@ -131,12 +166,12 @@ class Placeholder:
     def __bool__(self) -> bool:
         return self.script.required(self)
 
-    def __neg__(self) -> "Placeholder":
+    def __neg__(self) -> Any:
         return self.script.written("-{0}", (self,))
 
-    def in_floats(self) -> "Placeholder":
+    def in_floats(self) -> Any:
         """Return it as a float."""
-        return self.script.written("float({0})", (self,))
+        return self.script.written(_FLOAT, (self,))
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any, **more: Any) -> Any:
         template = _UFUNCS.get(function.__name__)
@@ -179,14 +214,27 @@ def _add_operators() -> None:
 _add_operators()
 
 
-def called(function: Callable[..., Any], *arguments: Any) -> Any:
+def called(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Return what a function of numbers gives; within a script it is called as it is.
 
     >>> called(max, 1, 2)
     2
     """
-    script = next((one.script for one in arguments if isinstance(one, Placeholder)), None)
-    return function(*arguments) if script is None else script.called(function, arguments)
+    every = (*arguments, *named.values())
+    script = next((one.script for one in every if isinstance(one, Placeholder)), None)
+    return function(*arguments, **named) if script is None else script.called(function, every, tuple(named))
+
+
+def together(values: Iterable[Any]) -> Any:
+    """Return numbers as a tuple, which functions that are `called` take as one argument.
+
+    >>> together([1, 2.0])
+    (1, 2.0)
+    """
+    found = tuple(values)
+    script = next((one.script for one in found if isinstance(one, Placeholder)), None)
+    template = "".join(f"{{{place}}}, " for place in range(len(found)))
+    return found if script is None else script.written(f"({template})", found)
 
 
 def _value(argument: Any) -> Any:
@@ -197,15 +245,32 @@ def _names(arguments: Iterable[Any]) -> tuple[str, ...]:
     return tuple(one.name for one in arguments if isinstance(one, Placeholder))
 
 
-def _unchanged(template: str, arguments: Sequence[Any]) -> Placeholder | None:
-    """Return the argument that an expression is, such as a float times 1; none where it is another number."""
+def _unchanged(template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the argument that an expression is, such as a number times 1; nothing where it is another number.
+
+    An integer over 1 becomes a float.
+    """
     neutral, places = _NEUTRAL.get(template, (None, ()))
     for place in places:
         kept, other = arguments[place], arguments[1 - place]
-        if isinstance(_value(kept), float) and not isinstance(other, Placeholder) and other == neutral:
-            found: Placeholder = kept
-            return found
-    return None
+        known = _value(kept)
+        is_same = isinstance(known, float) or (type(known) is int and "/" not in template)
+        if is_same and not isinstance(other, Placeholder) and other == neutral:
+            return (kept,)
+    return ()
+
+
+def _shortened(lines: Sequence[_Line]) -> list[str]:
+    """Return lines of code, expressions that are used once in the place where they are."""
+    counts = Counter(name for line in lines for name in _NAME.findall(line.text))
+    held, found = dict[str, str](), list[str]()
+    for line in lines:
+        text = _NAME.sub(lambda name: held.pop(name[0], name[0]), line.text)
+        if len(line.names) == 1 and counts[line.names[0]] == 1 and len(text) <= _LONGEST_TEXT:
+            held[line.names[0]] = f"({text})"
+        else:
+            found.append(f"{', '.join(line.names)} = {text}" if line.names else text)
+    return found
 
 
 @cache

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.case import Case
+from nearpeak.core.distinct import distinct_calls
+from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.same import Same
 from nearpeak.core.step_prediction import CallPrediction, StepPrediction
@@ -63,14 +65,16 @@ def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Set
 def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
     parts = _parts(Same(workload))
     rows = [part.row for part in parts]
-    times = [CaseTime(bound_s=proved_s(part.work, target, CLASSICAL), limiter="", terms_s={}) for part in parts]
+    works = {id(part.work): part.work for part in parts}  # calls that touch all of their operands share one
+    bounds = {key: proved_s(work, target, CLASSICAL) for key, work in works.items()}
+    times = [CaseTime(bound_s=bounds[id(part.work)], limiter="", terms_s={}) for part in parts]
     return _beside_all(rows, times, target, setting, file)[1]
 
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    cases = {id(call.case): call.case for call in workload.held.calls}.values()
-    return parts_of(workload.held, {case: work_of(case) for case in dict.fromkeys(cases) if case is not None})
+    cases = dict.fromkeys(call.case for call in distinct_calls(workload.held.calls))
+    return parts_of(workload.held, {case: work_of(case) for case in cases})
 
 
 def _predicted(
@@ -85,30 +89,40 @@ def _beside_all(
     rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, setting: Setting, file: Path | None
 ) -> tuple[tuple[CaseTime, ...], StepPrediction | None]:
     """Return the times of the rows with their predictions, and the sum over all calls."""
-    known: dict[Case, Prediction | str] = {}
-    for row in rows:
-        if row.case not in known:
-            try:
-                known[row.case] = predict_case(row.case, target, setting, file)
-            except NotModelledError as error:
-                known[row.case] = str(error)
-    each = [_beside(row, time, known[row.case], target) for row, time in zip(rows, bounds, strict=True)]
-    times = tuple(time for time, _ in each)
-    reasons = [(row, text) for row, (_, text) in zip(rows, each, strict=True) if text]
-    return times, _sum(rows, times, reasons)
+    cases = dict.fromkeys(row.case for row in rows)
+    known = {case: _answered(case, target, setting, file) for case in cases}
+    calls: dict[tuple[Case, float], CallPrediction] = {}  # modules share cases, and mostly their bounds
+    times, reasons = list[CaseTime](), list[tuple[CaseRow, str]]()
+    for row, time in zip(rows, bounds, strict=True):
+        found, key = known[row.case], (row.case, time.bound_s)
+        if isinstance(found, str):
+            times.append(time)
+            reasons.append((row, found))
+            continue
+        if key not in calls:
+            calls[key] = _beside(*found, form_for(row.case, target), time.bound_s)
+        times.append(dataclasses.replace(time, prediction=calls[key]))
+    return tuple(times), _sum(rows, times, reasons)
 
 
-def _beside(row: CaseRow, time: CaseTime, found: Prediction | str, target: Target) -> tuple[CaseTime, str]:
-    """Return the time of a row with its prediction, and why there is none."""
-    if isinstance(found, str):
-        return time, found
-    form = form_for(row.case, target)
-    low_s, time_s, high_s = (max(one, time.bound_s) for one in (found.low_s, found.time_s, found.high_s))
-    call = CallPrediction(
-        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(found, form, time.bound_s),
-        energy=found.energy, distance_count=found.distance_count,
+def _answered(
+    case: Case, target: Target, setting: Setting, file: Path | None
+) -> tuple[Prediction, ExpectedEnergy | None] | str:
+    """Return the prediction of a case and its energy, or why there is none."""
+    try:
+        found = predict_case(case, target, setting, file)
+    except NotModelledError as error:
+        return str(error)
+    return found, found.energy
+
+
+def _beside(found: Prediction, energy: ExpectedEnergy | None, form: Form, bound_s: float) -> CallPrediction:
+    """Return the prediction of calls beside their bound, which may be below that of the case."""
+    low_s, time_s, high_s = (max(one, bound_s) for one in (found.low_s, found.time_s, found.high_s))
+    return CallPrediction(
+        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(found, form, bound_s), energy=energy,
+        distance_count=found.distance_count,
     )  # fmt: skip
-    return dataclasses.replace(time, prediction=call), ""
 
 
 def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]:
@@ -117,7 +131,7 @@ def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]
     The bound is taken off the largest part, whose rest stands for its resource below the documented rate. A step is
     held to the bounds of classical algorithms: what a library's other algorithm is expected to save below them is left.
     """
-    parts = dict(found.waterfall_s)
+    parts = {term.name: term.time_s for term in found.terms}
     parts[found.limiter] -= min(bound_s, found.time_s)
     gap: dict[str, float] = {}
     for name, time_s in parts.items():

@@ -1,8 +1,9 @@
 """What any program of a whole step must do: live calls, compulsory bytes, arithmetic without recomputation."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from nearpeak.core.distinct import union_bytes
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Call, Use, Workload
 from nearpeak.theory.gram import gram_work, is_gram
@@ -35,20 +36,19 @@ def compulsory(workload: Workload, works: Sequence[Work | None], live: Sequence[
     return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
 
 
-def touched_work(call: Call, work: Work) -> Work:
-    """Return `work` with no more bytes than the storages that this call touches.
+def touched_work(read_bytes: int | None, write_bytes: int | None, work: Work) -> Work:
+    """Return `work` with no more bytes than the storages that a call touches; none where it names none.
 
     A case counts each operand; a call may name one storage twice (x times x), or a broadcast row.
     """
-    reads, writes = _touched_bytes(call.reads), _touched_bytes(call.writes)
-    less_read = bool(call.reads) and reads < work.read_bytes
-    less_written = bool(call.writes) and writes < work.write_bytes
-    if not less_read and not less_written:
+    reads = work.read_bytes if read_bytes is None else min(read_bytes, work.read_bytes)
+    writes = work.write_bytes if write_bytes is None else min(write_bytes, work.write_bytes)
+    if (reads, writes) == (work.read_bytes, work.write_bytes):
         return work
     return dataclasses.replace(
         work,
-        read_bytes=reads if less_read else work.read_bytes,
-        write_bytes=writes if less_written else work.write_bytes,
+        read_bytes=reads,
+        write_bytes=writes,
         contraction=None,  # an element in two roles, or a group that is a broadcast row, breaks the argument
         barrier=None,
     )
@@ -136,33 +136,3 @@ def _collect(
     for use in call.writes:
         if workload.buffers[use.buffer].kind in KEPT_KINDS:
             writes.setdefault(use.buffer, []).append(use)
-
-
-def _touched_bytes(uses: Sequence[Use]) -> int:
-    """Return the distinct bytes that the uses of one call touch."""
-    if len(uses) == 1:
-        return uses[0].bytes
-    if len({use.buffer for use in uses}) == len(uses):
-        return sum([use.bytes for use in uses])
-    storages: dict[int, list[Use]] = {}
-    for use in uses:
-        storages.setdefault(use.buffer, []).append(use)
-    return sum(union_bytes(own) for own in storages.values())
-
-
-def union_bytes(uses: Iterable[Use]) -> int:
-    """Return the bytes of one storage that are surely touched: dense views by their union, others by the largest.
-
-    >>> spans = ((0, 4), (2, 6))
-    >>> union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
-    6
-    """
-    uses = list(uses)
-    if len(uses) == 1:
-        return uses[0].bytes
-    dense = sorted({(u.start_bytes, u.stop_bytes) for u in uses if u.bytes == u.stop_bytes - u.start_bytes})
-    covered, reached = 0, -1
-    for start, stop in dense:
-        covered += max(0, stop - max(start, reached))
-        reached = max(reached, stop)
-    return max([covered, *(use.bytes for use in uses)])

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from nearpeak.core.bound import Bound, Policy
 from nearpeak.core.case import Case
+from nearpeak.core.distinct import module_pattern
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Call, Workload
 from nearpeak.theory.case_bound import work_bound
 from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.opportunity import Piece
-from nearpeak.theory.shares import module_pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

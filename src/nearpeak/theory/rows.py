@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from nearpeak.core.analysis import CaseRow
 from nearpeak.core.case import Case
+from nearpeak.core.distinct import distinct_calls
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.ops import OPS, label_of
 from nearpeak.theory.compulsory import touched_work
-from nearpeak.theory.shares import module_pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,9 @@ class _Tally:
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
     tallies: dict[tuple[Case, str, str], _Tally] = {}
-    known: dict[int, tuple[Case, Work]] = {}  # the thousands of calls of a step share a few dozen objects
-    for call in workload.calls:
-        if call.case is None:
-            continue
-        case, whole = known.get(id(call.case)) or known.setdefault(id(call.case), (call.case, works[call.case]))
-        key = (case, call.phase, module_pattern(call.module))
-        work = touched_work(call, whole)
+    for call in distinct_calls(workload.calls):
+        key = (call.case, call.phase, call.module)
+        work = touched_work(call.read_bytes, call.write_bytes, works[call.case])
         tally = tallies.get(key)
         if tally is None:
             tally = tallies[key] = _Tally(work=work, source=call.source)

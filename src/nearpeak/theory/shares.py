@@ -1,23 +1,8 @@
 """Sums of bounds over the parts of a step: phases, operators, modules."""
 
-import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from nearpeak.core.analysis import CaseRow, CaseTime, Share
-
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-MODULE_DEPTH = 12
-
-
-@lru_cache(maxsize=1 << 14)
-def module_pattern(path: str) -> str:
-    """Return a module path with layer numbers as `*`, so that equal layers fall together.
-
-    >>> module_pattern("model.layers.17.mlp.gate_proj")
-    'model.layers.*.mlp.gate_proj'
-    """
-    return ".".join(_NUMBER.sub("*", path).split(".")[:MODULE_DEPTH]) or "(top level)"
 
 
 def shares(rows: Sequence[CaseRow], times: Sequence[CaseTime], names: Iterable[str]) -> tuple[Share, ...]:

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 import nearpeak
+from nearpeak.core.distinct import distinct_calls, module_pattern, touched_bytes
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Buffer, Call, Use, Workload
 from nearpeak.theory.compulsory import compulsory, live_calls, touched_work
 from nearpeak.theory.liveness import occupancy_of
 from nearpeak.theory.recompute import repeated_calls
-from nearpeak.theory.shares import module_pattern
 
 KINDS = ("weight", "input", "activation", "activation", "output")
 
@@ -92,8 +92,21 @@ def test_what_checkpointing_computes_again_counts_once():
 
 
 def test_a_storage_named_twice_is_read_once():
-    once = touched_work(call([use(0), use(0)], [use(4)]), Work(read_bytes=200, write_bytes=100))
+    twice = call([use(0), use(0)], [use(4)])
+    touched = touched_bytes(twice.reads), touched_bytes(twice.writes)
+    once = touched_work(*touched, Work(read_bytes=200, write_bytes=100))
     assert (once.read_bytes, once.write_bytes) == (100, 100)
+    whole = Work(read_bytes=200, write_bytes=100)
+    assert touched_work(touched_bytes(()), touched_bytes(()), whole) is whole
+
+
+def test_calls_that_differ_by_their_layer_alone_are_counted_together_and_others_are_not():
+    calls = [dataclasses.replace(call([use(0)], [use(1)]), module=f"layers.{n}.mlp") for n in range(3)]
+    other = dataclasses.replace(calls[0], reads=(use(0), use(2)), call_count=5)
+    found = distinct_calls((*calls, other, dataclasses.replace(other, case=None)))
+    assert [(one.module, one.call_count, one.read_bytes) for one in found] == [
+        ("layers.*.mlp", 3, 100), ("layers.*.mlp", 5, 200),
+    ]  # fmt: skip
 
 
 def test_generated_constants_need_not_be_read():

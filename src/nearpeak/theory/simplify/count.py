@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from nearpeak.core.distinct import union_bytes
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import NO_WORK, Work
 from nearpeak.core.workload import Use
 from nearpeak.ops._arithmetic import contraction, unit
-from nearpeak.theory.compulsory import union_bytes, without_bytes
+from nearpeak.theory.compulsory import without_bytes
 from nearpeak.theory.simplify.formed import NOTHING, Formed
 from nearpeak.theory.simplify.graph import Graph, Node
 from nearpeak.theory.simplify.orders import cost
