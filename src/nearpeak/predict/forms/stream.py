@@ -12,6 +12,7 @@ from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._numbers import larger, raised, smaller
 from nearpeak.predict._stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
 from nearpeak.predict._stream_scalars import SCALARS
+from nearpeak.predict._units import got
 from nearpeak.predict._work_columns import WorkColumns, work_columns, work_numbers
 
 TERMS = (
@@ -49,7 +50,9 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) ->
     does not keep, special functions as vector instructions, roofline of products.
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
-        raise NotModelledError(f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only")
+        raise NotModelledError(
+            f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only{got(target)}"
+        )
     is_one = all(isinstance(extent, int) for extent in cases.axes.values())
     work = (work_numbers if is_one else work_columns)(target, cases)
     scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
