@@ -43,9 +43,14 @@ def fastest(target: Target, dtype: DType, what: str = "products") -> str:
     units = [unit for unit in dtype.matrix_units if unit in target.peaks and (dtype.name, unit) not in _UNUSED]
     if target.kind != "gpu" or not units:
         raise NotModelledError(
-            f"{target.name}: no prediction of {what} of {dtype.name}; GPUs that state a rate for it only"
+            f"{target.name}: no prediction of {what} of {dtype.name}; GPUs that state a rate for it only{got(target)}"
         )
     return max(units, key=lambda unit: target.peaks[unit].flop_per_s)
+
+
+def got(target: Target) -> str:
+    """Return what kind of target was given where GPUs alone are answered for; nothing of a GPU."""
+    return "" if target.kind == "gpu" else f", got one of kind {target.kind}: it has bounds, no predictions"
 
 
 def figures_of(target: Target, unit: str) -> tuple[float, ...]:

@@ -137,7 +137,7 @@ def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours()
 
 
 def test_what_cannot_be_predicted_is_refused_in_one_line():
-    with pytest.raises(NotModelledError, match="GPUs that state a rate for it only"):
+    with pytest.raises(NotModelledError, match="GPUs that state a rate for it only, got one of kind npu"):
         nearpeak.predict(nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16"), "gaudi3")
 
 

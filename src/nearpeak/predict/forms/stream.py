@@ -12,6 +12,7 @@ from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._numbers import is_number, larger, raised, smaller, summed
 from nearpeak.predict._stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
 from nearpeak.predict._stream_scalars import SCALARS
+from nearpeak.predict._units import got
 from nearpeak.predict._work_columns import WorkColumns, work_columns, work_numbers
 
 TERMS = (
@@ -66,7 +67,9 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, scalars: Any, se
     does not keep, special functions as vector instructions, roofline of products.
     """
     if target.kind != "gpu" or target.dram.bandwidth_bytes_per_s is None:
-        raise NotModelledError(f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only")
+        raise NotModelledError(
+            f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only{got(target)}"
+        )
     work = work_by(target, cases)
     scalar = dict(zip((one.name for one in SCALARS), np.asarray(scalars).tolist(), strict=True))
     parts = _parts(target, cases, work, scalar)
