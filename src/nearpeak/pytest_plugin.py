@@ -1,5 +1,6 @@
 """The pytest plug-in: a test marked with `@nearpeak.case(...)` checks and times a function by `nearpeak_measure`."""
 
+import math
 import shlex
 import warnings
 from collections.abc import Callable
@@ -47,11 +48,14 @@ class Attained:
 
         Raises:
             AssertionError: with both times, what limits the bound, and the command that measures it again.
+            SpecError: the ratio is not above 0 and at most 1: nothing would be asserted, or nothing could pass.
         """
         from nearpeak.api import bound
         from nearpeak.units import show
 
         __tracebackhide__ = True  # what failed is the caller's line
+        if not 0 < least_ratio <= 1:  # below, nothing would fail; above, nothing could pass
+            raise SpecError(f"require_ratio: {least_ratio!r} is no share of the bound; give one above 0, at most 1")
         found, name = self.ratio(target), target or self.measurement.target
         if found >= least_ratio:
             return
@@ -101,6 +105,8 @@ class NearpeakMeasure:
         wanted = case or self.case
         if wanted is None:
             raise SpecError("nearpeak_measure: no case; decorate the test with @nearpeak.case(...) or give case=")
+        if isinstance(budget_s, (str, bool)) or not 0 < budget_s < math.inf:
+            raise SpecError(f"nearpeak_measure: budget_s {budget_s!r} is no time in seconds; e.g. budget_s=0.3")
         timing = Timing(cache=cache, budget_s=budget_s)
         backend = _backend(function, timing, device)
         runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")

@@ -77,15 +77,24 @@ def print_difference(found: "SuiteDifference") -> None:
     for sign, sources in (("+", found.added_sources), ("-", found.removed_sources)):
         for source in sources:
             console.print(escape(f"{sign} source {source.name}"))
-    table = _table("", ("", "left"), ("calls", "right"), ("case", "left"))
+    table = _table("", ("", "left"), ("calls", "right"), ("case", "left"), ("what changed", "left"))
     for sign, cases in (("+", found.added), ("-", found.removed)):
         for one in cases:
-            table.add_row(sign, str(one.call_count or ""), escape(label_of(one.case)))
+            table.add_row(sign, str(one.call_count or ""), escape(label_of(one.case)), "")
     for before, after in found.changed:
-        table.add_row("~", f"{before.call_count} → {after.call_count}", escape(label_of(after.case)))
+        counts = [str(one.call_count or "") for one in (before, after)]
+        said = counts[0] if counts[0] == counts[1] else f"{before.call_count} → {after.call_count}"
+        table.add_row("~", said, escape(label_of(after.case)), _what_changed(before, after))
     console.print(table)
     console.print(f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed, "
                   f"{found.same_count} the same")  # fmt: skip
+
+
+def _what_changed(before: "SuiteCase", after: "SuiteCase") -> str:
+    """Return in words what a case of both suites differs in."""
+    run = {True: "now run", False: "no longer run"}[after.chosen] if before.chosen != after.chosen else ""
+    calls = "calls" if before.call_count != after.call_count else ""
+    return ", ".join(filter(None, (run, calls, "reasons" if before.why != after.why else "")))
 
 
 def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:

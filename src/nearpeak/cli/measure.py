@@ -248,6 +248,7 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     """Return a measurement in one line for people."""
     from nearpeak.measuring import bound_s, known_target
     from nearpeak.ops import label_of
+    from nearpeak.report._words import percent
     from nearpeak.units import show
 
     label = label_of(one.case)
@@ -260,7 +261,7 @@ def _row(one: "Measurement", device: "Target | None") -> str:
         text += f", CPU {show(one.cpu_low_s, 's')}"
     least_s = bound_s(one.case, device or known_target(one.target))
     if least_s is not None:
-        text += f", bound {show(least_s, 's')} ({least_s / found.centre_s:.0%} attained)"
+        text += f", bound {show(least_s, 's')} ({percent(least_s / found.centre_s)} attained)"
     if one.telemetry is not None:
         from nearpeak.report._telemetry import in_brief
 

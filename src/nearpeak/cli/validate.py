@@ -13,6 +13,7 @@ import typer
 from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._words import case_of
+from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
 from nearpeak.units import counted
 
@@ -47,6 +48,7 @@ def validate(
         [], "--set", help="With --emulate: a field of a number format, e.g. mxfp4.block=16. Repeatable."
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
+    limit: str = typer.Option("600 s", "--limit", help="Wall time after which a function of your own is given up."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
     skeleton: bool = typer.Option(
         False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
@@ -59,9 +61,9 @@ def validate(
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
     Of a suite, a file or a ready-made one, every chosen case is checked, one after the other; a function of your own
-    is called in a process of its own for each, so that one that ends it has crashed. A case that cannot be checked is a
-    row that says so, one that could not tell wrong from right no failure. Exit code 12 when a check fails. The words
-    and the seed of a record show it again.
+    is called in a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case
+    that cannot be checked is a row that says so, one that could not tell wrong from right no failure. Exit code 12 when
+    a check fails. The words and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip
@@ -74,7 +76,7 @@ def validate(
         _refuse("--skeleton checks nothing", options)
         return _print_skeleton(words)
     suite = suite_of_words(words)
-    tested = _tested(runner, implementation, emulate, formats, edits, seed)
+    tested = _tested(runner, implementation, emulate, formats, edits, seed, seconds_of(limit, "--limit"))
     if suite is not None:
         return _suite_validated([one.case for one in suite.chosen], tested, (seed, mutants), json=json)
     return _case_validated(case_of(words, "validate"), tested, (seed, mutants), json=json)
@@ -93,7 +95,13 @@ def register(app: typer.Typer) -> None:
 
 
 def _tested(
-    runner: str, implementation: str, emulate: str | None, formats: Path | None, edits: list[str], seed: int
+    runner: str,
+    implementation: str,
+    emulate: str | None,
+    formats: Path | None,
+    edits: list[str],
+    seed: int,
+    limit_s: float,
 ) -> "Callable[[Case], Implementation | _Foreign]":
     """Return what is tested of each case, as the options name it."""
     if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
@@ -105,9 +113,9 @@ def _tested(
     from nearpeak.measure.apart import of_runner, runs_foreign_code
 
     if implementation:
-        return lambda _: _Foreign(name=implementation, is_runner=False)
+        return lambda _: _Foreign(name=implementation, is_runner=False, limit_s=limit_s)
     if runner and runs_foreign_code(runner):
-        return lambda _: _Foreign(name=runner, is_runner=True)
+        return lambda _: _Foreign(name=runner, is_runner=True, limit_s=limit_s)
     _require_packages(runner)
     return lambda case: of_runner(runner or "torch_cpu", case)
 
@@ -132,6 +140,8 @@ class _Foreign:
     """Words of the option that names it."""
     is_runner: bool
     """Whether the option is --runner."""
+    limit_s: float
+    """Wall time after which it is given up."""
 
 
 def _case_validated(
@@ -166,7 +176,7 @@ def _found(case: "Case", tested: "Implementation | _Foreign", seed: int) -> "tup
     from nearpeak.measure.validation import validate as validated
 
     if isinstance(tested, _Foreign):
-        return validated_apart(case, tested.name, seed, is_runner=tested.is_runner)
+        return validated_apart(case, tested.name, seed, is_runner=tested.is_runner, limit_s=tested.limit_s)
     return validated(case, tested, seed=seed), ""
 
 

@@ -55,6 +55,8 @@ class CaseTime:
     """Time by term."""
     measured_s: float | None = None
     """Shortest run on this machine; none when not measured."""
+    unmeasured: str = ""
+    """Why a run that was asked for gave no time, its outcome first; empty where it gave one or none was asked for."""
     high_s: float | None = None
     """Bound for the values (indices, masks, routers) that cost most; none where values do not matter."""
     prediction: CallPrediction | None = None

@@ -8,7 +8,8 @@ from nearpeak import errors
 from nearpeak.core.case import Case
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
-from nearpeak.isolation import Ending, call_isolated
+from nearpeak.isolation import call_isolated
+from nearpeak.units import show
 
 if TYPE_CHECKING:
     from nearpeak.measure.validation import Implementation
@@ -26,25 +27,32 @@ def runs_foreign_code(runner: str) -> bool:
     return getattr(abilities, "argument", "") == "module:function"
 
 
-def validated_apart(case: Case, named: str, seed: int, *, is_runner: bool) -> tuple[Validation, str]:
+def validated_apart(
+    case: Case, named: str, seed: int, *, is_runner: bool, limit_s: float = math.inf
+) -> tuple[Validation, str]:
     """Return what the contract says of a function, and the end of what the function has printed.
 
     Args:
         named: the function as `module:function` or `file.py:function`, or the runner of one.
         is_runner: which of the two.
+        limit_s: wall time after which the function is ended: the record says that it hung.
 
     Raises:
         NearpeakError: the function cannot be imported, or the case not be checked.
     """
     arguments = {"case": case, "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
     ending = call_isolated(
-        "nearpeak.measure.apart:validate_named", arguments, timeout_s=math.inf, memory_bytes=None,
+        "nearpeak.measure.apart:validate_named", arguments, timeout_s=limit_s, memory_bytes=None,
         preload=("torch", "nearpeak.measure.validation", __name__),
     )  # fmt: skip
     if ending.verdict == "result":
         return ending.value, ending.output
     if ending.verdict == "died":
-        return _ended(case, named, seed, ending, is_runner=is_runner), ending.output
+        how = f"it ended its process with {ending.signal_name or f'exit code {ending.value}'}"
+        return _ended(case, named, seed, "CRASH", how, is_runner=is_runner), ending.output
+    if ending.verdict == "timeout":
+        how = f"it did not end within {show(limit_s, 's')} (--limit)"
+        return _ended(case, named, seed, "TIMEOUT", how, is_runner=is_runner), ending.output
     kind, message = ending.value
     raise getattr(errors, kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
 
@@ -57,17 +65,16 @@ def validate_named(case: Case, named: str, seed: int, is_runner: bool, folder: s
     return validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
 
 
-def _ended(case: Case, named: str, seed: int, ending: Ending, *, is_runner: bool) -> Validation:
-    """Return the record of a function that has ended its process."""
+def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:
+    """Return the record of a function whose process has ended, or was ended, before it was judged."""
     from nearpeak.measure.validation import Implementation, recorded
 
     def never(*_: object, **__: object) -> dict[str, object]:
         raise AssertionError("it has ended a process already")
 
-    how = ending.signal_name or f"exit code {ending.value}"
-    reason = f"it ended its process with {how}, so that nothing it computes can be judged"
+    reason = f"{how}, so that nothing it computes can be judged"
     tested = Implementation(name=named, call=never, is_runner=is_runner)
-    return recorded(case, tested, seed, (CheckResult(check="V1", status="CRASH", reason=reason),))
+    return recorded(case, tested, seed, (CheckResult(check="V1", status=status, reason=reason),))
 
 
 def imported(text: str) -> "Implementation":

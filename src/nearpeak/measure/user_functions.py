@@ -20,6 +20,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Outcome
 from nearpeak.errors import SpecError
 from nearpeak.measure.outputs import output_names
+from nearpeak.measure.user_modules import on_inputs
 
 
 class EndedError(RuntimeError):
@@ -56,6 +57,8 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     2.0
     """
     found = object_of(text, where)
+    if isinstance(found, type):
+        raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")
     if not callable(found):
         raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
     function: Callable[..., Any] = found
@@ -167,13 +170,15 @@ def takes_out(call: Callable[..., Any]) -> bool:
 def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return `call` with results by name: a single array or tensor is the only output of the case.
 
+    A PyTorch module is called as models call it, by its own arguments.
     A name that is neither input nor argument is answered with the names of those that there are.
     """
+    function = on_inputs(call)
 
     @functools.wraps(call, updated=())
     def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
-            found = call(inputs, **arguments)
+            found = function(inputs, **arguments)
         except SystemExit as error:
             raise _leaving(error) from error
         except KeyError as error:

@@ -18,6 +18,7 @@ from nearpeak.core.family import FAMILIES
 from nearpeak.report import _bars as bars
 from nearpeak.report import _expected as expected
 from nearpeak.report import _roofline as roofline
+from nearpeak.report import _unmeasured as unmeasured
 from nearpeak.report import _words as words
 from nearpeak.units import show
 
@@ -190,6 +191,7 @@ def _environment() -> Environment:
     found.globals.update(
         words=words,
         expected=expected,
+        unmeasured=unmeasured,
         roofline=roofline,
         bars=bars,
         families=FAMILIES,

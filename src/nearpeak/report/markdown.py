@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from nearpeak.core.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.report import _expected as expected
 from nearpeak.report import _words as words
+from nearpeak.report._unmeasured import lines_of
 from nearpeak.units import show
 
 TOP_COUNT = 8
@@ -106,6 +107,10 @@ def _marks(analysis: Analysis) -> Iterable[str]:
         if wrong:
             yield f"**{prose(target.title)}: {wrong} measurements below their bound are implausible.**"
         yield from (prose(words.below_bound(one)) for one in target.below_bound)
+        first, *others = [*lines_of(analysis, target)] or [""]
+        if first:
+            yield f"**{prose(target.title)}: {prose(first)}**"
+            yield from map(prose, others)
 
 
 def _parts(kind: str, parts: Sequence[Share]) -> str:

@@ -12,6 +12,7 @@ from nearpeak.core.bound import ASSUMPTIONS
 from nearpeak.report import _expected as expected
 from nearpeak.report import _words as words
 from nearpeak.report._console import drawn
+from nearpeak.report._unmeasured import lines_of
 from nearpeak.units import show
 
 TOP_COUNT = 8
@@ -49,6 +50,7 @@ def _print(console: Console, analysis: Analysis) -> None:
         _first_target(console, analysis, analysis.targets[0])
     for target in analysis.targets:
         _measured(console, analysis, target)
+        _unmeasured(console, analysis, target)
     _memory(console, analysis)
     _footnotes(console, analysis)
 
@@ -199,6 +201,16 @@ def _measured(console: Console, analysis: Analysis, target: TargetAnalysis) -> N
         )
     for one in target.below_bound[:TOP_COUNT]:
         console.print(Text(words.below_bound(one)))
+
+
+def _unmeasured(console: Console, analysis: Analysis, target: TargetAnalysis) -> None:
+    """Print the cases that gave no time, so that none is taken for one that ran."""
+    first, *others = [*lines_of(analysis, target)] or [""]
+    if first:
+        console.print()
+        console.print(Text(f"{words.shortened(target.title, 40)}: {first}", style="bold red"))
+    for line in words.hung(others):
+        console.print(Text(f"  {line}"))
 
 
 def _memory(console: Console, analysis: Analysis) -> None:

@@ -9,7 +9,7 @@ from nearpeak.analyze.compare import compare
 from nearpeak.analyze.plausibility import with_measurements
 from nearpeak.core.comparison import NOT_COMPARABLE
 from nearpeak.core.finding import CAUSES
-from nearpeak.core.measurement import Measurement
+from nearpeak.core.measurement import Measurement, Outcome
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import ImplausibleError
 from nearpeak.report import _words, render
@@ -94,3 +94,14 @@ def test_bound_expected_and_measured_time_stand_beside_each_other_in_eighty_colu
     assert row.startswith("   100 µs")
     assert "…" not in head + row[:52]  # only what a call is may be cut
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("kind", ["terminal", "markdown", "html"])
+def test_a_case_that_gave_no_time_is_named_with_its_reason_in_every_report(analysis, kind):
+    outcome = {"outcome": Outcome.INCORRECT, "note": "off by 7"}
+    failed = Measurement(case=CASE, target="h100_sxm", runner="stopwatch", samples_s=(), **outcome)
+    here = with_measurements(analysis.rows, analysis.targets[0], {CASE: failed})
+    said = " ".join(render(dataclasses.replace(analysis, targets=(here,)), kind).replace("\\", "").split())
+    assert "1 of 1 case without a measured time" in said
+    assert "incorrect: off by 7" in said
+    assert "without a measured time" not in render(measured(analysis, 2.0), kind)

@@ -276,3 +276,18 @@ def test_a_package_that_is_absent_is_said_before_any_row(monkeypatch, capsys):
     code, out, error = run(monkeypatch, capsys, "numpy_operators", "--runner", "beaverpy")
     assert (code, out) == (3, "")
     assert "beaverpy is not installed" in error
+
+
+def test_a_function_that_hangs_is_ended_and_the_others_of_the_suite_are_checked(monkeypatch, capsys, tmp_path):
+    (tmp_path / "hanging_kernels_of_a_test.py").write_text(
+        "import time, torch\n\ndef hangs(tensors, rows, **_):\n    time.sleep(600 if rows == 2 else 0)\n"
+        "    return torch.softmax(tensors['x'], -1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    text = save_text(suites.suite([], sweeps=["op=softmax dtype=fp32 rows=2,3 columns=16"]))
+    (tmp_path / "two.jsonl").write_text(text)
+    words = ("two.jsonl", "--implementation", "hanging_kernels_of_a_test.py:hangs", "--limit", "20 s", "--json")
+    code, out, err = run(monkeypatch, capsys, *words)
+    found = {record["case"]["rows"]: record for record in map(json.loads, out.splitlines())}
+    assert (code, found[2]["status"], found[3]["status"]) == (12, "TIMEOUT", "PASS"), err
+    assert "it did not end within 20 s" in found[2]["checks"][0]["reason"]

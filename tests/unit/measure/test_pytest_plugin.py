@@ -150,6 +150,24 @@ def test_a_device_that_is_not_there_is_named(tmp_path):
         assert "needs a GPU" in said_by_pytest(tmp_path, text.replace("DEVICE", "cuda"))
 
 
+@pytest.mark.parametrize("ratio", ["0", "-0.1", "30", "float('nan')"])
+def test_a_ratio_that_asserts_nothing_or_cannot_be_reached_is_refused(tmp_path, ratio):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        f"    nearpeak_measure(lambda t, **_: torch.softmax(t['x'], -1), **quick).require_ratio({ratio}, 't4')\n"
+    ))  # fmt: skip
+    assert "1 failed" in said, said
+    assert "is no share of the bound" in said
+
+
+def test_a_time_that_is_no_number_of_seconds_is_no_fault_of_the_kernel(tmp_path):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    nearpeak_measure(lambda t, **_: torch.softmax(t['x'], -1), budget_s='50 ms')\n"
+    ))  # fmt: skip
+    assert "budget_s '50 ms' is no time in seconds" in said, said
+
+
 @pytest.mark.slow
 def test_the_example_of_a_kernel_repository_passes(tmp_path):
     import shutil

@@ -10,6 +10,7 @@ from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
 from nearpeak.suite.difference import difference
+from nearpeak.suite.directed import directed_suite
 from nearpeak.suite.file import load_text, save_text
 from nearpeak.suite.merge import merged, suite_of
 
@@ -113,3 +114,12 @@ def test_a_difference_names_what_is_new_gone_and_called_more_often():
     more = difference(old, suite_of(workload(calls=(call(SMALL, "a", 5),))))
     assert [(before.call_count, after.call_count) for before, after in more.changed] == [(2, 5)]
     assert difference(old, old).is_empty
+
+
+def test_the_table_of_a_difference_says_what_changed_of_a_case_that_both_hold(capsys):
+    from nearpeak.cli._suite_tables import print_difference
+
+    suite = directed_suite("fill")
+    first, *others = suite.cases
+    print_difference(difference(suite, replace(suite, cases=(replace(first, chosen=not first.chosen), *others))))
+    assert "no longer run" in capsys.readouterr().out

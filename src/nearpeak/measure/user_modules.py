@@ -1,0 +1,51 @@
+"""Modules of users: a `torch.nn.Module` called as models call it, inputs of the case as arguments and weights."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def on_inputs(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a PyTorch module as a function of (inputs by name, **arguments); anything else is returned as it is.
+
+    Inputs that are called as a parameter or buffer of the module take its place. The others are given by name where
+    its `forward` has their names, in order otherwise. A `forward` that takes `**` is called like any function.
+
+    >>> on_inputs(len) is len
+    True
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(call, torch.nn.Module) or _takes_any_name(call):
+        return call
+    return _by_its_forward(call)
+
+
+def _by_its_forward(module: Any) -> Callable[..., Any]:
+    takes = inspect.signature(module.forward).parameters
+
+    def run(inputs: Mapping[str, Any], **arguments: Any) -> Any:
+        held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+        weights = {name: tensor for name, tensor in inputs.items() if name in held}
+        given = {name: tensor for name, tensor in inputs.items() if name not in held}
+        named = given if given.keys() <= takes.keys() else {}
+        options = {name: value for name, value in arguments.items() if name in takes}
+        args, kwargs = () if named else tuple(given.values()), named | options
+        _require_fit(module, args, kwargs, given)
+        import torch
+
+        return torch.func.functional_call(module, weights, args, kwargs)
+
+    return run
+
+
+def _takes_any_name(module: Any) -> bool:
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(module.forward).parameters.values())
+
+
+def _require_fit(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    try:
+        inspect.signature(module.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        left = ", ".join(given) or "none"
+        raise TypeError(f"{type(module).__name__}.forward does not take the inputs {left}: {error}") from None
