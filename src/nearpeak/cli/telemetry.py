@@ -24,7 +24,9 @@ def telemetry(
     source: list[str] = typer.Option([], "--source", help="Only these sources; all by default. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Keep every reading in this file (.json)."),
     log: Path | None = typer.Option(
-        None, "--import", help="Read a power log instead: MLPerf or PTDaemon, tegrastats, nvidia-smi, Zeus, a table."
+        None,
+        "--import",
+        help="Read a power log instead: MLPerf or PTDaemon, tegrastats, nvidia-smi, Zeus, a table, or what --out kept.",
     ),
     interval: str = typer.Option(
         "", "--interval", help="--import: time between lines that do not state it, e.g. '1 s'."

@@ -9,6 +9,8 @@ from nearpeak.errors import SpecError
 
 _CHUNK_ELEMENTS = 2**20
 """Random numbers drawn at a time."""
+_MOST_DRAWN = 2**30
+"""Random numbers beyond which a load is not drawn: ten seconds."""
 _KINDS = {
     "uniform": ("top_k", "seed"),
     "zipf": ("exponent", "top_k", "seed"),
@@ -57,6 +59,12 @@ def counts_of(load: str, rows: int, groups: int) -> tuple[int, ...]:
     top_k = int(options.get("top_k", 1))
     if not 1 <= top_k <= np.count_nonzero(weights):
         raise SpecError(f"load={load!r}: top_k={top_k} of {np.count_nonzero(weights)} groups that can be drawn")
+    tokens = -(-rows // top_k)
+    if tokens * groups > _MOST_DRAWN:
+        raise SpecError(
+            f"load={load!r}: {tokens} tokens choosing among {groups} groups are too many to draw, at most "
+            f"{_MOST_DRAWN} random numbers are; state the rows of each group, e.g. counts rows=5,0,3"
+        )
     return tuple(int(count) for count in _sampled(weights, rows, top_k, int(options.get("seed", 0))))
 
 

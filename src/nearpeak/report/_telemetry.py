@@ -1,10 +1,10 @@
 """Telemetry for people: energy with its bound, means and extremes of each channel, what is not known."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from nearpeak.core.energy import Energy, energies_of, preferred
-from nearpeak.core.telemetry import Series, Telemetry
+from nearpeak.core.energy import Energy, energies_of, increments, preferred
+from nearpeak.core.telemetry import Channel, Series, Telemetry
 from nearpeak.report._words import hung
 from nearpeak.units import show
 
@@ -23,7 +23,7 @@ def in_brief(telemetry: Telemetry) -> str:
 
 def _energy(one: Energy) -> str:
     if one.few:
-        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({one.sample_count} values)"
+        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({one.sample_count} value{'' if one.sample_count == 1 else 's'})"
     return f"{one.domain} {one.energy_j:.4g} ± {one.error_j:.2g} J, {one.mean_w:.4g} W"
 
 
@@ -78,10 +78,22 @@ def _summary(series: Series, telemetry: Telemetry) -> str:
             union |= int(value)
         return ", ".join(channel.decoded(union)) or "none"
     if channel.kind == "counter":
-        return f"grew by {_shown(values[-1] - values[0], channel.unit)}"
+        return _growth(values, channel)
     mean = math.fsum(values) / len(values)
     low, high = (_shown(value, channel.unit) for value in (min(values), max(values)))
     return f"{_shown(mean, channel.unit)} on average, {low} to {high}"
+
+
+def _growth(values: Sequence[float], channel: Channel) -> str:
+    """Return how much a counter grew: what it fell by is no growth, and a wrap or a reset is said.
+
+    >>> _growth((90.0, 5.0, 7.0), Channel(name="gpu.energy", unit="J", kind="counter", meaning=""))
+    'grew by 2 J, besides what 1 reset hides'
+    """
+    steps, counts = increments([(float(place), value) for place, value in enumerate(values)], channel.rollover)
+    text = f"grew by {_shown(math.fsum(filter(None, steps)), channel.unit)}"
+    resets = counts.get("reset", 0)
+    return f"{text}, besides what {resets} reset{'s hide' if resets > 1 else ' hides'}" if resets else text
 
 
 def _span_lines(telemetry: Telemetry) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Power logs of other tools: the public ones to their golden figures, and mutated ones refused by line."""
 
 import contextlib
+import json
 import random
 
 import pytest
@@ -10,6 +11,7 @@ from nearpeak.core.energy import energies_of, energy_of
 from nearpeak.core.telemetry import Series
 from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS, read_log
+from nearpeak.exchange.telemetry_lines import telemetry_record
 
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 MADE = {
@@ -26,6 +28,11 @@ MADE = {
     "nvidia_smi": "timestamp, index, power.draw [W], clocks.sm [MHz], temperature.gpu\n"
     "2024/05/01 12:00:00.100, 0, 71.50 W, 1980 MHz, 33\n2024/05/01 12:00:00.100, 1, [N/A], 345 MHz, 31\n"
     "2024/05/01 12:00:00.600, 0, 91.50 W, 1980 MHz, 34\n2024/05/01 12:00:00.600, 1, 70.0 W, 345 MHz, 31\n",
+    "recording": '{"kind": "telemetry", "schema": 1, "begin_ns": 0, "end_ns": 2000000000, "wall_ns": 0, "rate_hz": 1.0, '
+    '"tick_count": 3, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "", "spans": [], '
+    '"unavailable": [], "streams": [{"source": "recording", "channels": [{"name": "gpu.power", "unit": "W", '
+    '"kind": "instantaneous", "meaning": "power now", "domain": "gpu"}], "before_ns": [0, 1000000000, 2000000000], '
+    '"after_ns": [0, 1000000000, 2000000000], "values": [[100.0, 120.0, 140.0]]}]}',
 }
 
 
@@ -120,6 +127,14 @@ def test_each_format_is_recognised_by_itself_alone(tmp_path):
     for name, text in MADE.items():
         assert [one for one in LOGS if LOGS[one].recognises(text)] == [name]
         assert read_log(made(tmp_path, name)).streams[0].source == name
+
+
+def test_what_was_kept_of_a_log_is_read_again_with_the_same_energy(tmp_path):
+    first = read_log(made(tmp_path, "nvidia_smi"))
+    text = json.dumps({"kind": "telemetry", "schema": 1, **telemetry_record(first)})
+    assert energies_of(read_log(made(tmp_path, "recording", text))) == energies_of(first)
+    with pytest.raises(SpecError, match="cut off or no JSON"):
+        read_log(made(tmp_path, "recording", text[:-40]))
 
 
 def test_a_power_analyser_log_has_channels_marks_and_milliseconds(tmp_path):

@@ -126,6 +126,12 @@ def test_zipf_loads_fall_with_the_experts_number_and_are_the_same_each_time():
     assert counts_of("zipf exponent=1 seed=5", 100_000, 16) == counts
 
 
+def test_a_load_too_large_to_draw_is_refused_and_one_at_the_limit_of_use_is_not():
+    with pytest.raises(SpecError, match=r"16777216 tokens choosing among 4096 groups .*counts rows="):
+        counts_of("uniform top_k=2 seed=0", 2**25, 4096)
+    assert sum(counts_of("uniform top_k=8 seed=0", 2**18, 256)) == 2**18
+
+
 @pytest.mark.parametrize(("load", "message"), [
     ("normal", "not known"), ("uniform top=8", "no option 'top'"), ("uniform top_k=x", "whole number"),
     ("zipf exponent=x", "not a number"), ("histogram", "weights is missing"),

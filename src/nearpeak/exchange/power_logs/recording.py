@@ -1,0 +1,31 @@
+"""What `nearpeak telemetry --out` kept: every reading, as it was."""
+
+import json
+
+from nearpeak.core.telemetry import Telemetry
+from nearpeak.errors import SpecError
+from nearpeak.exchange.telemetry_lines import telemetry_of
+
+
+class Recording:
+    """A JSON object of kind `telemetry`."""
+
+    def recognises(self, head: str) -> bool:
+        """Say whether a file that begins with `head` is a recording.
+
+        >>> LOG.recognises('{"kind": "telemetry", "schema": 1,'), LOG.recognises('{"kind": "run"')
+        (True, False)
+        """
+        return "".join(head.split()).startswith('{"kind":"telemetry"')
+
+    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+        """Return the readings; energies are worked out from them again."""
+        del interval_s
+        try:
+            record = json.loads(text)
+        except ValueError as error:
+            raise SpecError(f"{where}: a recording that is cut off or no JSON: {error}") from None
+        return telemetry_of(record, where)
+
+
+LOG = Recording()
