@@ -23,7 +23,8 @@ def in_brief(telemetry: Telemetry) -> str:
 
 def _energy(one: Energy) -> str:
     if one.few:
-        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({one.sample_count} value{'' if one.sample_count == 1 else 's'})"
+        count = f"{one.sample_count} value{'' if one.sample_count == 1 else 's'}"
+        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({count})"
     return f"{one.domain} {one.energy_j:.4g} ± {one.error_j:.2g} J, {one.mean_w:.4g} W"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.ops._load import counts_of, touched_groups
 from nearpeak.ops._narrow import largest_of, narrowed_values
@@ -140,7 +141,5 @@ def test_a_load_too_large_to_draw_is_refused_and_one_at_the_limit_of_use_is_not(
     ("counts rows=a,b", "list of whole numbers"),
 ])  # fmt: skip
 def test_loads_that_make_no_sense_are_refused_by_name(load, message):
-    from nearpeak.errors import SpecError
-
     with pytest.raises(SpecError, match=message):
         counts_of(load, 8, 3)
