@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
-from nearpeak.predict.intervals import BAND_EDGES_S, band_of, end_of, stretched
+from nearpeak.predict.intervals import band_of, end_of, stretched
 from nearpeak.theory.terms import proved_s
 
 
@@ -92,12 +92,8 @@ def _regimes(form: "Same[Form]") -> Callable[[int], str]:
 @lru_cache(maxsize=1 << 10)
 def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
     """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band."""
-    ends, bands = (same.held.low_ratio, same.held.high_ratio), range(len(BAND_EDGES_S) + 1)
-    table = [
-        [[float(np.log(end_of(one, form.held.regimes[term], band, kind))) for one in ends] for band in bands]
-        for term in form.held.terms
-    ]
-    return lambda first, band: table[first][band]
+    ends, regime_of = (same.held.low_ratio, same.held.high_ratio), _regimes(form)
+    return cache(lambda first, band: [float(np.log(end_of(one, regime_of(first), band, kind))) for one in ends])
 
 
 def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class _Group:
     names: tuple[str, ...] = ()
     """Axes that scripts take, in this order."""
     scripts: list[Callable[..., Prediction | None]] = field(default_factory=list)
+    """Each gives the prediction of the extents that it holds for, and nothing of others."""
     formula_count: int = 0
     """Cases that no script answered for."""
     is_refused: bool = False

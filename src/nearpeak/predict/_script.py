@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, gcd
 from typing import Any
@@ -49,22 +49,20 @@ class _Line:
     names: tuple[str, ...]
     """What it defines; nothing where it is a condition that the script holds for."""
     text: str
+    """Expression or statement."""
     uses: tuple[str, ...]
+    """Names that it needs."""
 
 
-@dataclass(slots=True, kw_only=True)
 class Script:
     """Lines of arithmetic, in the order in which they were done."""
 
-    lines: list[_Line] = field(default_factory=list)
-    known: dict[str, Any] = field(default_factory=dict)
-    """What each expression was written down as, so that none is twice."""
-    objects: dict[str, Any] = field(default_factory=dict)
-    """Objects that lines name."""
-    decided: dict[str, bool] = field(default_factory=dict)
-    """Conditions that the script holds under."""
-    floats: set[str] = field(default_factory=set)
-    """Numbers that were made floats."""
+    def __init__(self) -> None:
+        self._lines: list[_Line] = []
+        self._known: dict[str, Any] = {}  # what each expression was written down as, so that none is twice
+        self._objects: dict[str, Any] = {}  # what lines name
+        self._outcomes: dict[str, bool] = {}  # conditions that the script holds under
+        self._floats: set[str] = set()  # numbers that were made floats
 
     def argument(self, name: str, value: Any) -> "Placeholder":
         """Return what stands for an argument, which has this value while the script is written."""
@@ -72,7 +70,9 @@ class Script:
 
     def alike(self, name: str, other: Any) -> Any:
         """Return `other`, a number or what stands for one, for an argument: the script holds where both are equal."""
-        self.lines.append(_Line(names=(), text=f"if {name} != {self._text(other)}: return None", uses=_names((other,))))
+        self._lines.append(
+            _Line(names=(), text=f"if {name} != {self._text(other)}: return None", uses=_names((other,)))
+        )
         return other
 
     def written(self, template: str, arguments: Sequence[Any]) -> Any:
@@ -81,13 +81,13 @@ class Script:
         if unchanged:
             return unchanged[0]
         text = template.format(*map(self._text, arguments))
-        if text not in self.known:
-            name, value = f"x{len(self.lines)}", _evaluated(template, len(arguments))(*map(_value, arguments))
-            self.lines.append(_Line(names=(name,), text=text, uses=_names(arguments)))
-            self.known[text] = Placeholder(self, name, value)
+        if text not in self._known:
+            name, value = f"x{len(self._lines)}", _evaluated(template, len(arguments))(*map(_value, arguments))
+            self._lines.append(_Line(names=(name,), text=text, uses=_names(arguments)))
+            self._known[text] = Placeholder(self, name, value)
             if template.startswith("float("):
-                self.floats.add(name)
-        return self.known[text]
+                self._floats.add(name)
+        return self._known[text]
 
     def called(self, function: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str] = ()) -> Any:
         """Return what stands for what a function gives: one value, or several where it is a list.
@@ -98,25 +98,25 @@ class Script:
         first = len(arguments) - len(names)
         named = [f"{name}={self._text(one)}" for name, one in zip(names, arguments[first:], strict=True)]
         text = f"{self._text(function)}({', '.join([*map(self._text, arguments[:first]), *named])})"
-        if text not in self.known:
-            values, name = list(map(_value, arguments)), f"x{len(self.lines)}"
+        if text not in self._known:
+            values, name = list(map(_value, arguments)), f"x{len(self._lines)}"
             found = function(*values[:first], **dict(zip(names, values[first:], strict=True)))
             several = [f"{name}_{place}" for place in range(len(found))] if isinstance(found, list) else []
-            self.lines.append(_Line(names=tuple(several or [name]), text=text, uses=_names(arguments)))
-            self.known[text] = (
+            self._lines.append(_Line(names=tuple(several or [name]), text=text, uses=_names(arguments)))
+            self._known[text] = (
                 [Placeholder(self, one, value) for one, value in zip(several, found, strict=True)]
                 if several
                 else Placeholder(self, name, found)
             )
-        return self.known[text]
+        return self._known[text]
 
     def required(self, what: "Placeholder") -> bool:
         """Return a condition, which the script holds for alone."""
         held = bool(what.value)
-        if what.name not in self.decided:
-            self.decided[what.name] = held
+        if what.name not in self._outcomes:
+            self._outcomes[what.name] = held
             text = f"if {'not ' if held else ''}{what.name}: return None"
-            self.lines.append(_Line(names=(), text=text, uses=(what.name,)))
+            self._lines.append(_Line(names=(), text=text, uses=(what.name,)))
         return held
 
     def _decided(self, template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -124,20 +124,20 @@ class Script:
         first = arguments[0]
         if not isinstance(first, Placeholder):
             return ()
-        if template == _FUNCTIONS["where"] and first.name in self.decided:
-            return (arguments[1] if self.decided[first.name] else arguments[2],)
-        return (first,) if template == _FLOAT and first.name in self.floats else ()
+        if template == _FUNCTIONS["where"] and first.name in self._outcomes:
+            return (arguments[1] if self._outcomes[first.name] else arguments[2],)
+        return (first,) if template == _FLOAT and first.name in self._floats else ()
 
     def function(self, arguments: Sequence[str], result: "Placeholder") -> Callable[..., Any]:
         """Return the script as a function, which returns None where a condition that it was written under fails."""
         needed, kept = {result.name}, list[_Line]()
-        for line in reversed(self.lines):
+        for line in reversed(self._lines):
             if not line.names or needed.intersection(line.names):
                 needed.update(line.uses)
                 kept.append(line)
         last = _Line(names=(), text=f"return {result.name}", uses=(result.name,))
         body = "\n    ".join(_shortened([*reversed(kept), last]))
-        space: dict[str, Any] = {**_KNOWN, **self.objects}
+        space: dict[str, Any] = {**_KNOWN, **self._objects}
         exec(f"def script({', '.join(arguments)}):\n    {body}", space)
         found: Callable[..., Any] = space["script"]
         return found
@@ -150,7 +150,7 @@ class Script:
         if isinstance(argument, (bool, int)) or (isinstance(argument, float) and np.isfinite(argument)):
             return f"({argument!r})"
         name = f"o{id(argument)}"
-        self.objects[name] = argument
+        self._objects[name] = argument
         return name
 
 
