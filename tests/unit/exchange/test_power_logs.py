@@ -29,7 +29,8 @@ MADE = {
     "2024/05/01 12:00:00.100, 0, 71.50 W, 1980 MHz, 33\n2024/05/01 12:00:00.100, 1, [N/A], 345 MHz, 31\n"
     "2024/05/01 12:00:00.600, 0, 91.50 W, 1980 MHz, 34\n2024/05/01 12:00:00.600, 1, 70.0 W, 345 MHz, 31\n",
     "recording": '{"kind": "telemetry", "schema": 1, "begin_ns": 0, "end_ns": 2000000000, "wall_ns": 0, '
-    '"rate_hz": 1.0, "tick_count": 3, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "", "spans": [], '
+    '"rate_hz": 1.0, "tick_count": 3, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "", '
+    '"spans": [], '
     '"unavailable": [], "streams": [{"source": "recording", "channels": [{"name": "gpu.power", "unit": "W", '
     '"kind": "instantaneous", "meaning": "power now", "domain": "gpu"}], "before_ns": [0, 1000000000, 2000000000], '
     '"after_ns": [0, 1000000000, 2000000000], "values": [[100.0, 120.0, 140.0]]}]}',
