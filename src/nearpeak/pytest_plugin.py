@@ -100,6 +100,7 @@ class NearpeakMeasure:
         from nearpeak.core.measurement import Outcome, Timing
         from nearpeak.measure.isolated import lock_of
         from nearpeak.measure.taking import TimedRunner
+        from nearpeak.measure.user_functions import kept_running
 
         __tracebackhide__ = True  # what failed is the caller's line
         wanted = case or self.case
@@ -110,7 +111,8 @@ class NearpeakMeasure:
         timing = Timing(cache=cache, budget_s=budget_s)
         backend = _backend(function, timing, device)
         runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")
-        found = runner.measure(wanted, lock_of)
+        with kept_running():
+            found = runner.measure(wanted, lock_of)
         if not found.has_times or found.outcome is Outcome.SUSPECT_FAST:
             command = found.validation.command if found.validation is not None else ""
             again = self._again(function, command)

@@ -1,5 +1,6 @@
 """Functions of users: found by `module:function` or `file.py:function`, their results given the names of outputs."""
 
+import contextlib
 import difflib
 import functools
 import hashlib
@@ -11,10 +12,10 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Outcome
@@ -238,6 +239,33 @@ def staying(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _leaving(error: SystemExit) -> EndedError:
     return EndedError(f"it called sys.exit({error.code!r})", Outcome.CRASH)
+
+
+@contextlib.contextmanager
+def kept_running() -> Iterator[None]:
+    """Hold that `os._exit` in this process raises: callers that are no process of their own would be gone, code 0.
+
+    Children forked meanwhile end as they ask to. What was imported by `from os import _exit` before is not seen.
+
+    >>> with kept_running():
+    ...     try:
+    ...         os._exit(0)
+    ...     except EndedError as error:
+    ...         print(error, error.outcome)
+    it called os._exit(0) crash
+    """
+    own, leave = os.getpid(), os._exit
+
+    def stayed(status: int) -> NoReturn:
+        if os.getpid() != own:
+            leave(status)
+        raise EndedError(f"it called os._exit({status})", Outcome.CRASH)
+
+    os._exit = stayed
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")

@@ -62,6 +62,15 @@ def test_a_function_that_raises_fails_with_its_error(tmp_path):
     assert "ValueError: no kernel" in said
 
 
+def test_a_function_that_ends_the_process_fails_and_the_tests_after_it_run(tmp_path):
+    said = said_by_pytest(tmp_path, "import os\n" + MARK + (
+        "def test_softmax(nearpeak_measure):\n    nearpeak_measure(lambda t, **_: os._exit(0), **quick)\n"
+        "def test_after(): pass\n"
+    ))  # fmt: skip
+    assert "1 failed, 1 passed" in said, said
+    assert "it called os._exit(0)" in said
+
+
 def test_a_wrong_result_fails_by_the_contract_and_says_how_to_see_it_again(tmp_path):
     wrong = "def wrong(t, **_): return {'y': torch.softmax(t['x'], -1) * (1 + 1e-4)}\n"
     said = said_by_pytest(tmp_path, wrong + MARK + (
