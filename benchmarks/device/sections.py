@@ -87,7 +87,7 @@ def predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
 
     A device whose clock fell is not the one that was predicted: its cases are listed, and count for no error.
     """
-    from nearpeak.predict.prediction import form_for
+    from nearpeak.predict._forms import form_for
 
     rows: dict[str, dict[str, Any]] = {}
     for one in (found for found in measured if found.samples_s):

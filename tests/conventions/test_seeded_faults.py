@@ -91,7 +91,7 @@ MUTANTS = {
         "tests/brute_force/test_schedules.py::test_a_step_that_divides_a_tensor_by_its_own_sum_reads_part_of_it_again",
     ),
     "views add up": (
-        "theory/compulsory.py", "max(0, stop - max(start, reached))", "stop - start",
+        "core/distinct.py", "max(0, stop - max(start, reached))", "stop - start",
         "tests/brute_force/test_schedules.py::test_no_schedule_of_200_random_graphs_beats_a_proved_term",
     ),
     "slowest unit": ("theory/rates.py", "max(rates)", "min(rates)", LAWS),
