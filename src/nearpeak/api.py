@@ -158,9 +158,9 @@ def capture(
     Args:
         source: a model name, `hf:` and a model type of transformers, a Hugging Face config.json or its folder, a
             problem file (.py), an exported program (.pt2), an ONNX file, a sweep (.toml, .jsonl), a log of operator
-            inputs (.txt), a header of DeepBench problems (.h), a saved workload (.json), a kernel definition (.json),
-            or a callable or module, which may be compiled, scripted, exported or wrapped for data parallelism; a JAX
-            function, jitted or with JAX arrays as inputs.
+            inputs (.txt, .log), a header of DeepBench problems (.h), a saved workload (.json), a kernel definition
+            (.json), or a callable or module, which may be compiled, scripted, exported or wrapped for data parallelism;
+            a JAX function, jitted or with JAX arrays as inputs.
         inputs: positional inputs of a callable, tensors or fake ones; a mapping gives keyword inputs.
         step: `forward` (or `prefill`), `decode`, `train`.
         training: whether modules are in training mode; by default only for `train`, and for problem files.

@@ -8,6 +8,9 @@ from typing import Any
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
+_LISTS = (".txt", ".log", ".h")
+"""Suffixes of files that list operators with their arguments."""
+
 
 def captured(
     source: str, options: dict[str, Any], shapes: Mapping[str, tuple[int, ...]], timeout_s: float, memory_bytes: int
@@ -15,7 +18,7 @@ def captured(
     """Return the workload of a file or a named model, by what it is."""
     path, suffix = Path(source), Path(source).suffix
     given = {name: value for name, value in options.items() if value is not None}
-    if suffix in (".py", ".pt2", ".txt", ".h", ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
+    if suffix in (".py", ".pt2", *_LISTS, ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
         raise SpecError(f"{source}: not found")
     if suffix in (".pt", ".pth", ".ts"):
         raise SpecError(
@@ -30,7 +33,7 @@ def captured(
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
     if shapes:
         raise SpecError(f"{source}: input shapes can be given for ONNX files only")
-    if suffix in (".txt", ".h"):
+    if suffix in _LISTS:
         return _listed(path, given)
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
