@@ -94,7 +94,7 @@ def test_shares_that_are_none_are_refused(words):
 def test_a_cover_needs_a_target_and_an_empty_suite_is_refused():
     with pytest.raises(SpecError, match="--target: is missing"):
         run("build", "--op", "fill", "--cover", "50%")
-    with pytest.raises(SpecError, match="there is no case"):
+    with pytest.raises(SpecError, match="no case; give a model or a file, or cases by --sweep, --op or --ready"):
         run("build")
     with pytest.raises(SpecError, match="no such file, nor a ready-made suite"):
         run("show", "nothing.jsonl")
@@ -126,3 +126,19 @@ def test_the_recipe_of_recommendation_captures_what_is_stored():
         pytest.skip("the stored suite was captured with another PyTorch")
     built = recipes.built("recommendation")
     assert {one.case: one.call_count for one in built.cases} == {one.case: one.call_count for one in suite.cases}
+
+
+def test_what_of_its_sources_a_suite_has_no_case_for_is_said_in_one_line(tmp_path):
+    pytest.importorskip("torch")
+    log, out, again = tmp_path / "ours.log", tmp_path / "ours.jsonl", tmp_path / "again.jsonl"
+    rows = "".join(f"Operator: aten.absent{n}.default\ncnt: {n}, ((T([2], f16),), {{}})\n" for n in range(1, 8))
+    log.write_text("Operator: aten.exp.default\ncnt: 2, ((T([2, 4], f16),), {})\n" + rows, encoding="utf-8")
+    for words in ([log, "--out", out], [out, "--out", again]):
+        said = CliRunner().invoke(application(), ["suite", "build", *map(str, words)]).stderr.splitlines()
+        names = ", ".join(f"aten.absent{n}.default ({n})" for n in (7, 6, 5, 4, 3))
+        assert said[1:] == [
+            f"no case for 28 of 30 calls, which no operator covers: {names} and 2 more; ours: 7 lines could not be"
+            " read; 'nearpeak suite show' lists all"
+        ]
+    whole = CliRunner().invoke(application(), ["suite", "build", "--op", "fill", "--out", str(out)]).stderr
+    assert "no case for" not in whole
