@@ -38,12 +38,12 @@ def captured(
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        _refuse(source, given, ("batch", *_OF_MODELS))
+        refuse_for_lists(source, given)
         return capture_sweep(path)
     if json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
-        _refuse(source, given, ("batch", *_OF_MODELS))
+        refuse_for_lists(source, given)
         return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
@@ -108,6 +108,11 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
 
 
 _OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
+
+
+def refuse_for_lists(source: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of models that are given for a source that states its cases itself."""
+    _refuse(source, {k: v for k, v in options.items() if v is not None}, ("batch", *_OF_MODELS))
 
 
 def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MODEL = typer.Argument(
-    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
+    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite, kernel "
     "definition, saved workload, or a profiler's trace."
 )
 AGAINST = typer.Option(

@@ -1,11 +1,13 @@
 """`nearpeak suite` from the outside, and the ready-made suites: read without a framework, built again alike."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from benchmarks.ready_suites import __main__ as recipes
 from typer.testing import CliRunner
 
+import nearpeak
 from nearpeak import suites
 from nearpeak.cli import application
 from nearpeak.errors import SpecError, UnknownNameError
@@ -142,3 +144,23 @@ def test_what_of_its_sources_a_suite_has_no_case_for_is_said_in_one_line(tmp_pat
         ]
     whole = CliRunner().invoke(application(), ["suite", "build", "--op", "fill", "--out", str(out)]).stderr
     assert "no case for" not in whole
+
+
+def test_a_suite_is_taken_where_a_model_is_with_its_counts_and_what_it_lacks(tmp_path):
+    lines = [{"op": "gemm", "dtype": "bf16", "m": m, "n": 4096, "k": 4096, "count": 2} for m in (4096, 8192, 16384)]
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    out = tmp_path / "ours.jsonl"
+    run("build", tmp_path / "calls.jsonl", "--op", "fill", "--cover", "50%", "--target", "h100_sxm", "--out", out)
+    suite = suites.read_suite(out)
+    suite = replace(suite, sources=(replace(suite.sources[0], uncovered={"aten.absent": 4}), *suite.sources[1:]))
+    out.write_text(save_text(suite), encoding="utf-8")
+    found = CliRunner().invoke(application(), ["analyze", str(out), "--target", "h100_sxm", "--json"])
+    report = json.loads(found.stdout)
+    called = {one.case.label(): max(1, one.call_count) for one in suite.chosen}
+    assert report["call_count"] == sum(called.values()) + 4
+    assert report["covered_count"] == sum(called.values())
+    left = len(suite.cases) - len(suite.chosen)
+    assert f"{left} of {len(suite.cases)} cases of the suite are not run, and not in this" in found.stdout
+    assert nearpeak.capture("llm_inference").origin["kind"] == "suite"
+    with pytest.raises(SpecError, match=r"ours\.jsonl: --batch has no meaning for it"):
+        nearpeak.capture(out, batch=2)
