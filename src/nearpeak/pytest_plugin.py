@@ -59,10 +59,10 @@ class Attained:
         found, name = self.ratio(target), target or self.measurement.target
         if found >= least_ratio:
             return
-        least, half = bound(self.measurement.case, name), self.measurement.estimate().half_width_ratio
+        least, known_to = bound(self.measurement.case, name), self.measurement.estimate().known_to
         raise AssertionError(
             f"{self.measurement.case.label()}: {found:.3g} of the bound on {name} is attained, {least_ratio:g} is "
-            f"required: {show(self.time_s, 's')} ± {half:.1%} beside {show(least.time_s, 's')}, limited by "
+            f"required: {show(self.time_s, 's')} {known_to} beside {show(least.time_s, 's')}, limited by "
             f"{least.limiter}; again: {self.again}"
         )
 
