@@ -253,7 +253,7 @@ def coverage(
         return found
     if ending.verdict == "error":
         raise getattr(errors, ending.value[0], MeasureError)(ending.value[1])
-    why = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
+    why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
     said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
     raise MeasureError(f"{model}: {said}")
 

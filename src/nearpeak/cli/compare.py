@@ -117,7 +117,8 @@ def _words(one: "PairedComparison") -> str:
     from nearpeak.report._words import hung
 
     if one.judgement is None:
-        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}"]))
+        option = " (--limit)" if one.outcome == "timeout" else ""
+        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}{option}"]))
     found = one.judgement
     low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
     known = (

@@ -97,7 +97,7 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
 
 def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
     if ending.verdict == "timeout":
-        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s"
+        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit)"
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,13 @@ def test_without_a_case_the_example_names_both_sides(capsys, monkeypatch):
         main()
     assert ended.value.code == 2
     assert "e.g. nearpeak compare torch_cpu numpy gemm m=256" in capsys.readouterr().err
+
+
+def test_a_side_that_is_late_names_the_option_that_gives_it_longer():
+    from nearpeak.cli.compare import _words
+
+    late = replace(judged_as("", 0.0), judgement=None, outcome="timeout", note="a: it did not answer within 3 s")
+    assert flat(_words(late).splitlines()).endswith("timeout: a: it did not answer within 3 s (--limit)")
 
 
 def test_a_comparison_fits_80_columns():

@@ -30,7 +30,7 @@ def _own_kernels(monkeypatch):
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(("kernel", "outcome", "note"), [
     ("segfault", Outcome.CRASH, "SIGSEGV"),
-    ("hang", Outcome.TIMEOUT, "within 3 s"),
+    ("hang", Outcome.TIMEOUT, "it did not end within 3 s (--limit)"),
     ("exhaust", Outcome.OOM, ""),
     ("leave", Outcome.CRASH, "exit code 3"),
     ("kill", Outcome.CRASH, "SIGKILL: it was killed, and not by the system for its memory"),
