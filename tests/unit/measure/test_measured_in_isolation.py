@@ -207,9 +207,11 @@ def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, opt
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result():
-    (row,) = run_cases([CASE], "callable:kernels:exhaust", Timing(**{**_fields(TIMING), "validate": True}))
+@pytest.mark.parametrize("kernel", ["exhaust", "exhaust_slowly"])
+def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result_and_is_filled_once(kernel):
+    (row,) = run_cases([CASE], f"callable:kernels:{kernel}", Timing(**{**_fields(TIMING), "validate": True}))
     assert row.outcome is Outcome.OOM, row.note
+    assert "MemoryError" in row.note
 
 
 def test_an_export_whose_package_is_absent_is_refused_before_anything_runs(tmp_path, monkeypatch):
