@@ -250,11 +250,12 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     from nearpeak.measuring import bound_s, known_target
     from nearpeak.ops import label_of
     from nearpeak.report._words import percent
-    from nearpeak.units import show
+    from nearpeak.units import counted, show
 
     label = label_of(one.case)
     if not one.has_times:
-        return f"{label}: {one.outcome.value}: {one.note}"
+        more = f" ({counted(count, 'line')} of it with --json)" if (count := len(one.details.splitlines())) else ""
+        return f"{label}: {one.outcome.value}: {one.note}{more}"
     found = one.estimate()
     text = f"{label}: {show(found.centre_s, 's')} {found.known_to}"
     more = "; a longer --budget takes more" if one.outcome is Outcome.BUDGET and not found.is_known else ""

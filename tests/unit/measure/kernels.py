@@ -40,6 +40,11 @@ def exhaust_slowly(arrays, **_):
     )
 
 
+def speak_and_leave(arrays, **_):
+    print("one error:\nin two lines", flush=True)
+    os._exit(3)
+
+
 def leave(arrays, **_):
     os._exit(3)
 

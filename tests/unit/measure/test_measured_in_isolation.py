@@ -1,6 +1,7 @@
 """Cases in processes of their own: whatever a case does becomes a row, and the run goes on."""
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -205,6 +206,26 @@ def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, opt
     done = CliRunner().invoke(application(), ["measure", *words, "--budget", "10 ms", *options])
     assert done.exit_code == code, done.output
     assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_a_row_keeps_what_an_exception_said_in_full_with_the_lines_that_raised_it(validate, tmp_path):
+    out = tmp_path / "r.jsonl"
+    (row,) = run_cases([CASE], "callable:kernels:fail", Timing(**{**_fields(TIMING), "validate": validate}), out)
+    assert row.note.endswith("ValueError: no such kernel")
+    said = row.details.splitlines()
+    assert said[-2:] == ["ValueError: no such kernel", "second line"]
+    assert 'raise ValueError("no such kernel' in row.details
+    assert "taking.py" not in row.details
+    assert next(iter(read_results(out))).details == row.details
+
+
+def test_a_row_keeps_what_its_process_printed_last_and_says_on_a_terminal_where_that_is():
+    words = ["measure", "softmax", "rows=8", "columns=16", "dtype=fp32", "--runner", "callable:kernels:speak_and_leave"]
+    done = CliRunner().invoke(application(), [*words, "--no-check", "--json"])
+    assert json.loads(done.stdout)["details"].splitlines()[-2:] == ["one error:", "in two lines"]
+    done = CliRunner().invoke(application(), [*words, "--no-check", "--text"])
+    assert " ".join(done.stdout.split()).endswith("it said last: in two lines (2 lines of it with --json)")
 
 
 @pytest.mark.parametrize("kernel", ["exhaust", "exhaust_slowly"])
