@@ -60,7 +60,7 @@ def _probes() -> None:
 
 def fit(
     data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
     out: Path | None = typer.Option(
         None, "--out", help="Coefficient file; by default the target's in the user folder."
@@ -139,7 +139,7 @@ def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits")
 
 
 def plan(
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
     dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
     count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),

@@ -56,7 +56,7 @@ def build(
         None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
     ),
     identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
@@ -95,7 +95,7 @@ def build(
 
 def show(
     suite: str = SUITE,
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     scores: Path | None = SCORES,
     results: Path | None = RESULTS,
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),

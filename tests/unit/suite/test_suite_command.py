@@ -70,6 +70,13 @@ def test_options_that_would_do_nothing_are_refused(words, said):
         run("build", *words)
 
 
+@pytest.mark.parametrize("words", [["suite", "show"], ["suite", "build"], ["calibrate", "fit"], ["audit"]])
+def test_help_does_not_offer_more_targets_than_are_taken(words):
+    said = " ".join(CliRunner().invoke(application(), [*words, "--help"]).stdout.split())
+    assert "TOML file. Repeatable" not in said
+    assert "One device: a name, partition" in said
+
+
 def test_what_was_written_and_what_constraints_removed_is_said(tmp_path, monkeypatch):
     out = tmp_path / "few.jsonl"
     words = ["suite", "build", "--sweep", "op=fill dtype=bf16 elements=1:4", "--where", "elements != 2", "--out", out]
