@@ -250,12 +250,13 @@ def coverage(
     )
     if ending.verdict == "result":
         found: Conversion = ending.value
-        return found
+        rows = (dataclasses.replace(row, reason=row.reason.replace(str(path), str(model))) for row in found.ledger)
+        return dataclasses.replace(found, ledger=tuple(rows))
     if ending.verdict == "error":
-        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1])
+        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
     why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
     said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
-    raise MeasureError(f"{model}: {said}")
+    raise MeasureError(f"{model}: {said.replace(str(path), str(model))}")
 
 
 def torch_conversion_by_rules(path: Path) -> Conversion:
