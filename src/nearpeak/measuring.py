@@ -287,6 +287,39 @@ def _node_flop(path: Path) -> dict[str, int]:
     return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}
 
 
+def measure_roofs() -> tuple[Path, dict[str, float]]:
+    """Measure the roofs of this machine's CPU, keep the best ever reached in the user's folder; return file and roofs.
+
+    They make the target `cpu`.
+    """
+    from nearpeak.measure.roofs import cpu_roofs, cpu_target_text, kept_roofs
+    from nearpeak.targets import CPU
+
+    found = kept_roofs(dict(cpu_roofs()), known_target(CPU))
+    return _kept(roofs_file(), cpu_target_text(found)), found
+
+
+def roofs_file() -> Path:
+    """Return the device file of this machine's CPU, which is there once its roofs are measured.
+
+    >>> roofs_file().name
+    'cpu.toml'
+    """
+    from nearpeak.targets import CPU, user_folder
+
+    return user_folder() / "targets" / f"{CPU}.toml"
+
+
+def _kept(path: Path, text: str) -> Path:
+    """Write a file of the user's folder, which appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.resolve()
+    part = whole.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(whole)
+    return path
+
+
 def probe_cpu() -> Path:
     """Time a few sizes of many operators on one thread, keep them in the user's folder, and return the file.
 
@@ -304,9 +337,4 @@ def probe_cpu() -> Path:
 
     title, pairs = target_of(CPU).title, list(thread_times(probe_cases()))
     source = f"measured on this machine on {date.today().isoformat()}: {len(pairs)} probes through PyTorch"
-    path = path_of()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(save_text(pairs, title, source), encoding="utf-8")
-    part.replace(path)
-    return path
+    return _kept(path_of(), save_text(pairs, title, source))
