@@ -1,16 +1,18 @@
 import json
+import warnings
 
 import numpy as np
 import pytest
 
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+from nearpeak.ops import case
 from nearpeak.ops._table import case_table
 from nearpeak.ops._usable import usable_table
 from nearpeak.predict.answered import answered_predictions
 from nearpeak.predict.audit import audit
 from nearpeak.predict.calibrate import calibrate_each
-from nearpeak.predict.prediction import predict_table
+from nearpeak.predict.prediction import predict_case, predict_table
 from nearpeak.predict.samples import samples_of, without
 from nearpeak.targets import target_of
 from nearpeak.theory.contradictions import contradictions
@@ -223,3 +225,22 @@ def test_few_contradictions_among_many_rows_and_extents_beyond_64_bits_are_found
     columns = {"op": "attention", "dtype": "bf16", "batch": 1, "heads": heads, "kv_heads": 2, "q": 64, "kv": 64,
                "dim": np.where(np.arange(30_000) == 20_001, 2**60, 64)}  # fmt: skip
     assert list(contradictions(case_table(columns))) == [5, 20_001]
+
+
+CONV = {"batch": 1, "in_channels": 4, "out_channels": 8, "h": 8, "w": 8, "kh": 3, "kw": 3}
+
+
+@pytest.mark.parametrize(("op", "axes", "zero", "said"), [
+    ("conv", CONV, "sw", "window: sw=0"), ("conv", CONV, "groups", "groups=0"),
+    ("collective", {"elements": 1024}, "ranks", "collective: ranks=0"),
+])  # fmt: skip
+def test_extents_of_0_are_refused_without_a_warning_of_what_divides_by_them(op, axes, zero, said):
+    first = next(iter(axes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SpecError, match=said):
+            predict_case(case(op, **axes, **{zero: 0}, dtype="bf16"), H100)
+        for extent in range(1, 60):  # enough for a script of the group
+            predict_case(case(op, **{**axes, first: extent}, **{zero: 1 + extent % 2}, dtype="bf16"), H100)
+        with pytest.raises(SpecError, match=said):
+            predict_case(case(op, **{**axes, first: 61}, **{zero: 0}, dtype="bf16"), H100)
