@@ -88,7 +88,9 @@ def _lines(path: Path) -> "list[Case]":
 def _case(row: dict[str, Any], where: str) -> "Case":
     """Return the case of a row; columns that its operator does not have are provenance and left out."""
     from nearpeak.ops import OPS
+    from nearpeak.ops._table import check_named
 
+    check_named(row.get("op"), f"{where}: op ")
     try:
         operator = OPS[str(row["op"])]
         phase = str(row.get("phase") or "forward")

@@ -1,10 +1,13 @@
 import json
+import re
 import warnings
 
 import numpy as np
 import pytest
 
+from nearpeak.capture.sweep import capture_sweep
 from nearpeak.cli import application
+from nearpeak.cli._cases import cases_of
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.ops import case
 from nearpeak.ops._table import case_table
@@ -35,6 +38,23 @@ def test_usable_rows_are_kept_and_each_bad_one_is_named_by_column_and_reason():
     assert {row: column for row, (column, _) in found.refused.items()} == {1: "dtype", 2: "", 3: "m", 4: "op"}
     assert "missing" in found.refused[2][1]
     assert "x is not a whole number" in found.refused[3][1]
+
+
+@pytest.mark.parametrize("blank", ["", " ", None, float("nan")])
+def test_a_blank_operator_is_called_blank_wherever_a_table_is_read(blank, tmp_path):
+    said = "is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)"
+    found = usable_table({"op": ["gemm", blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
+    assert found.refused == {1: ("op", said)}
+    with pytest.raises(SpecError, match=re.escape(f"table: row 1: column 'op' {said}")):
+        usable_table({"op": [blank], "dtype": "bf16", "m": [1], "n": 4, "k": 8})
+    with pytest.raises(SpecError, match=re.escape(f"none of its 2 rows is a case; row 1, column 'op': {said}")):
+        usable_table({"op": [blank, blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
+    (tmp_path / "a.csv").write_text("op,m,n,k,dtype\ngemm,4,4,4,fp32\n,8,8,8,fp32\n")
+    with pytest.raises(SpecError, match=re.escape(f"a.csv: row 2: op {said}")):
+        cases_of([str(tmp_path / "a.csv")], "measure")
+    (tmp_path / "a.jsonl").write_text('{"op": " ", "m": 4}\n')
+    with pytest.raises(SpecError, match="'op' is blank; write"):
+        capture_sweep(tmp_path / "a.jsonl")
 
 
 def test_a_table_without_one_usable_row_and_a_misspelt_column_are_refused():
