@@ -36,17 +36,12 @@ class Estimate:
 
     @property
     def is_known(self) -> bool:
-        """Whether the interval says anything: not of one sample, nor where it is wider than twice the median."""
-        return self.sample_count > 1 and self.half_width_ratio <= 1
+        """Whether the interval says anything: not of one sample, nor where it is wider than twice the median.
 
-    @property
-    def known_to(self) -> str:
-        """How well the median is known, in words; no figure where the samples are too few for how they scatter.
-
-        >>> estimate_of([1.0, 1.01, 0.99, 1.0, 1.0]).known_to, estimate_of([1.0, 1.1, 60.0]).known_to
-        ('± 1.0%', '± unknown, too few samples')
+        >>> estimate_of([1.0, 1.1, 0.9]).is_known, estimate_of([1.0, 1.1, 60.0]).is_known, estimate_of([1.0]).is_known
+        (True, False, False)
         """
-        return f"± {self.half_width_ratio:.1%}" if self.is_known else "± unknown, too few samples"
+        return self.sample_count > 1 and self.half_width_ratio <= 1
 
 
 def estimate_of(samples_s: Sequence[float]) -> Estimate:
