@@ -113,7 +113,9 @@ def _kind(parameter: Any) -> str:
     if isinstance(inner, type) and issubclass(inner, enum.Enum):
         return ", ".join(f"`{choice.value}`" for choice in inner)
     words = {int: "whole number", float: "number", Path: "path"}
-    several = ", repeatable" if getattr(parameter, "multiple", False) or parameter.nargs == -1 else ""
+    many = getattr(parameter, "multiple", False) or parameter.nargs == -1
+    is_one = (getattr(parameter, "help", None) or "").startswith("One device")  # several are refused by name
+    several = ", repeatable" if many and not is_one else ""
     return words.get(inner, "text") + several
 
 

@@ -157,10 +157,11 @@ def capture(
 
     Args:
         source: a model name, `hf:` and a model type of transformers, a Hugging Face config.json or its folder, a
-            problem file (.py), an exported program (.pt2), an ONNX file, a sweep (.toml, .jsonl), a log of operator
-            inputs (.txt), a header of DeepBench problems (.h), a saved workload (.json), a kernel definition (.json),
-            or a callable or module, which may be compiled, scripted, exported or wrapped for data parallelism; a JAX
-            function, jitted or with JAX arrays as inputs.
+            problem file (.py), an exported program (.pt2), an ONNX file, a sweep (.toml, .jsonl), a suite
+            (.jsonl) or the name of a ready-made one, a log of operator inputs (.txt, .log), a header of DeepBench
+            problems (.h), a saved workload (.json), a kernel definition (.json), or a callable or module, which may be
+            compiled, scripted, exported or wrapped for data parallelism; a JAX function, jitted or with JAX arrays as
+            inputs.
         inputs: positional inputs of a callable, tensors or fake ones; a mapping gives keyword inputs.
         step: `forward` (or `prefill`), `decode`, `train`.
         training: whether modules are in training mode; by default only for `train`, and for problem files.
@@ -171,7 +172,9 @@ def capture(
         shapes: shape of each ONNX input by name.
         axes: extent of each variable axis of a kernel definition.
     """
-    from nearpeak.capture._sources import captured, captured_callable, captured_definition, json_kind
+    from nearpeak.capture._sources import captured, captured_callable, captured_definition, json_kind, refuse_for_lists
+    from nearpeak.suite.calls import workload_of
+    from nearpeak.suites import names_suite, read_suite
 
     step = STEP_ALIASES.get(step, step)
     if step not in STEPS:
@@ -189,7 +192,10 @@ def capture(
     }  # fmt: skip
     if axes or json_kind(str(source)) == "definition":
         return captured_definition(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
-    return captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
+    if shapes or not names_suite(source):
+        return captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
+    refuse_for_lists(str(source), options)
+    return workload_of(read_suite(source))
 
 
 def _check_count(name: str, value: Any) -> None:

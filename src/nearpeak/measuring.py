@@ -250,12 +250,13 @@ def coverage(
     )
     if ending.verdict == "result":
         found: Conversion = ending.value
-        return found
+        rows = (dataclasses.replace(row, reason=row.reason.replace(str(path), str(model))) for row in found.ledger)
+        return dataclasses.replace(found, ledger=tuple(rows))
     if ending.verdict == "error":
-        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1])
-    why = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
+        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
+    why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
     said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
-    raise MeasureError(f"{model}: {said}")
+    raise MeasureError(f"{model}: {said.replace(str(path), str(model))}")
 
 
 def torch_conversion_by_rules(path: Path) -> Conversion:
@@ -286,6 +287,39 @@ def _node_flop(path: Path) -> dict[str, int]:
     return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}
 
 
+def measure_roofs() -> tuple[Path, dict[str, float]]:
+    """Measure the roofs of this machine's CPU, keep the best ever reached in the user's folder; return file and roofs.
+
+    They make the target `cpu`.
+    """
+    from nearpeak.measure.roofs import cpu_roofs, cpu_target_text, kept_roofs
+    from nearpeak.targets import CPU
+
+    found = kept_roofs(dict(cpu_roofs()), known_target(CPU))
+    return _kept(roofs_file(), cpu_target_text(found)), found
+
+
+def roofs_file() -> Path:
+    """Return the device file of this machine's CPU, which is there once its roofs are measured.
+
+    >>> roofs_file().name
+    'cpu.toml'
+    """
+    from nearpeak.targets import CPU, user_folder
+
+    return user_folder() / "targets" / f"{CPU}.toml"
+
+
+def _kept(path: Path, text: str) -> Path:
+    """Write a file of the user's folder, which appears whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.resolve()
+    part = whole.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(whole)
+    return path
+
+
 def probe_cpu() -> Path:
     """Time a few sizes of many operators on one thread, keep them in the user's folder, and return the file.
 
@@ -303,9 +337,4 @@ def probe_cpu() -> Path:
 
     title, pairs = target_of(CPU).title, list(thread_times(probe_cases()))
     source = f"measured on this machine on {date.today().isoformat()}: {len(pairs)} probes through PyTorch"
-    path = path_of()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(save_text(pairs, title, source), encoding="utf-8")
-    part.replace(path)
-    return path
+    return _kept(path_of(), save_text(pairs, title, source))

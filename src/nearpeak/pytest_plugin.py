@@ -51,6 +51,7 @@ class Attained:
             SpecError: the ratio is not above 0 and at most 1: nothing would be asserted, or nothing could pass.
         """
         from nearpeak.api import bound
+        from nearpeak.report._words import known_to
         from nearpeak.units import show
 
         __tracebackhide__ = True  # what failed is the caller's line
@@ -59,10 +60,10 @@ class Attained:
         found, name = self.ratio(target), target or self.measurement.target
         if found >= least_ratio:
             return
-        least, half = bound(self.measurement.case, name), self.measurement.estimate().half_width_ratio
+        least, known = bound(self.measurement.case, name), known_to(self.measurement.estimate())
         raise AssertionError(
             f"{self.measurement.case.label()}: {found:.3g} of the bound on {name} is attained, {least_ratio:g} is "
-            f"required: {show(self.time_s, 's')} ± {half:.1%} beside {show(least.time_s, 's')}, limited by "
+            f"required: {show(self.time_s, 's')} {known} beside {show(least.time_s, 's')}, limited by "
             f"{least.limiter}; again: {self.again}"
         )
 

@@ -66,6 +66,15 @@ def read_suite(name: str | Path) -> Suite:
         raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
 
 
+def names_suite(name: str | Path) -> bool:
+    """Say whether a source is a suite: a ready-made one, or a file that claims to be one.
+
+    >>> names_suite("llm_inference"), names_suite("llama-3-8b")
+    (True, False)
+    """
+    return str(name) in ready_names() or holds_suite(Path(name))
+
+
 def holds_suite(path: Path) -> bool:
     """Say whether `path` is a file that claims to be a suite, of any version."""
     if path.suffix.lower() != ".jsonl" or not path.is_file():
@@ -122,7 +131,7 @@ def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload]
         return one
     if isinstance(one, Workload):
         return suite_of(one)
-    if str(one) in ready_names() or holds_suite(Path(one)):
+    if names_suite(one):
         return read_suite(one)
     from nearpeak import api
 

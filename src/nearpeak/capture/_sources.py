@@ -8,6 +8,9 @@ from typing import Any
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
+_LISTS = (".txt", ".log", ".h")
+"""Suffixes of files that list operators with their arguments."""
+
 
 def captured(
     source: str, options: dict[str, Any], shapes: Mapping[str, tuple[int, ...]], timeout_s: float, memory_bytes: int
@@ -15,7 +18,7 @@ def captured(
     """Return the workload of a file or a named model, by what it is."""
     path, suffix = Path(source), Path(source).suffix
     given = {name: value for name, value in options.items() if value is not None}
-    if suffix in (".py", ".pt2", ".txt", ".h", ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
+    if suffix in (".py", ".pt2", *_LISTS, ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
         raise SpecError(f"{source}: not found")
     if suffix in (".pt", ".pth", ".ts"):
         raise SpecError(
@@ -30,17 +33,17 @@ def captured(
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
     if shapes:
         raise SpecError(f"{source}: input shapes can be given for ONNX files only")
-    if suffix in (".txt", ".h"):
+    if suffix in _LISTS:
         return _listed(path, given)
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        _refuse(source, given, ("batch", *_OF_MODELS))
+        refuse_for_lists(source, given)
         return capture_sweep(path)
     if json_kind(source) == "workload":
         from nearpeak.capture._saved import load_text
 
-        _refuse(source, given, ("batch", *_OF_MODELS))
+        refuse_for_lists(source, given)
         return load_text(path.read_text(encoding="utf-8"), path.name)
     return _executed(source, given, timeout_s, memory_bytes)
 
@@ -105,6 +108,11 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
 
 
 _OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
+
+
+def refuse_for_lists(source: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of models that are given for a source that states its cases itself."""
+    _refuse(source, {k: v for k, v in options.items() if v is not None}, ("batch", *_OF_MODELS))
 
 
 def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:

@@ -48,8 +48,9 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
         raise SpecError(f"{path}: holds no problem; rows look like std::make_tuple(1760, 16, 1760, false, false)")
     recurrent = any(call.operator == "deepbench.rnn" for call in calls)
     notes = ["recurrent layers take inputs as wide as their state"] if recurrent else []
-    notes += [f"{len(rejected)} rows could not be read: {'; '.join(rejected[:5])}"] if rejected else []
-    origin = {"kind": "deepbench", "file": path.name, "rows": str(len(calls))}
+    unread = f"{len(rejected)} rows could not be read: {'; '.join(rejected[:5])}" if rejected else ""
+    notes += [unread] if unread else []
+    origin = {"kind": "deepbench", "file": path.name, "rows": str(len(calls)), **({"unread": unread} if unread else {})}
     return Workload(name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes))
 
 

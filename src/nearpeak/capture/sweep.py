@@ -223,8 +223,8 @@ def _check_count(count: int, counted: str = "") -> None:
 def _call(where: str, row: Mapping[str, Any]) -> Call:
     """Return the call that one row states; its module is the rule that asked for it, where one is named."""
     op, count = row.get("op"), row.get("count", 1)
-    if not isinstance(op, str):
-        raise SpecError(f"{where}: 'op' is missing; write e.g. op = \"gemm\"")
+    if not isinstance(op, str) or not op.strip():
+        raise SpecError(f"{where}: 'op' is {'blank' if isinstance(op, str) else 'missing'}; write e.g. op = \"gemm\"")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise SpecError(f"{where}: count={count!r} is not a whole number of at least 1")
     arguments = {key: value for key, value in row.items() if key not in _RESERVED}

@@ -54,11 +54,8 @@ def table_of(words: list[str] | None) -> Path | None:
 def suite_of_words(words: list[str]) -> "Suite | None":
     """Return the suite that a single word names, a file or a ready-made one; none where it names something else."""
     from nearpeak import suites
-    from nearpeak.suite.ready import ready_names
 
-    if len(words) != 1:
-        return None
-    return suites.read_suite(words[0]) if words[0] in ready_names() or suites.holds_suite(Path(words[0])) else None
+    return suites.read_suite(words[0]) if len(words) == 1 and suites.names_suite(words[0]) else None
 
 
 def _workload(path: Path) -> "list[Case]":
@@ -91,7 +88,9 @@ def _lines(path: Path) -> "list[Case]":
 def _case(row: dict[str, Any], where: str) -> "Case":
     """Return the case of a row; columns that its operator does not have are provenance and left out."""
     from nearpeak.ops import OPS
+    from nearpeak.ops._table import check_named
 
+    check_named(row.get("op"), f"{where}: op ")
     try:
         operator = OPS[str(row["op"])]
         phase = str(row.get("phase") or "forward")

@@ -17,6 +17,9 @@ from nearpeak.errors import SpecError
 TARGET = typer.Option(
     [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable."
 )
+ONE_TARGET = typer.Option(
+    [], "--target", "-t", help="One device: a name, partition (h100_sxm:1g.10gb), cpu, or a TOML file."
+)
 EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.bandwidth="8 TB/s". Repeatable.')
 POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
 ALGORITHM = typer.Option("classical", "--algorithm", help="How products are formed: classical, or any (Winograd, …).")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MODEL = typer.Argument(
-    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, kernel "
+    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite, kernel "
     "definition, saved workload, or a profiler's trace."
 )
 AGAINST = typer.Option(
@@ -133,9 +133,29 @@ def _analysis(
     """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak import api
 
+    captured = take(model) if _lacks_roofs(target, runner) else None
+    if captured is not None:  # a name that is wrong is said before a minute is spent
+        _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
-    found = api.analyze(take(model), targets, bounds)
+    found = api.analyze(captured or take(model), targets, bounds)
     return _measured(found, runner) if runner else found
+
+
+def _lacks_roofs(target: list[str], runner: str) -> bool:
+    """Say whether a runner is to time this machine's CPU, whose roofs nobody has measured yet."""
+    from nearpeak.measuring import roofs_file, timed_target
+    from nearpeak.targets import CPU
+
+    return bool(runner) and CPU in (target or [CPU]) and timed_target(runner) == CPU and not roofs_file().exists()
+
+
+def _measure_roofs() -> None:
+    """Measure what bounds on this machine's CPU rest on, as no file states it, and say so."""
+    from nearpeak.measuring import measure_roofs
+
+    with shared.progress("measuring the roofs of this machine, in under a minute"):
+        path, _ = measure_roofs()
+    sys.stderr.write(f"measured the roofs of this machine first, as 'nearpeak calibrate roofs' does: wrote {path}\n")
 
 
 def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:

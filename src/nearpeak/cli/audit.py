@@ -12,7 +12,7 @@ from nearpeak.errors import SpecError
 
 def audit(
     table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", help="Write the table with a column 'findings' added."),
     json: bool = shared.JSON,
 ) -> None:

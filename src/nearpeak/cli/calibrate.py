@@ -26,22 +26,15 @@ def roofs(
     With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
     time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.
     """
-    from nearpeak.cli._shared import progress, write_whole
-    from nearpeak.measure.roofs import cpu_roofs, cpu_target_text, kept_roofs
-    from nearpeak.targets import CPU, user_folder
+    from nearpeak.measuring import measure_roofs
     from nearpeak.units import show
 
-    path = user_folder() / "targets" / f"{CPU}.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found: dict[str, float] = {}
-    with progress("measuring products, memory and launches"):
-        for name, value in cpu_roofs():
-            found[name] = value
-    found = kept_roofs(found, _known())
+    with shared.progress("measuring products, memory and launches"):
+        path, found = measure_roofs()
     units = {"memory": "B/s", "launch": "s"}
     for name, value in found.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
-    write_whole(path, cpu_target_text(found))
+    sys.stderr.write(f"wrote {path}\n")
     if probes:
         _probes()
 
@@ -60,7 +53,7 @@ def _probes() -> None:
 
 def fit(
     data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
     out: Path | None = typer.Option(
         None, "--out", help="Coefficient file; by default the target's in the user folder."
@@ -139,7 +132,7 @@ def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits")
 
 
 def plan(
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
     dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
     count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),
@@ -199,14 +192,3 @@ def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
         first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
         more = "; … (--json names all)" if len(rows) > 3 else ""
         sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")
-
-
-def _known() -> "Target | None":
-    """Return what was measured before; none when nothing was, or it cannot be read."""
-    from nearpeak.errors import NearpeakError
-    from nearpeak.targets import CPU, target_of
-
-    try:
-        return target_of(CPU)
-    except NearpeakError:
-        return None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def capture(
     model: str = typer.Argument(
-        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep or kernel "
-        "definition."
+        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite "
+        "or kernel definition."
     ),
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,

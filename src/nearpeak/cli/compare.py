@@ -26,6 +26,8 @@ from nearpeak.units import parse_share
 if TYPE_CHECKING:
     from nearpeak.core.paired import PairedComparison
 
+_PROGRAM = "program"
+"""Clock of `process:COMMAND`, which is told by the program itself."""
 PYTHON_A = typer.Option(None, "--python-a", help="Interpreter of the baseline: another software stack.")
 PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate.")
 
@@ -89,7 +91,23 @@ def _exit_code(found: "list[PairedComparison]") -> int:
 
 
 def _json_line(one: "PairedComparison") -> str:
-    return jsonlib.dumps(asdict(one) | {"case": one.case.record()})
+    clock = _PROGRAM if one.clock and any(_by_program(one)) else one.clock
+    return jsonlib.dumps(asdict(one) | {"case": one.case.record(), "clock": clock})
+
+
+def _by_program(one: "PairedComparison") -> tuple[bool, bool]:
+    """Say of baseline and candidate whether they are programs that say their own times, whatever clock they read."""
+    names = (runner.partition(":")[0] for runner in (one.baseline, one.candidate))
+    baseline, candidate = (name == "process" for name in names)
+    return baseline, candidate
+
+
+def _time_of(one: "PairedComparison") -> str:
+    """Return in words which time was compared."""
+    sides = _by_program(one)
+    if not any(sides):
+        return f"{one.clock} time"
+    return f"time by the program's own clock{'' if all(sides) else ' on one side'}"
 
 
 def _words(one: "PairedComparison") -> str:
@@ -99,13 +117,19 @@ def _words(one: "PairedComparison") -> str:
     from nearpeak.report._words import hung
 
     if one.judgement is None:
-        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}"]))
+        option = " (--limit)" if one.outcome == "timeout" else ""
+        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}{option}"]))
     found = one.judgement
     low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
+    known = (
+        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, "
+        f"detectable {found.detectable_ratio:.1%}"
+    )
+    if found.detectable_ratio > 1:
+        known = f"{found.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
     lines = [
         f"{label_of(one.case)}: {found.verdict}",
-        f"  {one.candidate} against {one.baseline}: {centre} {one.clock} time ({1 - ALPHA_RATIO:.1%}: {low} to {high};"
-        f" {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, detectable {found.detectable_ratio:.1%})",
+        f"  {one.candidate} against {one.baseline}: {centre} {_time_of(one)} ({known})",
     ]
     if found.verdict == "inconclusive":
         lines.append(

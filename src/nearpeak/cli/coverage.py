@@ -45,15 +45,16 @@ def register(app: typer.Typer) -> None:
 
 def _words(found: "Conversion") -> str:
     from nearpeak.report._words import hung
-    from nearpeak.units import show
+    from nearpeak.units import counted, show
 
-    share = "" if found.flop_ratio is None else f", {found.flop_ratio:.1%} of the arithmetic"
-    lines = [f"{found.model} on {found.runner}: {found.converted_count} of {found.node_count} nodes{share}"]
+    share = "an unknown share" if found.flop_ratio is None else f"{found.flop_ratio:.1%}"
+    nodes = f"{found.converted_count} of {found.node_count} nodes"
+    lines = [f"{found.model} on {found.runner}: {nodes}, {share} of the arithmetic"]
     lines.append(f"  pieces: {found.fragment_count}; tensors across borders: {found.boundary_count}")
     if found.boundary_bytes:
         cost = "" if found.boundary_s is None else f", {show(found.boundary_s, 's')} to copy them once"
         lines.append(f"  {show(found.boundary_bytes, 'B')} across borders{cost}")
-    lines += [f"  {count} on {provider}" for provider, count in found.placed]
+    lines += [f"  {counted(count, 'node')} on {provider}" for provider, count in found.placed]
     times = (
         ("as converted", found.converted_s), ("without conversion", found.unconverted_s),
         ("piece after piece", found.pieces_s),
@@ -63,6 +64,6 @@ def _words(found: "Conversion") -> str:
         lines.append(f"  results in pieces differ by {found.pieces_error_ratio:.2g} of the largest")
     for row in found.ledger:
         shares = ((row.flop_ratio, "of the arithmetic"), (row.time_ratio, "of the time"))
-        weight = ", ".join(f"{share:.1%} {what}" for share, what in shares if share)
+        weight = ", ".join(f"{share:.1%} {what}" for share, what in shares if share is not None)
         lines.append(f"  {row.node} → {row.ran_on}{f' ({weight})' if weight else ''}: {row.reason}")
     return "\n".join(hung(lines))

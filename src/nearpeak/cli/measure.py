@@ -246,17 +246,21 @@ def _json_line(one: "Measurement") -> str:
 
 def _row(one: "Measurement", device: "Target | None") -> str:
     """Return a measurement in one line for people."""
+    from nearpeak.core.measurement import Outcome
     from nearpeak.measuring import bound_s, known_target
     from nearpeak.ops import label_of
-    from nearpeak.report._words import percent
+    from nearpeak.report._words import known_to, percent
     from nearpeak.units import show
 
     label = label_of(one.case)
     if not one.has_times:
-        return f"{label}: {one.outcome.value}: {one.note}"
+        count = len(one.details.splitlines())
+        more = f" (--json and --out keep {count} lines of it)" if count > 1 else ""
+        return f"{label}: {one.outcome.value}: {one.note}{more}"
     found = one.estimate()
-    text = f"{label}: {show(found.centre_s, 's')} ± {found.half_width_ratio:.1%}"
-    text += f" ({one.outcome.value}, {found.sample_count} samples)"
+    text = f"{label}: {show(found.centre_s, 's')} {known_to(found)}"
+    more = "; a longer --budget takes more" if one.outcome is Outcome.BUDGET and not found.is_known else ""
+    text += f" ({one.outcome.value}, {found.sample_count} samples{more})"
     if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
         text += f", CPU {show(one.cpu_low_s, 's')}"
     least_s = bound_s(one.case, device or known_target(one.target))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nearpeak.ops._table import CaseGroup
     from nearpeak.predict._form import Setting
 
-WORKLOADS = (".json", ".txt", ".h", ".toml", ".onnx", ".pt2", ".py")
+WORKLOADS = (".json", ".txt", ".log", ".h", ".toml", ".onnx", ".pt2", ".py")
 """Suffixes of files whose calls are summed."""
 
 
@@ -52,8 +52,9 @@ def predict(
     added. A row that is no case, or that nothing predicts, keeps its place and says why in the column refused; the
     exit code is then 1. A suite ('nearpeak suite build') gives such a table of its cases.
     Every operator of the catalogue can be predicted on GPUs, some coarsely: the interval says how far to trust it.
-    A saved workload ('nearpeak capture … -o FILE.json'), an operator log (.txt) or whatever else 'nearpeak capture'
-    reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak analyze'.
+    A saved workload ('nearpeak capture … -o FILE.json'), an operator log (.txt, .log) or whatever else 'nearpeak
+    capture' reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak
+    analyze'.
     """
     devices = shared.targets_of(target, edits)
     check_table(out)

@@ -2,6 +2,7 @@
 
 import json as jsonlib
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ RESULTS = typer.Option(
     None, "--results", help="Results of 'nearpeak measure SUITE --out': what ran and was right counts, with its times."
 )
 
+_NAMED = 5
+"""Operators without a case that are named, those called most often."""
+
 
 def build(
     sources: list[str] = typer.Argument(
@@ -52,7 +56,7 @@ def build(
         None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
     ),
     identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
     step: str = shared.STEP,
     batch: int | None = shared.BATCH,
@@ -91,7 +95,7 @@ def build(
 
 def show(
     suite: str = SUITE,
-    target: list[str] = shared.TARGET,
+    target: list[str] = shared.ONE_TARGET,
     scores: Path | None = SCORES,
     results: Path | None = RESULTS,
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
@@ -221,12 +225,29 @@ def _write(suite: "Suite", out: Path | None) -> None:
     else:
         path = shared.write_quietly(out, save_text(suite))
         sys.stderr.write(f"wrote {path}: {counted(len(suite.cases), 'case')}{_removed(suite)}\n")
+    sys.stderr.write(_left_behind(suite))
 
 
 def _removed(suite: "Suite") -> str:
     """Say how many points of sweeps constraints removed."""
     counts = [int(count) for one in suite.sources for key, count in one.origin.items() if key.startswith("removed by ")]
     return f"; constraints removed {sum(counts)} points of sweeps" if any(counts) else ""
+
+
+def _left_behind(suite: "Suite") -> str:
+    """Say in one line what of its sources a suite has no case for, the operators called most often by name."""
+    uncovered = Counter[str]()
+    for one in suite.sources:
+        uncovered.update(one.uncovered)
+    said = []
+    if uncovered:
+        calls = f"{uncovered.total()} of {uncovered.total() + sum(one.call_count for one in suite.sources)} calls"
+        names = ", ".join(f"{name} ({count})" for name, count in uncovered.most_common(_NAMED))
+        more = f" and {len(uncovered) - _NAMED} more" if len(uncovered) > _NAMED else ""
+        said = [f"{calls}, which no operator covers: {names}{more}"]
+    unread = ((one.name, one.origin.get("unread", "").partition(":")[0]) for one in suite.sources)
+    said += [f"{name}: {what}" for name, what in unread if what]
+    return f"no case for {'; '.join(said)}; 'nearpeak suite show' lists all\n" if said else ""
 
 
 def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:

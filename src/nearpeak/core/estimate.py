@@ -34,6 +34,15 @@ class Estimate:
         """Half the interval over the median: how well the median is known."""
         return (self.high_s - self.low_s) / 2 / self.centre_s if self.centre_s else math.inf
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the interval says anything: not of one sample, nor where it is wider than twice the median.
+
+        >>> estimate_of([1.0, 1.1, 0.9]).is_known, estimate_of([1.0, 1.1, 60.0]).is_known, estimate_of([1.0]).is_known
+        (True, False, False)
+        """
+        return self.sample_count > 1 and self.half_width_ratio <= 1
+
 
 def estimate_of(samples_s: Sequence[float]) -> Estimate:
     """Return the estimate of `samples_s`.

@@ -182,6 +182,8 @@ class Measurement:
     """How it ended."""
     note: str = ""
     """Why there are no samples, or what is to be known of them."""
+    details: str = ""
+    """Last lines of what an exception said, or of what its process printed, where there are no samples."""
     method: Method | None = None
     """How samples were taken; none for recorded ones that do not say."""
     environment: Environment | None = None

@@ -15,9 +15,9 @@ from nearpeak.ops import OPS
 
 SCHEMA_VERSION = 1
 # 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
-#    spans_ns and telemetry came later; a line without them has none.
+#    spans_ns, telemetry and details came later; a line without them has none.
 _SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
-_UNUSUAL = {"activity_s": None, "launch": 1}
+_UNUSUAL = {"activity_s": None, "launch": 1, "details": ""}
 """Fields that are written only where they say something."""
 _PLAIN = ("target", "runner", "call_count", "timer_s", "note", "algorithm")
 

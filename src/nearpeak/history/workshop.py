@@ -127,7 +127,7 @@ class Workshop:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-                return 124, "", f"did not end within {self._limit_s:g} s"
+                return 124, "", f"did not end within {self._limit_s:g} s (--limit)"
         return process.returncode, output, errors
 
 

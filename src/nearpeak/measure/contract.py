@@ -1,15 +1,16 @@
 """The one place where the contract on results is called, where this installation has it: before anything is timed."""
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Backend, Fallback
+from nearpeak.core.measurement import Backend, Fallback, Outcome
 from nearpeak.measure.inputs import size_bytes
+from nearpeak.measure.user_functions import said_by
 from nearpeak.ops import work_of
 
 LARGEST_BYTES = 64 * 2**20
@@ -18,7 +19,7 @@ LARGEST_FLOP = 10**9
 """Arithmetic beyond which they are not: the check takes many rounds in float64."""
 
 
-@cache
+@functools.cache
 def contract() -> Callable[..., Any] | None:
     """Return `validate(case, implementation, seed=…)`, whose record has `status` and `failed`; none without it."""
     if importlib.util.find_spec("nearpeak.measure.validation") is None:
@@ -53,7 +54,7 @@ def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...
     if validate is None or beyond_rounds(case):
         return None
     tested = named_implementation(case, backend, name, ledger)
-    return None if tested is None else validate(case, tested, seed=0)
+    return None if tested is None else validate(case, _asked_while_memory_lasts(tested), seed=0)
 
 
 def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
@@ -68,6 +69,33 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
         return tested
     rows = tuple({**dataclasses.asdict(row), "target": row.ran_on} for row in ledger)
     return dataclasses.replace(tested, ledger=rows)
+
+
+def _asked_while_memory_lasts(tested: Any) -> Any:
+    """Return `tested` that answers no further round once memory has run out: filling it again takes as long each time.
+
+    What a framework says of it in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
+    """
+    from nearpeak.measure.taking import _outcome_of
+
+    gone: list[str] = []
+
+    def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call, updated=())
+        def asked(*given: Any, **named: Any) -> Any:
+            if not gone:
+                try:
+                    return call(*given, **named)
+                except Exception as error:
+                    if not isinstance(error, MemoryError) and _outcome_of(error) is not Outcome.OOM:
+                        raise
+                    gone.append(said_by(error))
+            raise MemoryError(*filter(None, gone))
+
+        return asked
+
+    backward = None if tested.backward is None else guarded(tested.backward)
+    return dataclasses.replace(tested, call=guarded(tested.call), backward=backward)
 
 
 def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:

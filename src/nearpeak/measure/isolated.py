@@ -18,6 +18,7 @@ from nearpeak.core.measurement import Backend, Measurement, Outcome, RunnerAbili
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.lock import device_lock
+from nearpeak.measure.raised import keeping, last_lines
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
 """Kinds of device whose driver maps more addresses than there is memory."""
@@ -52,7 +53,9 @@ def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
     from nearpeak.measure.taking import TimedRunner
 
     found = runner_of(runner, timing, process)
-    return found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
+    with keeping() as kept:
+        row = found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
+    return row if row.samples_s else dataclasses.replace(row, details=kept.details(row.note))
 
 
 def lock_of(backend: Backend) -> AbstractContextManager[None]:
@@ -92,12 +95,16 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     from nearpeak.measure.runners import RUNNERS
 
     target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
-    return Measurement(case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note)
+    said = ending.value[1] if ending.verdict == "raised" else ""
+    details = last_lines("\n".join(filter(None, (said, ending.output))))
+    return Measurement(
+        case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note, details=details
+    )
 
 
 def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
     if ending.verdict == "timeout":
-        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s"
+        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit)"
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]

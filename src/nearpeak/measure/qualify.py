@@ -75,7 +75,7 @@ def _row(case: Case, seed: int, timing: Timing) -> Row:
     )  # fmt: skip
     if ending.verdict == "result":
         return {**head, **ending.value}
-    said = {"timeout": f"it did not end within {timing.limit_s:g} s", "died": "it ended its process"}
+    said = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
     reason = said.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
     return {**head, **none, "reason": reason}
 

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import linecache
+import logging
 import os
 import re
 import sys
@@ -23,6 +24,9 @@ from nearpeak.errors import SpecError
 from nearpeak.measure.outputs import output_names
 from nearpeak.measure.user_modules import on_inputs
 
+RAISED = logging.getLogger("nearpeak.raised")
+"""Where exceptions of what runs are told that become a line of a row; nobody listens unless asked to."""
+
 
 class EndedError(RuntimeError):
     """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
@@ -34,11 +38,12 @@ class EndedError(RuntimeError):
 
 
 def said_by(error: BaseException) -> str:
-    """Return what an exception says; one of the user's may fail at that too.
+    """Return what an exception says, and tell it to the log of those; one of the user's may fail at that too.
 
     >>> said_by(ValueError("no such kernel"))
     'no such kernel'
     """
+    RAISED.debug("raised", exc_info=error)
     try:
         return str(error)
     except Exception:

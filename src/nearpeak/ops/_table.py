@@ -93,6 +93,7 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     signatures: list[tuple[Signature, str, Any]] = []
     for (op, phase), rows in grouped({name: plain.get(name) for name in RESERVED}, count):
         step = str(phase or "forward")
+        check_named(op, f"table: row {1 if rows is None else int(rows[0]) + 1}: column 'op' ")
         OPS[str(op)].rule(step)
         signatures.append((OPS[str(op)].signatures[step], step, rows))
     known = {name for signature, _, _ in signatures for name in signature.names()}
@@ -100,6 +101,17 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     _refuse_near_misses(extra, known)
     groups = [group for one in signatures for group in _groups_of(*one, plain, known, count)]
     return CaseTable(row_count=count, groups=tuple(groups), passed_through=extra)
+
+
+def check_named(op: Any, where: str = "") -> None:
+    """Refuse a cell that names no operator as it is blank.
+
+    >>> check_named(None, "row 2: op ")
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: row 2: op is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)
+    """
+    if is_blank(op) or not str(op).strip():
+        raise SpecError(f"{where}is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)")
 
 
 def table_of_cases(cases: Sequence[Any]) -> CaseTable:

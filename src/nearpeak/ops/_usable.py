@@ -11,7 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.ops import OPS
 from nearpeak.ops._cells import columns_of, grouped, is_blank, is_single, row_count
-from nearpeak.ops._table import CaseTable, case_table
+from nearpeak.ops._table import CaseTable, case_table, check_named
 
 _PLACE = re.compile(r"^table: (row \d+(, |: ))?")
 _COLUMN = re.compile(r"column '([^']+)':? ?")
@@ -68,6 +68,7 @@ def _unknown_names(columns: Mapping[str, Any], count: int) -> Iterator[tuple[int
         for (value,), rows in grouped({name: columns[name]}, count):
             try:
                 if name == "op":
+                    check_named(value)
                     OPS[str(value)]
                 elif not is_blank(value):
                     dtype_of(str(value))

@@ -1,6 +1,7 @@
 """The prediction of one case: plain numbers through its form, correction, power limit, bound and interval."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -13,10 +14,11 @@ from nearpeak.core.prediction import Calibration, Grounds, Prediction
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
+from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.predict._activity import busy_of
 from nearpeak.predict._documented import stock_of
-from nearpeak.predict._form import CaseColumns, Form, Setting, leading_of_one, row_of
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, leading_of_one, row_of
 from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
@@ -38,10 +40,13 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     form = form_of(given.op, given.phase, target, given.dtypes, given.attributes)
     cases = form.stated(given, setting)
     calibration = grounds_of_one(target, form, cases, setting, file)
-    rows = row_of(form, target, cases, scalars_of(calibration), setting)
-    admitted = form.admits_any(cases)
-    policy = ANY if (admitted if isinstance(admitted, bool) else np.any(admitted)) else CLASSICAL
-    bound_s = in_floats(proved_s(_least_work(given, cases, policy), target, policy))
+    find = partial(_rows_and_bound, form, target, (given, cases), calibration, setting)
+    try:
+        with np.errstate(divide="raise", invalid="raise"):
+            rows, policy, bound_s = find()
+    except FloatingPointError:
+        with _quiet_where_refused(cases):
+            rows, policy, bound_s = find()
     ratio, scale = refined(calibration, form, target, cases, setting, rows)
     kernel_s = rows.time_s * ratio
     reaches = reach(calibration, form, target, given, setting, kernel_s)
@@ -66,6 +71,33 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
         Prediction, time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
         regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
     )  # fmt: skip
+
+
+def _rows_and_bound(
+    form: Form, target: Target, both: tuple[CaseColumns, CaseColumns], calibration: Calibration, setting: Setting
+) -> tuple[Rows, Policy, Any]:
+    """Return the time of a kernel with its parts, which algorithms its bound admits, and the bound.
+
+    Args:
+        both: the case as given, and with what it leaves open.
+    """
+    given, cases = both
+    rows = row_of(form, target, cases, scalars_of(calibration), setting)
+    admitted = form.admits_any(cases)
+    policy = ANY if (admitted if isinstance(admitted, bool) else np.any(admitted)) else CLASSICAL
+    return rows, policy, in_floats(proved_s(_least_work(given, cases, policy), target, policy))
+
+
+def _quiet_where_refused(cases: CaseColumns) -> AbstractContextManager[object]:
+    """Return in what forms are asked about a case again: quietly where the rule of work refuses it, and says why.
+
+    Forms divide by extents of 0 before; what they refuse themselves is still said first.
+    """
+    try:
+        work_of_one(Same(cases))
+    except SpecError:
+        return np.errstate(all="ignore")
+    return nullcontext()
 
 
 @lru_cache(maxsize=64)

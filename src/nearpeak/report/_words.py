@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.bound import Interval, Policy
+from nearpeak.core.estimate import Estimate
 from nearpeak.core.finding import BelowBound
 from nearpeak.errors import ImplausibleError
 from nearpeak.units import show
@@ -177,6 +178,16 @@ def percent(ratio: float) -> str:
     if 0 < ratio < 0.0005:
         return "< 0.1 %"
     return f"{ratio * 100:.1f} %"
+
+
+def known_to(found: Estimate) -> str:
+    """Return how well a median is known; no figure where the samples are too few for how they scatter.
+
+    >>> from nearpeak.core.estimate import estimate_of
+    >>> known_to(estimate_of([1.0, 1.01, 0.99])), known_to(estimate_of([1.0, 1.1, 60.0]))
+    ('± 1.0%', '± unknown, too few samples')
+    """
+    return f"± {found.half_width_ratio:.1%}" if found.is_known else "± unknown, too few samples"
 
 
 def figure(value: float) -> str:

@@ -72,7 +72,7 @@ def merged(suites: Iterable[Suite], name: str) -> Suite:
             kept += [replace(why, source=names[why.source]) for why in one.why if why.source in names]
             chosen[one.case] = chosen.get(one.case, False) or one.chosen
     if not reasons:
-        raise SpecError(f"{name}: there is no case; give a model, a file or --op")
+        raise SpecError(f"{name}: there is no case; give a model or a file, or cases by --sweep, --op or --ready")
     cases = [SuiteCase(case=case, why=_ordered(why), chosen=chosen[case]) for case, why in reasons.items()]
     return Suite(name=name, cases=_sorted(cases), sources=tuple(sources.values()), plan=plan, infeasible=infeasible)
 

@@ -59,6 +59,7 @@ def test_recurrent_rows_name_their_cell_and_an_unknown_cell_is_counted_and_named
     assert [dict(call.case.attributes)["cell"] for call in workload.calls] == ["rnn_tanh", "lstm"]
     assert dict(workload.calls[0].case.axes)["steps"] == 50
     assert workload.assumptions[1] == ("1 rows could not be read: line 2: cell 'lstn' is not one of vanilla, lstm, gru")
+    assert workload.origin["unread"] == workload.assumptions[1]
 
 
 def test_sparse_rows_are_uncovered_by_name(tmp_path):

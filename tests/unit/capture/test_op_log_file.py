@@ -1,14 +1,18 @@
 """Logs of operator inputs: every row a case with its count, unknown rows counted and named, nothing executed."""
 
+import json
 import random
 import re
+from dataclasses import replace
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("torch")
 
 import nearpeak
 from nearpeak.capture.op_log_file import capture_op_log
+from nearpeak.cli import application
 from nearpeak.errors import SpecError
 from nearpeak.suite.coverage import coverage_of
 from nearpeak.suite.merge import suite_of
@@ -33,8 +37,8 @@ cnt: 4, ((T([2, 3], f32),), {'dtype': f16, 'layout': torch.strided, 'device': de
 """
 
 
-def read(tmp_path, text):
-    file = tmp_path / "model.txt"
+def read(tmp_path, text, name="model.txt"):
+    file = tmp_path / name
     file.write_text(text)
     return nearpeak.capture(file)
 
@@ -105,6 +109,16 @@ def test_a_suite_of_a_log_counts_the_calls_that_could_not_be_read(tmp_path):
 def test_a_file_without_any_row_is_refused_with_an_example(tmp_path):
     with pytest.raises(SpecError, match=r"no row of it can be read; rows look like 'cnt: 1, "):
         read(tmp_path, "nothing of the kind\n")
+
+
+def test_a_log_may_be_called_log(tmp_path):
+    assert read(tmp_path, LOG, "model.log").calls == tuple(
+        replace(call, source=call.source.replace(".txt", ".log")) for call in read(tmp_path, LOG).calls
+    )
+    found = CliRunner().invoke(application(), ["predict", str(tmp_path / "model.log"), "-t", "h100_sxm", "--json"])
+    assert json.loads(found.stdout)["workload"] == "model"
+    with pytest.raises(SpecError, match=r"absent\.log: not found"):
+        nearpeak.capture(tmp_path / "absent.log")
 
 
 def test_reading_twice_gives_the_same(tmp_path):

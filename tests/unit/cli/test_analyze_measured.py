@@ -5,7 +5,10 @@ import json
 import pytest
 
 from nearpeak.cli import application
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.measuring import roofs_file
+
+ROOFS = {"fp64": 5e10, "fp32": 1e11, "memory": 3e10, "launch": 1e-6}
 
 
 def analyzed(capsys, *words):
@@ -26,6 +29,30 @@ def test_without_a_target_the_one_that_the_runner_times_is_taken(capsys, monkeyp
     monkeypatch.setattr("nearpeak.measuring.timed_target", lambda runner: {"torch_cpu": "h20"}[runner])
     found = analyzed(capsys, sweep, "--measure")
     assert ([one["target"] for one in found["targets"]], asked) == (["h20"], ["torch_cpu"])
+
+
+@pytest.mark.parametrize("words", [(), ("--target", "cpu"), ("--target", "cpu", "--target", "h20")])
+def test_roofs_of_this_machine_that_nobody_measured_are_measured_first(capsys, monkeypatch, tmp_path, sweep, words):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("nearpeak.measure.roofs.cpu_roofs", ROOFS.items)
+    monkeypatch.setattr("nearpeak.cli.analyze._measured", lambda analysis, _runner: analysis)
+    with pytest.raises(NearpeakError, match="no_such_model"):
+        analyzed(capsys, "no_such_model", "--measure", *words)
+    assert not roofs_file().exists()
+    application()(["analyze", sweep, "--measure", *words, "--json"], standalone_mode=False)
+    said = capsys.readouterr()
+    assert json.loads(said.out)["targets"][0]["target"] == "cpu"
+    assert f"wrote {roofs_file()}" in said.err
+    roofs_file().write_text("damaged", encoding="utf-8")
+    with pytest.raises(SpecError, match="not TOML"):
+        analyzed(capsys, sweep, "--measure", *words)
+
+
+def test_no_roofs_are_measured_where_another_device_is_asked_for(capsys, monkeypatch, tmp_path, sweep):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(SpecError, match="torch_cpu times the target 'cpu'; add --target cpu"):
+        analyzed(capsys, sweep, "--measure", "--target", "h20")
+    assert not roofs_file().exists()
 
 
 def test_a_target_is_still_asked_for_where_nothing_is_measured(capsys, sweep):

@@ -33,6 +33,18 @@ def exhaust(arrays, **_):
         kept.append(np.ones(1 << 22))
 
 
+def exhaust_slowly(arrays, **_):
+    time.sleep(1.0)
+    raise RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried 8 bytes"
+    )
+
+
+def speak_and_leave(arrays, **_):
+    print("one error:\nin two lines", flush=True)
+    os._exit(3)
+
+
 def leave(arrays, **_):
     os._exit(3)
 

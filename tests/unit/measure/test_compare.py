@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,19 @@ TIMING = Timing(cache="hot", validate=False, flush_bytes=0, limit_s=60.0)
 @pytest.fixture(autouse=True)
 def _own_kernels(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def judged_as(verdict, detectable_ratio, **more):
+    judgement = Judgement(
+        verdict=verdict, time_ratio=3.5, low_ratio=2.1, high_ratio=6.0, round_count=2, tolerance_ratio=0.02,
+        detectable_ratio=detectable_ratio,
+    )  # fmt: skip
+    sides = {"baseline": "callable:kernels:softmax", "candidate": "callable:kernels:twice", "clock": "cpu"} | more
+    return PairedComparison(case=CASE, rounds=(), judgement=judgement, outcome="compared", **sides)
+
+
+def flat(lines):
+    return " ".join(map(str.strip, lines))
 
 
 def arm(kernel):
@@ -87,20 +101,41 @@ def test_without_a_case_the_example_names_both_sides(capsys, monkeypatch):
     assert "e.g. nearpeak compare torch_cpu numpy gemm m=256" in capsys.readouterr().err
 
 
+def test_a_side_that_is_late_names_the_option_that_gives_it_longer():
+    from nearpeak.cli.compare import _words
+
+    late = replace(judged_as("", 0.0), judgement=None, outcome="timeout", note="a: it did not answer within 3 s")
+    assert flat(_words(late).splitlines()).endswith("timeout: a: it did not answer within 3 s (--limit)")
+
+
 def test_a_comparison_fits_80_columns():
     from nearpeak.cli.compare import _words
 
-    judgement = Judgement(
-        verdict="regression", time_ratio=3.5, low_ratio=0.1, high_ratio=52770.0, round_count=2,
-        tolerance_ratio=0.02, detectable_ratio=22284.0,
-    )  # fmt: skip
-    found = PairedComparison(
-        case=CASE, baseline="callable:kernels:softmax", candidate="callable:kernels:twice", clock="cpu", rounds=(),
-        judgement=judgement, outcome="compared", note="",
-    )  # fmt: skip
-    lines = _words(found).splitlines()
+    lines = _words(judged_as("regression", 0.31)).splitlines()
     assert len(lines) > 2
     assert max(map(len, lines)) <= 80
+    assert "+250.0% cpu time (99.6%: +110.0% to +500.0%; 2 rounds; tolerance 2.0%, detectable 31.0%)" in flat(lines)
+
+
+def test_rounds_that_say_nothing_are_called_too_few_instead_of_given_an_interval():
+    from nearpeak.cli.compare import _words
+
+    said = flat(_words(judged_as("regression", 22284.0)).splitlines())
+    assert "(2 rounds: too few to say how well that is known; a longer --budget gives more)" in said
+    assert "detectable" not in said
+
+
+@pytest.mark.parametrize(("baseline", "candidate", "words", "clock"), [
+    ("process:./ours", "process:./theirs", "time by the program's own clock (", "program"),
+    ("torch_cpu", "process:./ours", "time by the program's own clock on one side (", "program"),
+    ("torch_cuda", "callable_cuda:kernels:twice", "device time (", "device"),
+])  # fmt: skip
+def test_times_that_programs_say_are_not_called_those_of_a_device(baseline, candidate, words, clock):
+    from nearpeak.cli.compare import _json_line, _words
+
+    found = judged_as("regression", 0.31, baseline=baseline, candidate=candidate, clock="device")
+    assert words in flat(_words(found).splitlines())
+    assert json.loads(_json_line(found))["clock"] == clock
 
 
 def test_the_command_says_the_verdict_in_its_exit_code(capsys, monkeypatch):

@@ -1,12 +1,17 @@
 """What of a model a runner converts: nodes, reasons, pieces, borders."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
+from nearpeak.cli.coverage import _words
+from nearpeak.core.conversion import Conversion
+from nearpeak.core.measurement import Fallback
 from nearpeak.errors import SpecError
 from nearpeak.measuring import coverage
 
@@ -73,6 +78,33 @@ def test_results_are_the_same_however_the_model_is_cut_and_the_pieces_are_timed(
         assert all(row.flop_ratio is not None for row in found.ledger)
         assert all(0 < row.time_ratio < 1 for row in found.ledger)
         assert "on request" in found.ledger[0].reason or "of at least" in found.ledger[0].reason
+
+
+def test_errors_call_the_model_as_it_was_given(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    model(tmp_path / "m.onnx", ("MatMul", "Erf"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match=r"^m\.onnx: has no node of type 'Gelu'"):
+        coverage(Path("m.onnx"), "onnxruntime", without=("Gelu",))
+    (tmp_path / "bad.py").write_text("x = 1\n")
+    with pytest.raises(SpecError, match=r"^bad\.py: it has no Model"):
+        coverage(Path("bad.py"), "torch_compile")
+
+
+def test_words_say_nodes_and_keep_shares_that_are_none_and_unknown():
+    row = Fallback(node="Erf n1", ran_on="nothing", reason="left out", flop_ratio=0.0, time_ratio=0.25)
+    found = Conversion(
+        model="m.onnx", runner="onnxruntime", node_count=3, converted_count=2, fragment_count=1, boundary_count=1,
+        boundary_bytes=0, boundary_s=None, converted_s=None, unconverted_s=None, ledger=(row,),
+        placed=(("CPUExecutionProvider", 2), ("Other", 1)),
+    )  # fmt: skip
+    said = _words(found)
+    assert said.startswith("m.onnx on onnxruntime: 2 of 3 nodes, 100.0% of the arithmetic\n")
+    assert "  2 nodes on CPUExecutionProvider\n  1 node on Other\n" in said
+    assert "(0.0% of the arithmetic, 25.0% of the time): left out" in said
+    unknown = replace(found, ledger=(replace(row, flop_ratio=None),))
+    assert "2 of 3 nodes, an unknown share of the arithmetic\n" in _words(unknown)
+    assert "nothing (25.0% of the time): left out" in _words(unknown)
 
 
 def test_pieces_of_a_model_that_does_not_run_whole_are_timed_alone(tmp_path):

@@ -3,11 +3,13 @@
 import itertools
 import random
 import statistics
+from dataclasses import replace
 
 import pytest
 
+import nearpeak
 from nearpeak.core.estimate import estimate_of, median_ranks
-from nearpeak.core.measurement import Outcome, Prepared, Reading, Timing
+from nearpeak.core.measurement import Measurement, Outcome, Prepared, Reading, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measure import timing
 from nearpeak.measure.timing import converged, sample, settled
@@ -32,6 +34,19 @@ def test_the_interval_holds_the_median_in_95_of_100_cases(draw):
 def test_what_is_no_time_is_refused(samples):
     with pytest.raises(SpecError, match="estimate"):
         estimate_of(samples)
+
+
+def test_samples_too_few_for_their_scatter_are_called_so_instead_of_given_a_width():
+    from nearpeak.cli.measure import _row
+
+    case = nearpeak.case("fill", elements=8, dtype="fp32")
+    taken = Measurement(case=case, target="gpu", runner="r", samples_s=(1.0, 1.1, 0.9, 1.0, 57.0))
+    assert _row(taken, None).endswith(
+        ": 1 s ± unknown, too few samples (budget, 5 samples; a longer --budget takes more)"
+    )
+    enough = replace(taken, samples_s=(1.0, 1.1, 0.9, 1.0, 2.8))
+    assert _row(enough, None).endswith(": 1 s ± 95.0% (budget, 5 samples)")
+    assert not estimate_of([2.0]).is_known
 
 
 def test_one_sample_is_its_own_interval_and_never_converged():

@@ -1,6 +1,7 @@
 """Cases in processes of their own: whatever a case does becomes a row, and the run goes on."""
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -30,7 +31,7 @@ def _own_kernels(monkeypatch):
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize(("kernel", "outcome", "note"), [
     ("segfault", Outcome.CRASH, "SIGSEGV"),
-    ("hang", Outcome.TIMEOUT, "within 3 s"),
+    ("hang", Outcome.TIMEOUT, "it did not end within 3 s (--limit)"),
     ("exhaust", Outcome.OOM, ""),
     ("leave", Outcome.CRASH, "exit code 3"),
     ("kill", Outcome.CRASH, "SIGKILL: it was killed, and not by the system for its memory"),
@@ -207,9 +208,31 @@ def test_the_command_says_in_its_exit_code_that_a_case_has_no_result(kernel, opt
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result():
-    (row,) = run_cases([CASE], "callable:kernels:exhaust", Timing(**{**_fields(TIMING), "validate": True}))
+@pytest.mark.parametrize("validate", [False, True])
+def test_a_row_keeps_what_an_exception_said_in_full_with_the_lines_that_raised_it(validate, tmp_path):
+    out = tmp_path / "r.jsonl"
+    (row,) = run_cases([CASE], "callable:kernels:fail", Timing(**{**_fields(TIMING), "validate": validate}), out)
+    assert row.note.endswith("ValueError: no such kernel")
+    said = row.details.splitlines()
+    assert said[-2:] == ["ValueError: no such kernel", "second line"]
+    assert 'raise ValueError("no such kernel' in row.details
+    assert "taking.py" not in row.details
+    assert next(iter(read_results(out))).details == row.details
+
+
+def test_a_row_keeps_what_its_process_printed_last_and_says_on_a_terminal_where_that_is():
+    words = ["measure", "softmax", "rows=8", "columns=16", "dtype=fp32", "--runner", "callable:kernels:speak_and_leave"]
+    done = CliRunner().invoke(application(), [*words, "--no-check", "--json"])
+    assert json.loads(done.stdout)["details"].splitlines()[-2:] == ["one error:", "in two lines"]
+    done = CliRunner().invoke(application(), [*words, "--no-check", "--text"])
+    assert " ".join(done.stdout.split()).endswith("it said last: in two lines (--json and --out keep 2 lines of it)")
+
+
+@pytest.mark.parametrize("kernel", ["exhaust", "exhaust_slowly"])
+def test_memory_that_runs_out_while_results_are_checked_is_no_wrong_result_and_is_filled_once(kernel):
+    (row,) = run_cases([CASE], f"callable:kernels:{kernel}", Timing(**{**_fields(TIMING), "validate": True}))
     assert row.outcome is Outcome.OOM, row.note
+    assert "MemoryError" in row.note
 
 
 def test_an_export_whose_package_is_absent_is_refused_before_anything_runs(tmp_path, monkeypatch):

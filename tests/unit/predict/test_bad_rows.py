@@ -1,16 +1,21 @@
 import json
+import re
+import warnings
 
 import numpy as np
 import pytest
 
+from nearpeak.capture.sweep import capture_sweep
 from nearpeak.cli import application
+from nearpeak.cli._cases import cases_of
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+from nearpeak.ops import case
 from nearpeak.ops._table import case_table
 from nearpeak.ops._usable import usable_table
 from nearpeak.predict.answered import answered_predictions
 from nearpeak.predict.audit import audit
 from nearpeak.predict.calibrate import calibrate_each
-from nearpeak.predict.prediction import predict_table
+from nearpeak.predict.prediction import predict_case, predict_table
 from nearpeak.predict.samples import samples_of, without
 from nearpeak.targets import target_of
 from nearpeak.theory.contradictions import contradictions
@@ -33,6 +38,23 @@ def test_usable_rows_are_kept_and_each_bad_one_is_named_by_column_and_reason():
     assert {row: column for row, (column, _) in found.refused.items()} == {1: "dtype", 2: "", 3: "m", 4: "op"}
     assert "missing" in found.refused[2][1]
     assert "x is not a whole number" in found.refused[3][1]
+
+
+@pytest.mark.parametrize("blank", ["", " ", None, float("nan")])
+def test_a_blank_operator_is_called_blank_wherever_a_table_is_read(blank, tmp_path):
+    said = "is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)"
+    found = usable_table({"op": ["gemm", blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
+    assert found.refused == {1: ("op", said)}
+    with pytest.raises(SpecError, match=re.escape(f"table: row 1: column 'op' {said}")):
+        usable_table({"op": [blank], "dtype": "bf16", "m": [1], "n": 4, "k": 8})
+    with pytest.raises(SpecError, match=re.escape(f"none of its 2 rows is a case; row 1, column 'op': {said}")):
+        usable_table({"op": [blank, blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
+    (tmp_path / "a.csv").write_text("op,m,n,k,dtype\ngemm,4,4,4,fp32\n,8,8,8,fp32\n")
+    with pytest.raises(SpecError, match=re.escape(f"a.csv: row 2: op {said}")):
+        cases_of([str(tmp_path / "a.csv")], "measure")
+    (tmp_path / "a.jsonl").write_text('{"op": " ", "m": 4}\n')
+    with pytest.raises(SpecError, match="'op' is blank; write"):
+        capture_sweep(tmp_path / "a.jsonl")
 
 
 def test_a_table_without_one_usable_row_and_a_misspelt_column_are_refused():
@@ -223,3 +245,22 @@ def test_few_contradictions_among_many_rows_and_extents_beyond_64_bits_are_found
     columns = {"op": "attention", "dtype": "bf16", "batch": 1, "heads": heads, "kv_heads": 2, "q": 64, "kv": 64,
                "dim": np.where(np.arange(30_000) == 20_001, 2**60, 64)}  # fmt: skip
     assert list(contradictions(case_table(columns))) == [5, 20_001]
+
+
+CONV = {"batch": 1, "in_channels": 4, "out_channels": 8, "h": 8, "w": 8, "kh": 3, "kw": 3}
+
+
+@pytest.mark.parametrize(("op", "axes", "zero", "said"), [
+    ("conv", CONV, "sw", "window: sw=0"), ("conv", CONV, "groups", "groups=0"),
+    ("collective", {"elements": 1024}, "ranks", "collective: ranks=0"),
+])  # fmt: skip
+def test_extents_of_0_are_refused_without_a_warning_of_what_divides_by_them(op, axes, zero, said):
+    first = next(iter(axes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SpecError, match=said):
+            predict_case(case(op, **axes, **{zero: 0}, dtype="bf16"), H100)
+        for extent in range(1, 60):  # enough for a script of the group
+            predict_case(case(op, **{**axes, first: extent}, **{zero: 1 + extent % 2}, dtype="bf16"), H100)
+        with pytest.raises(SpecError, match=said):
+            predict_case(case(op, **{**axes, first: 61}, **{zero: 0}, dtype="bf16"), H100)

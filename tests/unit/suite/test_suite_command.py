@@ -1,11 +1,13 @@
 """`nearpeak suite` from the outside, and the ready-made suites: read without a framework, built again alike."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from benchmarks.ready_suites import __main__ as recipes
 from typer.testing import CliRunner
 
+import nearpeak
 from nearpeak import suites
 from nearpeak.cli import application
 from nearpeak.errors import SpecError, UnknownNameError
@@ -68,6 +70,13 @@ def test_options_that_would_do_nothing_are_refused(words, said):
         run("build", *words)
 
 
+@pytest.mark.parametrize("words", [["suite", "show"], ["suite", "build"], ["calibrate", "fit"], ["audit"]])
+def test_help_does_not_offer_more_targets_than_are_taken(words):
+    said = " ".join(CliRunner().invoke(application(), [*words, "--help"]).stdout.split())
+    assert "TOML file. Repeatable" not in said
+    assert "One device: a name, partition" in said
+
+
 def test_what_was_written_and_what_constraints_removed_is_said(tmp_path, monkeypatch):
     out = tmp_path / "few.jsonl"
     words = ["suite", "build", "--sweep", "op=fill dtype=bf16 elements=1:4", "--where", "elements != 2", "--out", out]
@@ -94,7 +103,7 @@ def test_shares_that_are_none_are_refused(words):
 def test_a_cover_needs_a_target_and_an_empty_suite_is_refused():
     with pytest.raises(SpecError, match="--target: is missing"):
         run("build", "--op", "fill", "--cover", "50%")
-    with pytest.raises(SpecError, match="there is no case"):
+    with pytest.raises(SpecError, match="no case; give a model or a file, or cases by --sweep, --op or --ready"):
         run("build")
     with pytest.raises(SpecError, match="no such file, nor a ready-made suite"):
         run("show", "nothing.jsonl")
@@ -126,3 +135,39 @@ def test_the_recipe_of_recommendation_captures_what_is_stored():
         pytest.skip("the stored suite was captured with another PyTorch")
     built = recipes.built("recommendation")
     assert {one.case: one.call_count for one in built.cases} == {one.case: one.call_count for one in suite.cases}
+
+
+def test_what_of_its_sources_a_suite_has_no_case_for_is_said_in_one_line(tmp_path):
+    pytest.importorskip("torch")
+    log, out, again = tmp_path / "ours.log", tmp_path / "ours.jsonl", tmp_path / "again.jsonl"
+    rows = "".join(f"Operator: aten.absent{n}.default\ncnt: {n}, ((T([2], f16),), {{}})\n" for n in range(1, 8))
+    log.write_text("Operator: aten.exp.default\ncnt: 2, ((T([2, 4], f16),), {})\n" + rows, encoding="utf-8")
+    for words in ([log, "--out", out], [out, "--out", again]):
+        said = CliRunner().invoke(application(), ["suite", "build", *map(str, words)]).stderr.splitlines()
+        names = ", ".join(f"aten.absent{n}.default ({n})" for n in (7, 6, 5, 4, 3))
+        assert said[1:] == [
+            f"no case for 28 of 30 calls, which no operator covers: {names} and 2 more; ours: 7 lines could not be"
+            " read; 'nearpeak suite show' lists all"
+        ]
+    whole = CliRunner().invoke(application(), ["suite", "build", "--op", "fill", "--out", str(out)]).stderr
+    assert "no case for" not in whole
+
+
+def test_a_suite_is_taken_where_a_model_is_with_its_counts_and_what_it_lacks(tmp_path):
+    lines = [{"op": "gemm", "dtype": "bf16", "m": m, "n": 4096, "k": 4096, "count": 2} for m in (4096, 8192, 16384)]
+    (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    out = tmp_path / "ours.jsonl"
+    run("build", tmp_path / "calls.jsonl", "--op", "fill", "--cover", "50%", "--target", "h100_sxm", "--out", out)
+    suite = suites.read_suite(out)
+    suite = replace(suite, sources=(replace(suite.sources[0], uncovered={"aten.absent": 4}), *suite.sources[1:]))
+    out.write_text(save_text(suite), encoding="utf-8")
+    found = CliRunner().invoke(application(), ["analyze", str(out), "--target", "h100_sxm", "--json"])
+    report = json.loads(found.stdout)
+    called = {one.case.label(): max(1, one.call_count) for one in suite.chosen}
+    assert report["call_count"] == sum(called.values()) + 4
+    assert report["covered_count"] == sum(called.values())
+    left = len(suite.cases) - len(suite.chosen)
+    assert f"{left} of {len(suite.cases)} cases of the suite are not run, and not in this" in found.stdout
+    assert nearpeak.capture("llm_inference").origin["kind"] == "suite"
+    with pytest.raises(SpecError, match=r"ours\.jsonl: --batch has no meaning for it"):
+        nearpeak.capture(out, batch=2)
