@@ -297,6 +297,7 @@ def probe_cpu() -> Path:
     """
     from datetime import date
 
+    from nearpeak.folders import whole_file
     from nearpeak.measure.cpu_probes import probe_cases, thread_times
     from nearpeak.predict._cpu_probes import path_of, save_text
     from nearpeak.targets import CPU, target_of
@@ -305,7 +306,6 @@ def probe_cpu() -> Path:
     source = f"measured on this machine on {date.today().isoformat()}: {len(pairs)} probes through PyTorch"
     path = path_of()
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(save_text(pairs, title, source), encoding="utf-8")
-    part.replace(path)
+    with whole_file(path) as part:
+        part.write_text(save_text(pairs, title, source), encoding="utf-8")
     return path

@@ -4,7 +4,6 @@ import csv
 import importlib.util
 import json
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.folders import whole_file
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _PATTERN = frozenset("*?[")
@@ -59,16 +59,11 @@ def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     Text of CSV that is a number, and stays the same as one, is a number in the other formats.
     """
     check_suffix(path)
-    suffix, whole = path.suffix.lower(), path.resolve()  # replacing a link would leave what it names as it was
+    suffix = path.suffix.lower()
     writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[suffix]
     held = columns if suffix == ".csv" else {name: numbers_of(column) for name, column in columns.items()}
-    with tempfile.TemporaryDirectory(dir=whole.parent, prefix=".nearpeak-") as folder:
-        part = Path(folder) / f"part{suffix}"
+    with whole_file(path) as part:
         writer(part, held)
-        if whole.exists() and not whole.is_file():  # a pipe or a device is written to
-            whole.write_bytes(part.read_bytes())
-        else:
-            os.replace(part, whole)
 
 
 def rows_to_columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
