@@ -146,6 +146,7 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
+_OTHER_SEPARATORS = (";", "\t", "|")
 _LONGEST_CELL = 2**17
 """Characters of a cell: no extent, name or time has as many."""
 
@@ -163,6 +164,9 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if not rows:
         return {}
     header = rows[0][1]
+    separator = next((one for one in _OTHER_SEPARATORS if len(header) == 1 and one in header[0]), "")
+    if separator:
+        raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
         raise SpecError(f"table {path}: a column name stands twice in {header}")
     for number, row in rows[1:]:

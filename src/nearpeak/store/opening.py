@@ -109,7 +109,10 @@ def _make_file(path: Path) -> None:
         )
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        make_at(part)
+        try:
+            make_at(part)
+        except StoreError as error:
+            raise StoreError(str(error).replace(str(part), str(path))) from None
         with suppress(FileExistsError):  # another process was quicker; its store is as empty as ours
             os.link(part, path)
     finally:
