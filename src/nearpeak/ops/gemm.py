@@ -14,7 +14,7 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import in_wide_integers, maximum, unless_empty, where
-from nearpeak.ops._checks import required_at_most, required_one_of
+from nearpeak.ops._checks import required_at_most, required_multiple, required_one_of
 from nearpeak.ops._einsum import from_onnx as einsum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._torch_names import in_wider, torch_dtype
@@ -71,6 +71,8 @@ def _fewest(
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
     m, n, k, dtype, layout = (arguments[name] for name in ("m", "n", "k", "dtype", "layout"))
+    for name in ("a_batch", "b_batch"):  # of views that overlap there may be any number, which is not made up here
+        required_multiple("gemm", {name: arguments[name]}, batch=arguments["batch"])
     required_one_of("gemm", LAYOUTS, layout=layout)
     tensors = {
         "a": _stored((arguments["a_batch"], m, k), dtype, layout[0]),
