@@ -144,6 +144,14 @@ def test_what_is_wrong_with_a_table_names_its_file(text, said, run, tmp_path):
     assert said in err
 
 
+def test_a_file_that_is_no_table_is_not_taken_for_an_operator(run, tmp_path):
+    path = tmp_path / "cases.json"
+    path.write_text("[]")
+    code, _, err = run("bound", str(path), "--target", "t4")
+    assert code == 2
+    assert f"bound: {path} is a file; tables of cases are known by .csv, .jsonl or .parquet" in err
+
+
 @pytest.mark.parametrize("command", ["predict", "bound"])
 def test_wrong_rows_keep_their_place_and_numbers_come_out_as_they_were(command, run, tmp_path):
     cases, out = tmp_path / "CASES.CSV", tmp_path / "out.JSONL"
