@@ -20,16 +20,21 @@ class Covering:
     """Combinations without a legal row, with what the last trial was refused for."""
 
 
-def covering(levels: Mapping[str, Sequence[Level]], strength: int, refusal: Callable[[Row], str]) -> Covering:
+def covering(
+    levels: Mapping[str, Sequence[Level]], strength: int, refusal: Callable[[Row], str],
+    hopeful: Callable[[Row], bool] | None = None,
+) -> Covering:  # fmt: skip
     """Return rows in which every combination of `strength` parameters occurs that a legal row can have.
 
     The first level of each parameter is its usual one. A row starts from the first combination that is missing, the
     others at their usual levels; then each other parameter takes the level that adds most and leaves the row legal. A
-    combination counts as infeasible when neither usual levels beside it nor one unusual level more makes it legal.
+    combination counts as infeasible when neither usual levels beside it nor one unusual level more makes it legal,
+    nor, with `hopeful`, a search among all rows.
 
     Args:
         strength: how many parameters; at most all of them are combined.
         refusal: why a row is not legal; empty when it is.
+        hopeful: whether a row that lacks some parameters may still become legal.
 
     >>> levels = {"a": (0, 1), "b": (0, 1), "c": (0, 1)}
     >>> found = covering(levels, 2, lambda row: "no a without b" if row["a"] > row["b"] else "")
@@ -37,7 +42,15 @@ def covering(levels: Mapping[str, Sequence[Level]], strength: int, refusal: Call
     (5, {(('a', 1), ('b', 0)): 'no a without b'})
     """
     strength = min(strength, len(levels))
-    alone = _refused_alone(levels, refusal)
+
+    def found(wanted: Combination) -> tuple[Row | None, str]:
+        row, reason = legal_row(wanted, levels, refusal)
+        if row is None and hopeful is not None:
+            row = _searched_row(wanted, levels, refusal, hopeful)
+        return row, reason
+
+    trials = {one: found(one) for one in combinations_of(levels, 1)}
+    alone = {one: reason for one, (row, reason) in trials.items() if row is None}  # what contains them needs no trial
     missing: dict[Combination, None] = {}
     infeasible: dict[Combination, str] = {}
     for wanted in combinations_of(levels, strength):
@@ -49,7 +62,7 @@ def covering(levels: Mapping[str, Sequence[Level]], strength: int, refusal: Call
     rows: list[Row] = []
     while missing:
         wanted = next(iter(missing))
-        row, reason = legal_row(wanted, levels, refusal)
+        row, reason = found(wanted)
         if row is None:
             infeasible[wanted] = reason
             del missing[wanted]
@@ -60,12 +73,6 @@ def covering(levels: Mapping[str, Sequence[Level]], strength: int, refusal: Call
             missing.pop(one, None)
             infeasible.pop(one, None)
     return Covering(rows=tuple(rows), infeasible=infeasible)
-
-
-def _refused_alone(levels: Mapping[str, Sequence[Level]], refusal: Callable[[Row], str]) -> dict[Combination, str]:
-    """Return the single levels without a legal row: nothing that contains them needs to be tried."""
-    trials = {one: legal_row(one, levels, refusal) for one in combinations_of(levels, 1)}
-    return {one: reason for one, (row, reason) in trials.items() if row is None}
 
 
 def combinations_of(levels: Mapping[str, Sequence[Level]], strength: int) -> Iterator[Combination]:
@@ -97,6 +104,28 @@ def legal_row(
             if not refusal(usual | {name: value}):
                 return usual | {name: value}, ""
     return None, reason
+
+
+_MOST_STEPS = 1000
+"""Steps of the search for one legal row; what is not found by then counts as infeasible."""
+
+
+def _searched_row(
+    wanted: Combination, levels: Mapping[str, Sequence[Level]], refusal: Callable[[Row], str],
+    hopeful: Callable[[Row], bool],
+) -> Row | None:  # fmt: skip
+    """Return a legal row with the wanted levels, trying one parameter after the other; none where none is found."""
+    left: list[Row] = [dict(wanted)] if hopeful(dict(wanted)) else []
+    for _ in range(_MOST_STEPS):
+        if not left:
+            return None
+        row = left.pop()
+        name = next((one for one in levels if one not in row), None)
+        if name is not None:
+            left += [grown for value in reversed(levels[name]) if hopeful(grown := row | {name: value})]
+        elif not refusal(row):
+            return {one: row[one] for one in levels}
+    return None
 
 
 def _fuller(

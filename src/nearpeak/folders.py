@@ -1,9 +1,14 @@
-"""Where a user's own files lie: folders for data and for what can be made again, as the system has them."""
+"""Where a user's own files lie, as the system has folders for them, and how files are written: whole or not at all."""
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from nearpeak.errors import SpecError
 
 # Not platformdirs: `make test-device` runs from the sources on GPU machines where nothing can be installed.
 _NAME = "nearpeak"
@@ -43,3 +48,43 @@ def folder(variable: str, places: tuple[str, str, str], system: str, variables: 
     if system == "win32":
         return Path(variables.get("LOCALAPPDATA") or home / "AppData" / "Local") / _NAME / _NAME / places[2]
     return home / places[system == "darwin"] / _NAME
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give where to write what then appears at `path` whole, or not at all.
+
+    Of a link, what it names is replaced; a pipe or a device is written to.
+
+    Raises:
+        SpecError: it cannot be written: the disk is full, or the folder may not be written to.
+    """
+    target = path.resolve()
+    is_special = target.exists() and not target.is_file()
+    try:
+        with tempfile.TemporaryDirectory(dir=None if is_special else target.parent, prefix=".nearpeak-") as place:
+            part = Path(place) / target.name
+            yield part
+            if is_special:
+                target.write_bytes(part.read_bytes())
+            else:
+                part.replace(target)
+    except Exception as error:
+        reason = _reason(error)
+        if not reason:
+            raise
+        raise SpecError(f"{path}: cannot be written: {reason}") from None
+
+
+_ERRNO = re.compile(r'"errno":"([0-9]+)"')
+"""How DuckDB's texts hold the system's number of an error."""
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file could not be written; empty for an error of another kind."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if type(error).__name__ != "IOException":
+        return ""
+    number = _ERRNO.search(str(error))
+    return os.strerror(int(number.group(1))) if number else str(error).partition("\n")[0]

@@ -312,11 +312,11 @@ def roofs_file() -> Path:
 
 def _kept(path: Path, text: str) -> Path:
     """Write a file of the user's folder, which appears whole or not at all."""
+    from nearpeak.folders import whole_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.resolve()
-    part = whole.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(whole)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
     return path
 
 

@@ -71,6 +71,16 @@ def condition(text: object, names: frozenset[str]) -> Callable[[Values], bool]:
     return test
 
 
+def names_in(text: str) -> frozenset[str]:
+    """Return the names of the values in a condition that `condition` has taken.
+
+    >>> sorted(names_in("max(m, k) <= 2**6"))
+    ['k', 'm']
+    """
+    nodes = ast.walk(ast.parse(text.strip(), mode="eval"))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - _FUNCTIONS.keys()
+
+
 def _term(node: ast.AST, names: frozenset[str], text: str) -> Term:
     """Return the function of the values that `node` stands for."""
     build = _TERMS.get(type(node))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._axis_values import AxisValues, axis_values
-from nearpeak.capture._where import condition
+from nearpeak.capture._where import condition, names_in
 from nearpeak.core.case import Case
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Call, Workload
 from nearpeak.covering import covering
@@ -23,6 +23,10 @@ LARGEST_EXTENT = 2**40
 _RESERVED = ("op", "phase", "count", "rule")
 TOTALS = ("bytes_total", "flop_total")
 """What constraints may name beside axes: the bytes that a case must read and write, and its arithmetic."""
+REMOVED = "removed by "
+"""Begins the name of a count of what a constraint took away, in a sweep's origin."""
+COMBINATIONS = " (combinations)"
+"""Ends the name of a count of combinations that have no row in a covering array, instead of points."""
 _COVER = "cover"
 """Key of a sweep that takes a covering array of that strength instead of all points."""
 
@@ -83,7 +87,7 @@ def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
 
 
 def _removals(found: _Found) -> dict[str, str]:
-    return {f"removed by {text}": str(count) for text, count in found.removed.items()}
+    return {f"{REMOVED}{text}": str(count) for text, count in found.removed.items()}
 
 
 def _read_lines(path: Path, found: _Found) -> None:
@@ -201,9 +205,16 @@ def _covered(
     def refusal(row: Mapping[str, Any]) -> str:
         return _first_failed("cover", constraints, point(row))
 
-    array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal)
+    names = {text: names_in(text) for text in constraints}
+
+    def hopeful(row: Mapping[str, Any]) -> bool:
+        known = point(row)
+        told = {text: holds for text, holds in constraints.items() if names[text] <= known.keys()}
+        return not _first_failed("cover", told, known)
+
+    array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal, hopeful)
     for reason in array.infeasible.values():
-        removed[f"{reason} (combinations)"] = removed.get(f"{reason} (combinations)", 0) + 1
+        removed[f"{reason}{COMBINATIONS}"] = removed.get(f"{reason}{COMBINATIONS}", 0) + 1
     return (point(row) for row in array.rows)
 
 

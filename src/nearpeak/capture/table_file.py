@@ -4,7 +4,6 @@ import csv
 import importlib.util
 import json
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.folders import whole_file
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _PATTERN = frozenset("*?[")
@@ -59,16 +59,11 @@ def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     Text of CSV that is a number, and stays the same as one, is a number in the other formats.
     """
     check_suffix(path)
-    suffix, whole = path.suffix.lower(), path.resolve()  # replacing a link would leave what it names as it was
+    suffix = path.suffix.lower()
     writer = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[suffix]
     held = columns if suffix == ".csv" else {name: numbers_of(column) for name, column in columns.items()}
-    with tempfile.TemporaryDirectory(dir=whole.parent, prefix=".nearpeak-") as folder:
-        part = Path(folder) / f"part{suffix}"
+    with whole_file(path) as part:
         writer(part, held)
-        if whole.exists() and not whole.is_file():  # a pipe or a device is written to
-            whole.write_bytes(part.read_bytes())
-        else:
-            os.replace(part, whole)
 
 
 def rows_to_columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -151,6 +146,7 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
+_OTHER_SEPARATORS = (";", "\t", "|")
 _LONGEST_CELL = 2**17
 """Characters of a cell: no extent, name or time has as many."""
 
@@ -168,6 +164,9 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if not rows:
         return {}
     header = rows[0][1]
+    separator = next((one for one in _OTHER_SEPARATORS if len(header) == 1 and one in header[0]), "")
+    if separator:
+        raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
         raise SpecError(f"table {path}: a column name stands twice in {header}")
     for number, row in rows[1:]:

@@ -120,17 +120,11 @@ def write_whole(path: Path, text: str) -> None:
 
 def write_quietly(path: Path, text: str) -> Path:
     """Write a file that appears whole or not at all, and return where it is."""
-    import tempfile
+    from nearpeak.folders import whole_file
 
-    path = path.resolve() if path.is_symlink() else path
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-    else:
-        with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
-            part = Path(folder) / path.name
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
-    return path
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path.resolve() if path.is_symlink() else path
 
 
 def on_terminal() -> bool:
@@ -140,10 +134,14 @@ def on_terminal() -> bool:
 
 def check_writable(path: Path | None) -> None:
     """Refuse a path that cannot become a file, before any work is done for it."""
-    if path is not None and not path.resolve().parent.is_dir():
+    if path is None or (path.exists() and not path.is_file() and not path.is_dir()):  # a device is written to
+        return
+    if not path.resolve().parent.is_dir():
         raise SpecError(f"{path}: its folder does not exist")
-    if path is not None and path.is_dir():
+    if path.is_dir():
         raise SpecError(f"{path}: is a folder; name a file")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise SpecError(f"{path}: its folder may not be written to")
 
 
 def coloured() -> bool:

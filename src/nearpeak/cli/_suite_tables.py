@@ -46,13 +46,17 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
 
 
 def _print_lacks(console: Console, suite: "Suite") -> None:
-    """Print what of each source its cases do not hold: lines that could not be read, strides."""
+    """Print what of each source its cases do not hold: lines that could not be read, strides, what was constrained."""
+    from nearpeak.capture.sweep import COMBINATIONS, REMOVED
+
     for source in suite.sources:
         for said in filter(None, map(source.origin.get, ("unread", "strides"))):
             console.print(f"  [yellow]{escape(f'{source.name}: {said}')}[/yellow]")
         for key, count in source.origin.items():
-            if key.startswith("removed by ") and count != "0":
-                console.print(escape(f"  {source.name}: {count} points {key}"))
+            if key.startswith(REMOVED) and count != "0":
+                noun = "combination" if key.endswith(COMBINATIONS) else "point"
+                said = f"{counted(int(count), noun)} {key.removesuffix(COMBINATIONS)}"
+                console.print(escape(f"  {source.name}: {said}"))
 
 
 def print_cases(cases: Iterable["SuiteCase"]) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._cases import suite_of_words
 from nearpeak.cli._shared import check_writable
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.ops._table import CaseTable
@@ -22,9 +23,20 @@ def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "Usabl
     from nearpeak.ops._usable import usable_table
 
     columns = _suite_columns(path) or _read(path, command)
-    usable = usable_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
+    with naming(path):
+        usable = usable_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
     _tell_passed(usable.table)
     return columns, usable
+
+
+@contextmanager
+def naming(path: Path | None) -> Iterator[None]:
+    """Name the file in what is wrong with its table."""
+    try:
+        yield
+    except NearpeakError as error:
+        text = str(error).removeprefix("table: ")
+        raise type(error)(f"table {path if path is not None and str(path) != '-' else 'stdin'}: {text}") from None
 
 
 def _read(path: Path | None, command: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A case as words of the command line: OP AXIS=EXTENT and so on."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.errors import SpecError, shown
@@ -24,6 +25,8 @@ def case_of(words: list[str], command: str) -> "Case":
 
     if "=" in words[0]:
         raise SpecError(f"{command}: {words[0]!r} is no operator; name it first, its axes apart: gemm m=256 n=256 …")
+    if words[0] not in OPS and Path(words[0]).is_file():
+        raise SpecError(f"{command}: {words[0]} is a file; tables of cases are known by .csv, .jsonl or .parquet")
     arguments: dict[str, Any] = {}
     for word in words[1:]:
         name, sign, value = word.partition("=")

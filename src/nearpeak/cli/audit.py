@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import check_table, write_cases
+from nearpeak.cli._tables import check_table, naming, write_cases
 from nearpeak.errors import SpecError
 
 
@@ -31,7 +31,9 @@ def audit(
         raise SpecError(f"audit: a table takes one target, got {len(devices)}; run once per target")
     check_table(out)
     columns = read_columns(table)
-    found = audited(columns, samples_of(columns), devices[0])
+    with naming(table):
+        samples = samples_of(columns)
+    found = audited(columns, samples, devices[0])
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")
     if out is not None:

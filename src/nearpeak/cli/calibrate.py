@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._tables import check_table, write_cases
+from nearpeak.cli._tables import check_table, naming, write_cases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,8 @@ def fit(
     path = out or _own_file(device.name)
     groups_of(path)  # a file that cannot be added to is refused before the work
     columns = _measured(data)
-    samples = samples_of(columns)
+    with naming(data):
+        samples = samples_of(columns)
     with shared.progress("fitting"):
         found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
     _tell_set_aside(found.set_aside)

@@ -229,9 +229,16 @@ def _write(suite: "Suite", out: Path | None) -> None:
 
 
 def _removed(suite: "Suite") -> str:
-    """Say how many points of sweeps constraints removed."""
-    counts = [int(count) for one in suite.sources for key, count in one.origin.items() if key.startswith("removed by ")]
-    return f"; constraints removed {sum(counts)} points of sweeps" if any(counts) else ""
+    """Say how many points of sweeps constraints removed, and combinations of values that no point may have."""
+    from nearpeak.capture.sweep import COMBINATIONS, REMOVED
+
+    counts = {True: 0, False: 0}
+    for key, count in (item for one in suite.sources for item in one.origin.items()):
+        counts[key.endswith(COMBINATIONS)] += int(count) if key.startswith(REMOVED) else 0
+    ruled_out, points = counts[True], counts[False]
+    said = [f"removed {counted(points, 'point')} of sweeps"] if points else []
+    said += [f"ruled out {counted(ruled_out, 'combination')} of values"] if ruled_out else []
+    return f"; constraints {', '.join(said)}" if said else ""
 
 
 def _left_behind(suite: "Suite") -> str:

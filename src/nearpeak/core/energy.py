@@ -158,9 +158,11 @@ def update_s(points: Sequence[Point]) -> float:
 
     >>> update_s([(t / 10, float(t // 5)) for t in range(30)])
     0.5
+    >>> update_s([(1.5, 0.0), (3.5, 600.0), (20.0, 0.0), (24.0, 800.0)])  # nothing is repeated
+    0.0
     """
     changes = [after[0] for before, after in pairwise(points) if after[1] != before[1]]
-    if len(changes) < 3:
+    if len(changes) < 3 or len(changes) == len(points) - 1:
         return 0.0
     apart_s = statistics.median([after - before for before, after in pairwise(changes)])
     return apart_s if apart_s > 1.5 * usual_interval_s(points) else 0.0

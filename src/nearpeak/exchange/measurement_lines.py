@@ -123,8 +123,8 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
 def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise SpecError(f"{where}: not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{where}: not JSON ({error}); without this line its case runs again") from None
     wanted = {"environment": "digest", "measurement": "key"}
     if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
         raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")

@@ -2,9 +2,7 @@
 
 import json
 import statistics
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from nearpeak.core.measurement import Measurement
 from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.exchange.measurement_lines import measurement_record
 from nearpeak.exchange.telemetry_lines import energy_by_domain
+from nearpeak.folders import whole_file
 from nearpeak.ops import label_of
 
 
@@ -34,17 +33,8 @@ def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
         connection.execute(f"CREATE TABLE results ({kinds})")
         rows = [tuple(_flat(one).values()) for one in measurements]
         connection.executemany(f"INSERT INTO results VALUES ({', '.join('?' * len(names))})", rows)
-        with _whole(path) as part:
+        with whole_file(path) as part:
             connection.execute(f"COPY results TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT PARQUET)")
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Give where to write what then appears at `path` whole, or not at all."""
-    with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=".nearpeak-") as folder:
-        part = Path(folder) / path.name
-        yield part
-        part.replace(path.resolve())
 
 
 def check_parquet(path: Path) -> None:
@@ -92,7 +82,7 @@ def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> N
         "commit_info": {}, "benchmarks": [_benchmark(one) for one in found],
         "datetime": datetime.now(tz=UTC).isoformat(), "version": "5.1.0",
     }  # fmt: skip
-    with _whole(path) as part:
+    with whole_file(path) as part:
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.ops import span_of, strides_of
+from nearpeak.core.tensor import Tensor
+from nearpeak.measure.inputs import forward_arguments
+from nearpeak.ops import DENSE, OPS, span_of, strides_of
 
 GAP = 0xA5
 """What bytes between elements hold: what reads them, taking a tensor for a dense one, computes something else."""
@@ -13,21 +15,32 @@ GAP = 0xA5
 def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return `tensors`, those of which `case` says how they lie as copies that lie so.
 
+    It says so by `NAME.layout` and `NAME.offset`, and by its operator's own choice: `layout=nt` of a product.
+
     >>> import torch
     >>> from nearpeak.ops import case
     >>> product = case("gemm", m=2, n=3, k=4, dtype="fp32", **{"a.layout": "transposed", "b.offset": 4})
     >>> lying = placed(torch, product, {"a": torch.rand(1, 2, 4), "b": torch.rand(1, 4, 3)})
     >>> lying["a"].stride(), lying["b"].storage_offset(), lying["b"].data_ptr() % 16
     ((0, 1, 2), 1, 4)
+    >>> placed(torch, case("gemm", m=2, n=3, k=4, dtype="fp32", layout="nt"), {"b": torch.rand(1, 4, 3)})["b"].stride()
+    (0, 1, 4)
     """
-    how = dict(case.memory)
+    how, described = dict(case.memory), OPS[case.op].inputs(**forward_arguments(case))
     found = dict(tensors)
     for name, tensor in tensors.items():
-        layout, offset = str(how.get(f"{name}.layout", "dense")), int(how.get(f"{name}.offset", 0))
-        if (f"{name}.layout" in how or f"{name}.offset" in how) and tensor.numel():
-            strides = strides_of(tuple(tensor.shape), layout)
+        shape, offset = tuple(tensor.shape), int(how.get(f"{name}.offset", 0))
+        strides = _strides(shape, how.get(f"{name}.layout"), described.get(name))
+        if tensor.numel() and (offset or strides != strides_of(shape, DENSE)):
             found[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
     return found
+
+
+def _strides(shape: tuple[int, ...], layout: int | str | None, described: Tensor | None) -> tuple[int, ...]:
+    """Return the strides by the layout that a case states of an input, else those that its operator describes."""
+    if layout is None and described is not None and described.strides is not None and described.shape == shape:
+        return tuple(stride if extent > 1 else 0 for stride, extent in zip(described.strides, shape, strict=True))
+    return strides_of(shape, str(layout or DENSE))
 
 
 def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:

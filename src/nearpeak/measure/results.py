@@ -36,7 +36,7 @@ class ResultFile:
         """Write one measurement; when this returns, it is on disk.
 
         Raises:
-            SpecError: the file already holds it.
+            SpecError: the file already holds it, or cannot be written; what it held it still holds.
         """
         if key in self.keys:
             raise SpecError(f"{self.path}: already holds {measurement.case.label()} by {measurement.runner}")
@@ -46,9 +46,21 @@ class ResultFile:
             lines.append(canonical_json(environment_record(environment)))
             self._environments[environment.digest] = environment
         lines.append(canonical_json(measurement_record(measurement, key)))
-        _write_all(self._file, ("\n".join(lines) + "\n").encode())
-        os.fsync(self._file)
+        self._put(("\n".join(lines) + "\n").encode())
         self.keys.add(key)
+
+    def _put(self, data: bytes) -> None:
+        """Add to the end of the file, all of `data` or nothing."""
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            _write_all(self._file, data)
+            os.fsync(self._file)
+        except OSError as error:
+            os.ftruncate(self._file, end)
+            raise SpecError(
+                f"{self.path}: cannot be written: {error.strerror}; it holds what ran until now, "
+                "and the same command goes on from there"
+            ) from None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._memory import LAYOUTS, span_of, strides_of
+from nearpeak.ops._memory import DENSE, LAYOUTS, span_of, strides_of
 from nearpeak.ops._operator import (
     AtenSite,
     Match,
@@ -23,7 +23,7 @@ from nearpeak.ops._operator import (
 from nearpeak.registry import Registry
 
 __all__ = [
-    "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
+    "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
     "aten_matchers", "case", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
 

@@ -1,11 +1,11 @@
 """Refusal of axes that make no sense together or alone, for single cases and whole columns alike."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from nearpeak.errors import SpecError
+from nearpeak.errors import SpecError, shown
 from nearpeak.ops._arrays import maximum
 
 WIDEST_WINDOW = 100_000
@@ -20,6 +20,16 @@ def required_positive(where: str, **axes: int) -> None:
     for name, extent in axes.items():
         if _some(extent < 1):
             raise SpecError(f"{where}: {name}={_first(extent < 1, extent)} is below 1; it must be 1 or more")
+
+
+def required_one_of(where: str, known: Collection[str], **choices: str) -> None:
+    """Refuse a choice that is none of those known.
+
+    >>> required_one_of("gemm", ("nn", "nt", "tn", "tt"), layout="nt")
+    """
+    for name, value in choices.items():
+        if value not in known:
+            raise SpecError(f"{where}: {name}={shown(value)} is not one of {', '.join(known)}")
 
 
 def required_window(where: str, **axes: int) -> None:

@@ -98,6 +98,9 @@ def onnx_window(site: OnnxSite, kernel: Sequence[int]) -> dict[str, int]:
     )  # fmt: skip
 
 
+LAYOUTS = ("channels_first", "channels_last")
+
+
 def layout_of(tensor: Tensor) -> str:
     """Return `channels_last` when the channel is the fastest dimension, else `channels_first`."""
     strides = tensor.strides

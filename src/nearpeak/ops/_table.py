@@ -204,7 +204,8 @@ def _probe(signature: Signature, phase: str, arguments: dict[str, Any], row: int
 
 def _typed(signature: Signature, name: str, value: Any) -> Any:
     """Return a cell as the attribute's type: tables hold true and false as text."""
-    if signature.attributes.get(name) is bool and not isinstance(value, bool):
+    plain = value.item() if isinstance(value, np.generic) else value
+    if signature.attributes.get(name) is bool and not isinstance(plain, bool):
         flags = {"true": True, "1": True, "false": False, "0": False}
-        return flags.get(str(value).lower(), value)
-    return value.item() if isinstance(value, np.generic) else value
+        return flags.get(str(plain).lower(), plain)
+    return plain

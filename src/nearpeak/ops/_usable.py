@@ -52,7 +52,7 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
     left = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
     refused |= {row: _reason(error) for row, error in _bad_rows(plain, left)}
     rows = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
-    if not len(rows) and not str(whole).startswith("table: row "):
+    if not len(rows) and not str(whole).startswith("table: row ") and len(set(refused.values())) == 1:
         raise whole
     if not len(rows):
         row, (column, text) = min(refused.items())

@@ -9,6 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arrays import in_wide_integers
+from nearpeak.ops._checks import required_one_of
 from nearpeak.ops._convolution import Parts, backward_work, check_groups, fewest, forward_work, inputs_of, parts_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, windows
@@ -40,6 +41,7 @@ def conv(
     >>> conv(1, 64, 64, 7, 3, DType(name="bf16", bits_count=16), h=7, kh=3, ph=1, pw=1).flop
     {'matrix.bf16': 2957312}
     """
+    required_one_of("conv", sliding.LAYOUTS, layout=layout)
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
     parts = _parts(batch, in_channels, out_channels, groups, reach)
     return forward_work(parts, dtype, out_dtype or dtype, out_channels, bias=bias)
@@ -58,6 +60,7 @@ def _backward(
     Counts: each of grad_input and grad_weight takes as many products as the forward convolution; grad_bias adds one
     vector FLOP per element of the output's gradient.
     """
+    required_one_of("conv", sliding.LAYOUTS, layout=layout)
     reach = windows((d, kd, sd, pd, pd_end, dd), (h, kh, sh, ph, ph_end, dh), (w, kw, sw, pw, pw_end, dw))
     parts = _parts(batch, in_channels, out_channels, groups, reach)
     return backward_work(

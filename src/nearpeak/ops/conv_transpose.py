@@ -9,6 +9,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arrays import maximum
+from nearpeak.ops._checks import required_one_of
 from nearpeak.ops._convolution import (
     Parts,
     backward_work,
@@ -49,6 +50,7 @@ def conv_transpose(
     >>> conv_transpose(1, 8, 4, 7, 2, DType(name="bf16", bits_count=16), h=7, kh=2, sh=2, sw=2).flop
     {'matrix.bf16': 12544}
     """
+    required_one_of("conv_transpose", sliding.LAYOUTS, layout=layout)
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd, od), (h, kh, sh, ph, ph_end, dh, oh), (w, kw, sw, pw, pw_end, dw, ow)
     )  # fmt: skip
@@ -65,6 +67,7 @@ def _backward(
     grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = False, layout: str = "channels_first",
 ) -> Work:  # fmt: skip
     """Return the least work of the gradients that are asked for; each takes as many products as the forward pass."""
+    required_one_of("conv_transpose", sliding.LAYOUTS, layout=layout)
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd, od), (h, kh, sh, ph, ph_end, dh, oh), (w, kw, sw, pw, pw_end, dw, ow)
     )  # fmt: skip

@@ -12,7 +12,7 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import ceil_div, maximum, where
-from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._scaled import spread
@@ -44,6 +44,7 @@ def dequantise(
     high, wide = rows if block_rows is None else block_rows, columns if block_columns is None else block_columns
     required_at_most("dequantise", {"rows": rows}, block_rows=high)
     required_at_most("dequantise", {"columns": columns}, block_columns=wide)
+    required_positive("dequantise", block_rows=where(rows == 0, 1, high), block_columns=where(columns == 0, 1, wide))
     scales = ceil_div(rows, maximum(high, 1)) * ceil_div(columns, maximum(wide, 1))
     kept = dtype_of(scale_dtype).bytes(scales) + (dtype_of(zero_dtype).bytes(scales) if zero_dtype else 0)
     # Scales of blocks are widened once each, not once per element.
@@ -58,7 +59,7 @@ def dequantise(
 def _inputs(
     rows: int, columns: int, dtype: str, block_rows: int, block_columns: int, scale_dtype: str, **arguments: Any
 ) -> dict[str, Tensor]:
-    scales = ceil_div(rows, block_rows) * ceil_div(columns, block_columns)
+    scales = ceil_div(rows, max(block_rows, 1)) * ceil_div(columns, max(block_columns, 1))
     tensors = {
         "q": Tensor(shape=(rows, columns), dtype=dtype),
         "scale": Tensor(shape=(scales,), dtype=scale_dtype),

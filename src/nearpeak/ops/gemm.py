@@ -14,10 +14,12 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import in_wide_integers, maximum, unless_empty, where
-from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._checks import required_at_most, required_multiple, required_one_of
 from nearpeak.ops._einsum import from_onnx as einsum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
 from nearpeak.ops._torch_names import in_wider, torch_dtype
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 def gemm(
@@ -33,13 +35,14 @@ def gemm(
         a_batch: distinct matrices A; fewer than `batch` when A is broadcast.
         b_batch: distinct matrices B; fewer than `batch` when B is broadcast.
         bias_elements: distinct elements of the bias, where there is one; 0 stands for n.
-        layout: `n` (row-major) or `t` (transposed) for A and B; it changes the kernel, not the work.
+        layout: `n` (row-major) or `t` (transposed) for how A and B lie; it changes the kernel, not the work.
 
     Source: definition of the matrix product; an FMA is 2 FLOP.
 
     >>> gemm(2, 3, 4, DType(name="bf16", bits_count=16)).read_bytes
     40
     """
+    required_one_of("gemm", LAYOUTS, layout=layout)
     out = out_dtype or dtype
     elements = batch * m * n
     a = batch if a_batch is None else a_batch
@@ -67,12 +70,21 @@ def _fewest(
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    m, n, k, dtype = (arguments[name] for name in ("m", "n", "k", "dtype"))
+    m, n, k, dtype, layout = (arguments[name] for name in ("m", "n", "k", "dtype", "layout"))
+    for name in ("a_batch", "b_batch"):  # of views that overlap there may be any number, which is not made up here
+        required_multiple("gemm", {name: arguments[name]}, batch=arguments["batch"])
+    required_one_of("gemm", LAYOUTS, layout=layout)
     tensors = {
-        "a": Tensor(shape=(arguments["a_batch"], m, k), dtype=dtype),
-        "b": Tensor(shape=(arguments["b_batch"], k, n), dtype=dtype),
+        "a": _stored((arguments["a_batch"], m, k), dtype, layout[0]),
+        "b": _stored((arguments["b_batch"], k, n), dtype, layout[1]),
     }
     return tensors | ({"bias": _stored_bias(**arguments)} if arguments["bias"] else {})
+
+
+def _stored(shape: tuple[int, int, int], dtype: str, layout: str) -> Tensor:
+    """Return matrices that lie row by row (`n`) or column by column (`t`)."""
+    _, rows, columns = shape
+    return Tensor(shape=shape, dtype=dtype, strides=(rows * columns, 1, rows) if layout == "t" else None)
 
 
 def _stored_bias(m: int, n: int, batch: int, bias_elements: int, out_dtype: str, **_: Any) -> Tensor:

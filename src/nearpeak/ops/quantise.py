@@ -11,7 +11,7 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import ceil_div, maximum, where
-from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._narrow import blocks_of, narrowed, narrowed_by_torch, scale_of, scale_of_in_torch
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
@@ -73,6 +73,7 @@ def _check(rows: int, columns: int, high: int, wide: int, history: int, scaling:
         raise SpecError(f"quantise: history={history} needs scaling=delayed")
     required_at_most("quantise", {"rows": rows}, block_rows=high)
     required_at_most("quantise", {"columns": columns}, block_columns=wide)
+    required_positive("quantise", block_rows=where(rows == 0, 1, high), block_columns=where(columns == 0, 1, wide))
 
 
 def _scale_count(rows: int, columns: int, high: int, wide: int) -> int:

@@ -8,6 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._checks import required_one_of
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 from nearpeak.ops._sites import tensors_of
 from nearpeak.ops._torch_names import torch_dtype
@@ -20,7 +21,7 @@ def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0
     parameters under which every draw is 1, so that they can be compared.
 
     Args:
-        function: uniform, normal, bernoulli or another distribution; it does not change the work.
+        function: uniform, normal, bernoulli or exponential; it does not change the work.
         read: elements of a tensor that holds each draw's parameter.
 
     Source: Salmon et al. 2011, doi:10.1145/2063384.2063405.
@@ -28,7 +29,7 @@ def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0
     >>> random(8, DType(name="bf16", bits_count=16)).write_bytes
     16
     """
-    del function
+    required_one_of("random", tuple(_DISTRIBUTIONS), function=function)
     return Work(read_bytes=dtype.bytes(unless_empty(elements, read)), write_bytes=dtype.bytes(elements))
 
 

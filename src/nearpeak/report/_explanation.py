@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
+from nearpeak.report._part_words import PART_WORDS
 from nearpeak.report._words import hung
 from nearpeak.units import show
 
@@ -67,7 +68,10 @@ def to_terminal(labels: tuple[str, str], targets: tuple[Target, Target], found: 
     if targets[0] != targets[1] and not (first.high_s < second.low_s or second.high_s < first.low_s):
         lines.append("their 90 % intervals overlap: the difference may be less than what predictions miss")
     lines += _turned(first, second)
-    lines += ["", f"  {'part':16}{'A':>12}{'B':>12}{'B - A':>12}", *_part_lines(parts_of(first, second), difference)]
+    parts = parts_of(first, second)
+    lines += ["", f"  {'part':16}{'A':>12}{'B':>12}{'B - A':>12}", *_part_lines(parts, difference)]
+    words = [f"  {name}: {PART_WORDS[name]}" for name in _telling(parts, difference) if name in PART_WORDS]
+    lines += ["", *words] if words else []
     facts = facts_of(*targets)
     if facts:
         lines += ["", f"  {'device':20}{'A':>14}{'B':>14}{'B / A':>8}"]
@@ -88,10 +92,15 @@ def _turned(first: Prediction, second: Prediction) -> list[str]:
     ]
 
 
+def _telling(parts: Mapping[str, tuple[float, float]], difference: float) -> list[str]:
+    """Return the parts that make up the difference, each by a share of it that is worth a line."""
+    return [name for name, (one, two) in parts.items() if abs(two - one) > LEAST_SHARE * abs(difference)]
+
+
 def _part_lines(parts: Mapping[str, tuple[float, float]], difference: float) -> list[str]:
-    lines, rest = [], [0.0, 0.0, 0]
+    lines, rest, telling = [], [0.0, 0.0, 0], _telling(parts, difference)
     for name, (one, two) in parts.items():
-        if abs(two - one) >= LEAST_SHARE * abs(difference):
+        if name in telling:
             lines.append(f"  {name:16}{show(one, 's'):>12}{show(two, 's'):>12}{_signed(two - one):>12}")
         else:
             rest = [rest[0] + one, rest[1] + two, rest[2] + 1]

@@ -24,7 +24,8 @@ def in_brief(telemetry: Telemetry) -> str:
 def _energy(one: Energy) -> str:
     if one.few:
         count = f"{one.sample_count} value{'' if one.sample_count == 1 else 's'}"
-        return f"{one.domain} {max(0.0, one.low_j):.4g} to {one.high_j:.4g} J ({count})"
+        low, high = f"{max(0.0, one.low_j):.4g}", f"{one.high_j:.4g}"
+        return f"{one.domain} {low if low == high else f'{low} to {high}'} J ({count})"
     return f"{one.domain} {one.energy_j:.4g} ± {one.error_j:.2g} J, {one.mean_w:.4g} W"
 
 

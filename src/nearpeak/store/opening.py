@@ -100,6 +100,8 @@ def _make_file(path: Path) -> None:
     """Make an empty store that appears whole: a process that dies here leaves no file of that name."""
     if not path.parent.is_dir():
         raise StoreError(f"{path}: its folder does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise StoreError(f"{path}: its folder may not be written to")
     kind = network_file_system(path)
     if kind:
         sys.stderr.write(
@@ -107,7 +109,10 @@ def _make_file(path: Path) -> None:
         )
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        make_at(part)
+        try:
+            make_at(part)
+        except StoreError as error:
+            raise StoreError(str(error).replace(str(part), str(path))) from None
         with suppress(FileExistsError):  # another process was quicker; its store is as empty as ours
             os.link(part, path)
     finally:

@@ -120,6 +120,7 @@ class _Maker:
         try:
             case = self.case(row)
             work = work_of(case)
+            OPS[self.op].inputs(**OPS[self.op].forward_arguments(case))  # what cannot be made cannot be run
         except NearpeakError as error:
             return str(error)
         for name, level in row.items():

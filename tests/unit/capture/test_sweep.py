@@ -6,7 +6,7 @@ import pytest
 
 from nearpeak.capture._axis_values import axis_values
 from nearpeak.capture._where import condition
-from nearpeak.capture.sweep import capture_sweep
+from nearpeak.capture.sweep import capture_sweep, swept
 from nearpeak.errors import SpecError, UnknownNameError
 
 HEAD = '[sweep]\nop = "gemm"\ndtype = "bf16"\nm = 4\nn = 4\n'
@@ -41,6 +41,19 @@ def test_constraints_remove_points_and_are_counted(tmp_path):
     assert [dict(call.case.axes)["k"] for call in workload.calls] == [2, 4]
     assert workload.origin["removed by m*k <= 16"] == "6"
     assert workload.origin["removed by k % 2 == 0"] == "2"
+
+
+def test_a_cover_finds_points_that_need_several_values_at_once():
+    line = "op=gemm dtype=bf16,fp16 m=16,32,64 n=16,32,64 k=16,32,64 cover=2"
+    found = swept("s", line, ["m == n", "n == k"])
+    made = {(dict(call.case.axes)["m"], dict(call.case.dtypes)["dtype"]) for call in found.calls}
+    assert made == {(m, dtype) for m in (16, 32, 64) for dtype in ("bf16", "fp16")}
+    assert found.origin["removed by m == n (combinations)"] == "14"
+
+
+def test_a_cover_finds_points_by_constraints_on_totals():
+    found = swept("s", "op=fill dtype=bf16,fp32 elements=1,2,4 cover=1", ["bytes_total == 8"])
+    assert {call.case.label() for call in found.calls} == {"fill elements=4 bf16", "fill elements=2 fp32"}
 
 
 def test_an_empty_expansion_names_the_constraint(tmp_path):

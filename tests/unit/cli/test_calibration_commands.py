@@ -7,7 +7,8 @@ import pytest
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
-from nearpeak.predict import _calibrations, _case_scripts, _grounds, prediction
+from nearpeak.predict import FORMS, _calibrations, _case_scripts, _grounds, prediction
+from nearpeak.report._part_words import PART_WORDS
 
 
 def run(capsys, *words):
@@ -28,6 +29,21 @@ def test_words_of_the_second_case_replace_those_of_the_first(capsys):
     found = json.loads(run(capsys, "explain", case, "m=4097", "-t", "a100_sxm_80gb", "--json"))
     assert [one["m"] for one in found["cases"]] == [4096, 4097]
     assert found["cases"][1]["n"] == 4096
+
+
+def test_every_part_of_a_prediction_has_words():
+    names = {name for form in FORMS if form != "power" for name in FORMS[form].terms}
+    assert {*names, *prediction.BEYOND} == set(PART_WORDS)
+
+
+def test_parts_that_differ_are_said_in_words_and_of_the_same_case_none(capsys, monkeypatch):
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    words = ("explain", "gemm m=4096 n=4096 k=4096 dtype=bf16")
+    said = " ".join(run(capsys, *words, "m=4097", "-t", "a100_sxm_80gb").split())
+    assert "tile_padding: tiles that reach beyond the edge of the result" in said
+    assert "grid_ramp:" not in said
+    same = run(capsys, *words, "m=4096", "-t", "a100_sxm_80gb").splitlines()
+    assert [line.split()[1] for line in same if line.startswith("  ") and "part " not in line] == ["alike"]
 
 
 def test_a_difference_whose_sign_is_the_corrections_says_so(capsys, monkeypatch):

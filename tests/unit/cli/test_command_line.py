@@ -122,6 +122,36 @@ def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("op;dtype;m\ngemm;bf16;1\n", "its cells are separated by ';'; separate them by commas"),
+        ("op\tdtype\tm\ngemm\tbf16\t1\n", r"its cells are separated by '\t'; separate them by commas"),
+        ("OP,dtype\ngemm,bf16\n", "column 'op' is missing; it has OP, dtype"),
+        (
+            "op,dtype,m,n,k,phase\ngemm,bf16,1,1,1,backward\ngemm,bf61,1,1,1,\n",
+            "none of its 2 rows is a case; row 1: gemm: no rule for phase 'backward'; it has forward",
+        ),
+        ("op,dtype,rows,columns,log\nsoftmax,bf16,1,1,yes\nsoftmax,bf16,1,1,no\n", "log='yes' is not a bool"),
+    ],
+)
+def test_what_is_wrong_with_a_table_names_its_file(text, said, run, tmp_path):
+    cases = tmp_path / "cases.csv"
+    cases.write_text(text)
+    code, _, err = run("bound", "--cases", str(cases), "--target", "t4")
+    assert code == 2
+    assert err.startswith(f"nearpeak: table {cases}: ")
+    assert said in err
+
+
+def test_a_file_that_is_no_table_is_not_taken_for_an_operator(run, tmp_path):
+    path = tmp_path / "cases.json"
+    path.write_text("[]")
+    code, _, err = run("bound", str(path), "--target", "t4")
+    assert code == 2
+    assert f"bound: {path} is a file; tables of cases are known by .csv, .jsonl or .parquet" in err
+
+
 @pytest.mark.parametrize("command", ["predict", "bound"])
 def test_wrong_rows_keep_their_place_and_numbers_come_out_as_they_were(command, run, tmp_path):
     cases, out = tmp_path / "CASES.CSV", tmp_path / "out.JSONL"

@@ -12,6 +12,7 @@ from nearpeak.core.telemetry import Series
 from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS, read_log
 from nearpeak.exchange.telemetry_lines import telemetry_record
+from nearpeak.report._telemetry import to_terminal
 
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 MADE = {
@@ -115,6 +116,11 @@ def test_the_public_zeus_windows_give_the_golden_savings(name, limits, ratios):
         begin_s, end_s = log.span_of(span)
         times.append(end_s - begin_s)
     assert (energies[1] / energies[0] - 1, times[1] / times[0] - 1) == pytest.approx(ratios, abs=6e-4)
+
+
+def test_an_energy_that_a_log_states_is_one_number_and_no_range(tmp_path):
+    text = " ".join(to_terminal(read_log(made(tmp_path, "zeus"))).split())
+    assert "phase w300, 2 s: gpu0 600 J (1 value), gpu1 500 J (1 value)" in text
 
 
 @needs_samples

@@ -242,6 +242,6 @@ def test_a_file_for_other_tools_is_there_whole_or_not_at_all(tmp_path, monkeypat
     out = tmp_path / "a.json"
     out.write_text("before")
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(SpecError, match=r"a\.json: cannot be written: No space left on device"):
         write_pytest_benchmark(out, [runner_of("null").measure(GEMM)])
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.json", "before")]

@@ -7,7 +7,9 @@ import pytest
 import nearpeak
 from nearpeak.core.measurement import Measurement, Outcome, Timing
 from nearpeak.errors import MeasureError, SpecError
+from nearpeak.measure.inputs import drawn
 from nearpeak.measure.runners import runner_of
+from nearpeak.measure.runners._torch import tensors_of
 from nearpeak.measuring import measured
 
 torch = pytest.importorskip("torch")
@@ -27,6 +29,35 @@ def test_every_sample_is_kept_and_the_best_is_the_shortest():
 def test_gradients_are_timed_without_the_forward_pass(op):
     case = nearpeak.case(op[0], "backward", dtype="fp32", **op[1])
     assert runner_of("torch_cpu", SHORT).measure(case).samples_s
+
+
+@pytest.mark.parametrize(
+    ("case", "strides"),
+    [
+        (nearpeak.case("gemm", m=4, n=8, k=16, dtype="fp32"), {"a": (64, 16, 1), "b": (128, 8, 1)}),
+        (nearpeak.case("gemm", m=4, n=8, k=16, dtype="fp32", layout="nt"), {"a": (64, 16, 1), "b": (0, 1, 16)}),
+        (
+            nearpeak.case("gemm", m=4, n=8, k=16, batch=2, dtype="bf16", layout="tn"),
+            {"a": (64, 1, 4), "b": (128, 8, 1)},
+        ),
+        (
+            nearpeak.case("gemm", m=4, n=8, k=16, dtype="fp32", layout="nt", **{"b.layout": "padded", "a.offset": 4}),
+            {"a": (0, 16, 1), "b": (0, 9, 1)},
+        ),
+        (
+            nearpeak.case(
+                "conv", batch=2, in_channels=3, out_channels=2, h=5, w=4, kw=2, dtype="fp32", layout="channels_last"
+            ),
+            {"input": (60, 1, 12, 3), "weight": (6, 1, 0, 3)},
+        ),
+    ],
+)
+def test_inputs_lie_as_the_layout_of_the_case_says(case, strides):
+    (arrays,) = drawn(case)
+    tensors = tensors_of(torch, case, arrays, "cpu")
+    assert {name: tensor.stride() for name, tensor in tensors.items()} == strides
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, torch.from_numpy(arrays[name]).to(tensor.dtype))
 
 
 @pytest.mark.parametrize("axes", [{"m": 2**18, "n": 8, "k": 2**12}, {"m": 2**16, "n": 2**16, "k": 8}])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from nearpeak.core.dtype import dtype_of
-from nearpeak.errors import SpecError
+from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, case, work_of
+from nearpeak.suite.levels import parameters_of
 
 CONV = {"batch": 1, "in_channels": 4, "out_channels": 4, "w": 8, "kw": 3}
 POOL = {"batch": 1, "channels": 4, "w": 8, "kw": 3}
@@ -80,3 +81,19 @@ def test_adaptive_pooling_to_any_number_of_parts_is_counted_at_once():
 def test_extents_of_nothing_are_allowed_where_everything_is_empty():
     assert work_of(case("attention", **{**ATTENTION, "heads": 0}, dtype="fp32")).read_bytes == 0
     assert work_of(case("gemm", m=2, n=2, k=2, batch=0, dtype="fp32")).read_bytes == 0
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_a_choice_that_no_rule_knows_is_refused(op):
+    for phase, signature in OPS[op].signatures.items():
+        usual = {one.name: one.value(one.combined[0]) for one in parameters_of(op, phase) if one.combined}
+        given = {name: value for name, value in usual.items() if value is not None}
+        work_of(OPS[op].case(phase, **given))
+        for name in (name for name, kind in signature.attributes.items() if kind is str):
+            with pytest.raises((SpecError, NotModelledError)):
+                work_of(OPS[op].case(phase, **{**given, name: "no such choice"}))
+
+
+def test_a_layout_that_is_none_is_refused_with_those_that_are():
+    with pytest.raises(SpecError, match="gemm: layout='xx' is not one of nn, nt, tn, tt"):
+        work_of(case("gemm", m=2, n=2, k=2, dtype="fp32", layout="xx"))

@@ -138,3 +138,16 @@ def test_a_plan_keeps_one_case_of_each_operator_and_every_obligation():
 def test_lines_that_are_no_scores_are_refused_by_line(line):
     with pytest.raises(SpecError, match="s:2: needs digest, killed and survived"):
         read_scores('{"digest": "b", "killed": 1, "survived": 1}\n' + line, "s")
+
+
+@pytest.mark.parametrize("op", ["gemm", "decomposition", "dequantise", "elementwise", "quantise"])
+def test_the_inputs_of_every_directed_case_can_be_made(op):
+    for one in directed_suite(op).cases:
+        assert OPS[op].inputs(**OPS[op].forward_arguments(one.case)) is not None
+
+
+def test_what_no_inputs_can_be_made_for_is_infeasible_with_the_reason():
+    suite = directed_suite("gemm")
+    reason = "gemm: batch=8 contradicts a_batch=7; it must be a multiple of it"
+    assert suite.infeasible["gemm forward batch=vector a_batch=odd"] == reason
+    assert {dict(one.case.axes)["b_batch"] for one in suite.cases} >= {1, 7, 8}

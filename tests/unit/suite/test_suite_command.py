@@ -81,10 +81,20 @@ def test_what_was_written_and_what_constraints_removed_is_said(tmp_path, monkeyp
     out = tmp_path / "few.jsonl"
     words = ["suite", "build", "--sweep", "op=fill dtype=bf16 elements=1:4", "--where", "elements != 2", "--out", out]
     said = CliRunner().invoke(application(), list(map(str, words))).stderr
-    assert said.endswith("few.jsonl: 3 cases; constraints removed 1 points of sweeps\n")
+    assert said.endswith("few.jsonl: 3 cases; constraints removed 1 point of sweeps\n")
     monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
-    assert "sweep 1: 1 points removed by elements != 2" in run("show", out)
+    assert "sweep 1: 1 point removed by elements != 2" in run("show", out)
     assert "sweep 1: sweep 1" not in run("show", out, "--cases")
+
+
+def test_of_a_covering_array_combinations_are_counted_and_not_points(tmp_path, monkeypatch):
+    out = tmp_path / "few.jsonl"
+    line = "op=gemm dtype=bf16 m=1,2 n=1,2 k=1,2 cover=2"
+    words = ["suite", "build", "--sweep", line, "--where", "m == n", "--out", str(out)]
+    said = CliRunner().invoke(application(), words).stderr
+    assert said.endswith("few.jsonl: 4 cases; constraints ruled out 2 combinations of values\n")
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    assert "sweep 1: 2 combinations removed by m == n\n" in run("show", out)
 
 
 def test_a_cover_of_cases_that_no_workload_calls_names_no_share_of_use(tmp_path):
