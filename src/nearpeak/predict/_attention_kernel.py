@@ -226,11 +226,20 @@ def fill_of_one(hw: Any, p: Any) -> Callable[..., list[float]]:
     """Return what gives the parts of the time of one case by its columns, and their sum at the end."""
 
     def fill_one(*columns: float) -> list[float]:
-        parts, time_s = np.empty((1, _PART_COUNT)), np.empty(1)
-        fill(np.array(columns, dtype=np.float64)[:, None], hw, p, parts, time_s)
-        return [*parts[0].tolist(), time_s.item()]
+        found = np.empty(_PART_COUNT + 1)
+        _fill_one(np.array(columns, dtype=np.float64), hw, p, found)
+        parts: list[float] = found.tolist()
+        return parts
 
     return fill_one
+
+
+@compiled
+def _fill_one(columns: Any, hw: Any, p: Any, found: Any) -> None:
+    """Write the parts of one case's time, and their sum behind them."""
+    parts, times = np.empty((1, _PART_COUNT)), np.empty(1)
+    fill(columns.reshape((columns.size, 1)), hw, p, parts, times)
+    found[:_PART_COUNT], found[_PART_COUNT] = parts[0], times[0]
 
 
 @compiled

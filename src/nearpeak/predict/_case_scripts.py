@@ -1,5 +1,6 @@
 """Predictions of single cases by scripts: what one case of a group does to its axes is done to those of the next."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -20,54 +21,55 @@ _MOST_SCRIPTS = 24
 """Scripts of a group, each for other outcomes of what is decided on the way."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Group:
-    """Scripts of the cases of an operator and its phase, formats and choices on one target."""
+    """Scripts of the cases of an operator and its phase, formats and choices at one place."""
 
-    target: Target
-    """Device."""
-    setting: Setting
-    """How kernels run."""
-    names: tuple[str, ...] = ()
-    """Axes that scripts take, in this order."""
     scripts: list[Callable[..., Prediction | None]] = field(default_factory=list)
-    """Each gives the prediction of the extents that it holds for, and nothing of others."""
+    """Each gives the prediction by the axes of a case that it holds for, and nothing of others."""
     formula_count: int = 0
     """Cases that no script answered for."""
     is_refused: bool = False
     """Whether something is done to the axes that cannot be written down."""
 
 
-@lru_cache(maxsize=1 << 10)
-def _group(same: "Same[Target]", setting: Setting, _alike: tuple[Any, ...]) -> _Group:
-    """Return the group of cases that are alike in operator, phase, formats and choices: one object for all."""
-    return _Group(target=same.held, setting=setting)
+class Place:
+    """Where cases are predicted, a target and a setting, with the scripts for it; equal to itself alone."""
+
+    __slots__ = ("groups", "setting", "target")
+
+    def __init__(self, target: Target, setting: Setting) -> None:
+        self.target, self.setting = target, setting
+        self.groups = defaultdict[tuple[Any, ...], _Group](_Group)
 
 
-def predicted_by_script(case: Case, same: "Same[Target]", setting: Setting) -> Prediction:
+@lru_cache(maxsize=256)
+def place_of(same: "Same[Target]", setting: Setting) -> Place:
+    """Return the place of a target and a setting: one object for all."""
+    return Place(same.held, setting)
+
+
+def predicted_by_script(case: Case, place: Place) -> Prediction:
     """Return the prediction of one case.
 
     Raises:
         NotModelledError: no form answers, or the device states too little.
     """
-    group = _group(same, setting, (case.op, case.phase, case.dtypes, case.attributes))
-    if group.scripts:
-        names, extents = zip(*case.axes, strict=True)
-        if names == group.names:
-            for script in group.scripts:
-                try:
-                    found = script(*extents)
-                except (OverflowError, ZeroDivisionError):  # the formulas say what is wrong, or that nothing is
-                    break
-                if found is not None:
-                    return found
+    group = place.groups[case.op, case.phase, case.dtypes, case.attributes]
+    for script in group.scripts:
+        try:
+            found = script(case.axes)
+        except (ArithmeticError, ValueError):  # the formulas say what is wrong, or that nothing is
+            break
+        if found is not None:
+            return found
     columns = case_columns(case)
-    prediction: Prediction = predicted(columns, same.held, setting)
-    _extend(group, columns)
+    prediction: Prediction = predicted(columns, place.target, place.setting)
+    _extend(group, columns, place)
     return prediction
 
 
-def _extend(group: _Group, columns: CaseColumns) -> None:
+def _extend(group: _Group, columns: CaseColumns, place: Place) -> None:
     """Add the script of a case to its group, where enough cases showed that there are more to come."""
     group.formula_count += 1
     is_full = group.is_refused or len(group.scripts) == _MOST_SCRIPTS
@@ -75,12 +77,11 @@ def _extend(group: _Group, columns: CaseColumns) -> None:
         return
     script = Script()
     try:
-        found = predicted(replace(columns, axes=_axes(script, columns)), group.target, group.setting)
+        found = predicted(replace(columns, axes=_axes(script, columns)), place.target, place.setting)
     except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
         group.is_refused = True
         return
-    group.names = tuple(columns.axes)
-    group.scripts.append(script.function([*map(_argument, columns.axes)], found))
+    group.scripts.append(script.function([*map(_argument, columns.axes)], found, tuple(columns.axes)))
 
 
 def _axes(script: Script, columns: CaseColumns) -> dict[str, Any]:

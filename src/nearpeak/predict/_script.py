@@ -32,6 +32,9 @@ _FUNCTIONS = {"where": "({1} if {0} else {2})", "clip": "({1} if {0} < {1} else 
 _FLOAT = "float({0})"
 _NEUTRAL = {"{0} * {1}": (1, (0, 1)), "{0} + {1}": (0, (0, 1)), "{0} - {1}": (0, (0,)), "{0} / {1}": (1, (0,))}
 """Numbers that change nothing, and which argument they leave as it is."""
+_OF_ITSELF = {f"{{0}} {sign} {{1}}": sign in ("<=", ">=", "==") for sign in _COMPARISONS.values()}
+"""What comparing a number with itself gives."""
+_EQUAL = "{0} == {1}"
 _NAME = re.compile(r"\bx\d+(?:_\d+)?\b")
 """Names that lines define."""
 _LONGEST_TEXT = 150
@@ -62,7 +65,9 @@ class Script:
         self._known: dict[str, Any] = {}  # what each expression was written down as, so that none is twice
         self._objects: dict[str, Any] = {}  # what lines name
         self._outcomes: dict[str, bool] = {}  # conditions that the script holds under
-        self._floats: set[str] = set()  # numbers that were made floats
+        self._floats: dict[str, Any] = {}  # what each float was made of; nothing where a function gave it
+        self._equal: dict[str, tuple[Placeholder, Any]] = {}  # what a condition says to be which number
+        self._fixed: dict[str, Any] = {}  # what names stand for under the conditions so far
 
     def argument(self, name: str, value: Any) -> "Placeholder":
         """Return what stands for an argument, which has this value while the script is written."""
@@ -76,17 +81,22 @@ class Script:
         return other
 
     def written(self, template: str, arguments: Sequence[Any]) -> Any:
-        """Return what stands for the value of an expression of arguments."""
-        unchanged = self._decided(template, arguments) or _unchanged(template, arguments)
-        if unchanged:
-            return unchanged[0]
+        """Return what stands for the value of an expression of arguments, or that value where it is always the same."""
+        arguments = [self._settled(one) for one in arguments]
+        if not _names(arguments):
+            return _evaluated(template, len(arguments))(*arguments)
+        simpler = self._decided(template, arguments) or _unchanged(template, arguments)
+        if simpler:
+            return simpler[0]
         text = template.format(*map(self._text, arguments))
         if text not in self._known:
             name, value = f"x{len(self._lines)}", _evaluated(template, len(arguments))(*map(_value, arguments))
             self._lines.append(_Line(names=(name,), text=text, uses=_names(arguments)))
             self._known[text] = Placeholder(self, name, value)
             if template.startswith("float("):
-                self._floats.add(name)
+                self._floats[name] = arguments[0] if template == _FLOAT else None
+            elif template == _EQUAL and len(_names(arguments)) == 1:
+                self._equal[name] = _ordered(arguments)
         return self._known[text]
 
     def called(self, function: Callable[..., Any], arguments: Sequence[Any], names: Sequence[str] = ()) -> Any:
@@ -95,7 +105,7 @@ class Script:
         Args:
             names: those of the last arguments, where they are passed by name.
         """
-        first = len(arguments) - len(names)
+        arguments, first = [self._settled(one) for one in arguments], len(arguments) - len(names)
         named = [f"{name}={self._text(one)}" for name, one in zip(names, arguments[first:], strict=True)]
         text = f"{self._text(function)}({', '.join([*map(self._text, arguments[:first]), *named])})"
         if text not in self._known:
@@ -117,28 +127,58 @@ class Script:
             self._outcomes[what.name] = held
             text = f"if {'not ' if held else ''}{what.name}: return None"
             self._lines.append(_Line(names=(), text=text, uses=(what.name,)))
+            if held and what.name in self._equal:
+                self._fix(*self._equal[what.name])
         return held
 
+    def _fix(self, one: "Placeholder", number: Any) -> None:
+        """Keep what a name stands for from here on, and what it was made of where that is an integer."""
+        self._fixed[one.name] = type(one.value)(number)
+        source = self._floats.get(one.name)
+        if type(_value(source)) is int:
+            self._fixed[source.name] = int(number)
+
+    def _settled(self, argument: Any) -> Any:
+        """Return the number that an argument is, where it is always the same one."""
+        if isinstance(argument, Placeholder):
+            return self._fixed.get(argument.name, argument)
+        is_numpy = isinstance(argument, np.generic) or (isinstance(argument, np.ndarray) and argument.ndim == 0)
+        return argument.item() if is_numpy else argument
+
     def _decided(self, template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return which of two a choice takes that the script holds for alone, or a float that is made one again."""
+        """Return which of two a choice always takes, or a float that is made one again; nothing of other expressions.
+
+        Comparisons of an integer, or of one made a float, with itself have one outcome too: it is a number.
+        """
         first = arguments[0]
-        if not isinstance(first, Placeholder):
-            return ()
-        if template == _FUNCTIONS["where"] and first.name in self._outcomes:
-            return (arguments[1] if self._outcomes[first.name] else arguments[2],)
+        if template == _FUNCTIONS["where"]:
+            outcome = self._outcomes.get(first.name) if isinstance(first, Placeholder) else bool(first)
+            if outcome is None:
+                return arguments[1:2] if _is_one(*arguments[1:]) else ()
+            return (arguments[1] if outcome else arguments[2],)
+        if template in _OF_ITSELF and _is_one(*arguments):
+            source = self._floats.get(first.name, first)
+            return (_OF_ITSELF[template],) if type(_value(source)) is int else ()
         return (first,) if template == _FLOAT and first.name in self._floats else ()
 
-    def function(self, arguments: Sequence[str], result: "Placeholder") -> Callable[..., Any]:
-        """Return the script as a function, which returns None where a condition that it was written under fails."""
+    def function(
+        self, arguments: Sequence[str], result: "Placeholder", names: Sequence[str] = ()
+    ) -> Callable[..., Any]:
+        """Return the script as a function, which returns None where a condition that it was written under fails.
+
+        Args:
+            names: where they are stated the function takes one tuple, of these names each with its argument.
+        """
         needed, kept = {result.name}, list[_Line]()
         for line in reversed(self._lines):
             if not line.names or needed.intersection(line.names):
                 needed.update(line.uses)
                 kept.append(line)
         last = _Line(names=(), text=f"return {result.name}", uses=(result.name,))
-        body = "\n    ".join(_shortened([*reversed(kept), last]))
+        lines = [*_taken_apart(arguments, names), *_shortened([*reversed(kept), last])]
+        body, taken = "\n    ".join(lines), "pairs" if names else ", ".join(arguments)
         space: dict[str, Any] = {**_KNOWN, **self._objects}
-        exec(f"def script({', '.join(arguments)}):\n    {body}", space)
+        exec(f"def script({taken}):\n    {body}", space)
         found: Callable[..., Any] = space["script"]
         return found
 
@@ -245,11 +285,28 @@ def _names(arguments: Iterable[Any]) -> tuple[str, ...]:
     return tuple(one.name for one in arguments if isinstance(one, Placeholder))
 
 
+def _ordered(arguments: Sequence[Any]) -> tuple[Placeholder, Any]:
+    """Return two arguments, the one first that has no value of its own."""
+    first, second = arguments
+    return (first, second) if isinstance(first, Placeholder) else (second, first)
+
+
+def _is_one(first: Any, second: Any) -> bool:
+    """Return whether two arguments are the same to the last bit, whatever the script runs on."""
+    if isinstance(first, Placeholder) or isinstance(second, Placeholder):
+        return first is second
+    return type(first) is type(second) and repr(first) == repr(second)
+
+
 def _unchanged(template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Return the argument that an expression is, such as a number times 1; nothing where it is another number.
 
-    An integer over 1 becomes a float.
+    An integer over 1 becomes a float, and an integer times 0 is 0.
     """
+    if template in ("{0} & {1}", "{0} | {1}", "{0} * {1}"):
+        found = _absorbed(template[4], *_ordered(arguments))
+        if found:
+            return found
     neutral, places = _NEUTRAL.get(template, (None, ()))
     for place in places:
         kept, other = arguments[place], arguments[1 - place]
@@ -258,6 +315,24 @@ def _unchanged(template: str, arguments: Sequence[Any]) -> tuple[Any, ...]:
         if is_same and not isinstance(other, Placeholder) and other == neutral:
             return (kept,)
     return ()
+
+
+def _absorbed(sign: str, one: Placeholder, other: Any) -> tuple[Any, ...]:
+    """Return what is left of a truth beside a known one, or of an integer times 0."""
+    if sign == "*":
+        return (0,) if type(one.value) is int and type(other) in (int, bool) and other == 0 else ()
+    if type(one.value) not in (bool, np.bool_) or type(other) is not bool:
+        return ()
+    return (one if other is (sign == "&") else other,)
+
+
+def _taken_apart(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the lines that take pairs of these names and their arguments apart; nothing without names."""
+    if not names:
+        return []
+    pairs = "".join(f"(n{place}, {one}), " for place, one in enumerate(arguments))
+    seen = "".join(f"n{place}, " for place in range(len(names)))
+    return [f"{pairs}= pairs", f"if ({seen}) != {tuple(names)!r}: return None"]
 
 
 def _shortened(lines: Sequence[_Line]) -> list[str]:

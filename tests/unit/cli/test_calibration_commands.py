@@ -134,7 +134,7 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts._group)
+    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts.place_of)
     caches = *read, *kept, prediction._remembered
     for cached in caches:
         cached.cache_clear()

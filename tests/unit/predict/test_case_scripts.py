@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict import _case_scripts
 from nearpeak.predict._case import predicted
 from nearpeak.predict._form import USUAL, case_columns
-from nearpeak.predict._numbers import Between, chosen, clipped, larger, raised, summed
+from nearpeak.predict._numbers import Between, chosen, clipped, in_floats, larger, raised, summed
 from nearpeak.predict._script import NotWrittenError, Script, called
 from nearpeak.targets import target_of
 
@@ -40,9 +40,9 @@ def plain(found):
 def by_script(cases, target):
     """Return predictions of cases one after the other, those but the last often enough, and the group of the last."""
     cases = [*(cases[:-1] * _case_scripts._WORTH_COUNT), cases[-1]]
-    found = [_case_scripts.predicted_by_script(case, Same(target), USUAL) for case in cases]
-    last = cases[-1]
-    return found, _case_scripts._group(Same(target), USUAL, (last.op, last.phase, last.dtypes, last.attributes))
+    place, last = _case_scripts.place_of(Same(target), USUAL), cases[-1]
+    found = [_case_scripts.predicted_by_script(case, place) for case in cases]
+    return found, place.groups[last.op, last.phase, last.dtypes, last.attributes]
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6))
@@ -62,6 +62,29 @@ def test_a_script_gives_nothing_where_a_decision_falls_otherwise_and_no_value_ca
     for misuse in (float, int, range, lambda a: np.array([a], dtype=float), np.tanh, hash, np.add.reduce):
         with pytest.raises((NotWrittenError, TypeError)):
             scripted(misuse, 4)
+
+
+@given(st.integers(0, 50), st.integers(1, 5_000))
+def test_what_is_always_the_same_is_a_number_of_the_script_and_changes_no_value(x, y):
+    def formula(a, b):
+        width = in_floats(a)
+        if width == 32:
+            return width * b + a
+        never = (width != width) & (b > 7)
+        kept = [np.where(b > 7, 0.5, 0.5), a * False + b, (b < 9) | True, np.where(never, 1.0, 2.0), a % np.int64(7)]
+        return summed([*map(in_floats, kept), width])
+
+    of_any, of_one = scripted(formula, 3, 5), scripted(formula, 32, 5)
+    assert of_any(x, y) == (None if x == 32 else formula(x, y))
+    assert of_one(x, y) == (formula(x, y) if x == 32 else None)
+
+
+def test_axes_in_another_order_are_not_taken_for_those_of_a_script():
+    script = Script()
+    found = script.argument("a0", 3) - script.argument("a1", 1)
+    by_names = script.function(["a0", "a1"], found, ("m", "n"))
+    assert by_names((("m", 9), ("n", 2))) == 7
+    assert by_names((("n", 2), ("m", 9))) is None
 
 
 @settings(max_examples=25, deadline=None)

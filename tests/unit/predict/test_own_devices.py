@@ -50,7 +50,7 @@ def user(tmp_path, monkeypatch):
 
 def forget():
     read = _calibrations._stored, _calibrations._groups, _documented._stock, _documented._documented
-    for cached in (*read, _grounds._shared, _case_scripts._group, prediction._remembered):
+    for cached in (*read, _grounds._shared, _case_scripts.place_of, prediction._remembered):
         cached.cache_clear()
 
 
