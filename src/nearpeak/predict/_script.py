@@ -135,7 +135,7 @@ class Script:
         """Keep what a name stands for from here on, and what it was made of where that is an integer."""
         self._fixed[one.name] = type(one.value)(number)
         source = self._floats.get(one.name)
-        if type(_value(source)) is int:
+        if isinstance(source, Placeholder) and type(source.value) is int:
             self._fixed[source.name] = int(number)
 
     def _settled(self, argument: Any) -> Any:
@@ -154,7 +154,7 @@ class Script:
         if template == _FUNCTIONS["where"]:
             outcome = self._outcomes.get(first.name) if isinstance(first, Placeholder) else bool(first)
             if outcome is None:
-                return arguments[1:2] if _is_one(*arguments[1:]) else ()
+                return (arguments[1],) if _is_one(*arguments[1:]) else ()
             return (arguments[1] if outcome else arguments[2],)
         if template in _OF_ITSELF and _is_one(*arguments):
             source = self._floats.get(first.name, first)

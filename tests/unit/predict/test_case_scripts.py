@@ -70,7 +70,8 @@ def test_what_is_always_the_same_is_a_number_of_the_script_and_changes_no_value(
         width = in_floats(a)
         if width == 32:
             return width * b + a
-        never = (width != width) & (b > 7)
+        same = in_floats(a)
+        never = (width != same) & (b > 7)
         kept = [np.where(b > 7, 0.5, 0.5), a * False + b, (b < 9) | True, np.where(never, 1.0, 2.0), a % np.int64(7)]
         return summed([*map(in_floats, kept), width])
 
