@@ -7,7 +7,7 @@ import torch
 from nearpeak.errors import NotModelledError, SpecError, UnknownNameError
 from nearpeak.measure.validation import Implementation, validate
 from nearpeak.measure.validation._oracle import question
-from nearpeak.measure.validation.checks.v09_gradients import differentiated, expected_gradients, upstream_of
+from nearpeak.measure.validation._gradients import differentiated, expected_gradients, upstream_of
 from nearpeak.ops import OPS, case, work_of
 from nearpeak.ops._formula import formula, formulas
 from nearpeak.ops._functions import FUNCTIONS

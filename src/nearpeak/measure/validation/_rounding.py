@@ -93,11 +93,10 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
         where: what is judged, for errors.
         nudge: what a step makes of its exact result.
     """
-    given = {name: _watched(one, nudge) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
     most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
     for _ in range(PROBES):
         try:
-            results = evaluated(reference, given, where)
+            results = nudged(reference, arrays, where, nudge)
         except MeasureError:
             return most
         for name, values in results.items():
@@ -106,6 +105,16 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
                     moved = np.where(values == found[name], 0.0, np.abs(values - found[name]))
                 most[name] = np.fmax(most[name], moved)
     return most
+
+
+def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
+    """Return the results of `reference` on `arrays` when each step of it is nudged.
+
+    Raises:
+        MeasureError: it fails, or takes plain arrays only.
+    """
+    given = {name: _watched(one, nudge) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
+    return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
 
 
 def rounding(step: float) -> Nudge:

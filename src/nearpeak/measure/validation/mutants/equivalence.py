@@ -9,11 +9,11 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import widened
+from nearpeak.measure.validation._gradients import gradients_of, upstream_of
 from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
 from nearpeak.measure.validation._run import Implementation, imported_torch, run
 from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
-from nearpeak.measure.validation.checks.v09_gradients import gradients_of, upstream_of
 from nearpeak.measure.validation.mutants._make import Mutant, fitted, right_call
 from nearpeak.measure.validation.mutants.proofs import argument_for, argument_for_all
 from nearpeak.ops import OPS

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.measure.validation._gradients import without_gradient
 from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._run import Call
-from nearpeak.measure.validation.checks.v09_gradients import without_gradient
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call
 
 

@@ -1,0 +1,238 @@
+"""Gradients of one question: what comes from above, what the oracle has, and what an implementation gives."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.errors import NotModelledError
+from nearpeak.measure.placing import copy_of
+from nearpeak.measure.validation._autograd import differentiable, gradient_contract, gradients_in_fp64
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, rounded, widened
+from nearpeak.measure.validation._oracle import (
+    Expected,
+    Question,
+    arguments_of,
+    contract_of,
+    declared_formats,
+    gradient_answers,
+    sum_length,
+)
+from nearpeak.measure.validation._picks import settled
+from nearpeak.measure.validation._reach import Reference, evaluated
+from nearpeak.measure.validation._run import Implementation
+from nearpeak.measure.validation._trial import templates_of
+from nearpeak.ops import OPS
+
+
+def without_gradient(case: Case, asked: Question) -> str:
+    """Return why `case` has no gradient to compare, given its first question; empty where it has one."""
+    operator = OPS[case.op]
+    if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in asked.tensors.values()):
+        return "quantised inputs have no gradient"
+    if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in asked.tensors.values()):
+        return "whole numbers have no gradient"
+    if operator.backward_reference is not None and any(
+        value for name, value in case.attributes if name in operator.numerics.forward_only
+    ):
+        return "the gradient's reference does not cover this case"
+    if not has_closed_form(asked) and not differentiable(case):
+        return "the operator has no gradient"
+    return "" if upstream_of(asked, asked.seed) else "no output has a gradient"
+
+
+Named = tuple[tuple[str, bytes], ...]
+"""Positions by output, as bytes of int64."""
+
+
+def own_positions(asked: Question, outputs: Mapping[str, Any]) -> Named:
+    """Return the positions that an implementation chose where it may: its gradient is that of its own choice.
+
+    They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
+    """
+    taken = contract_of(asked.case).picks.keys() & outputs.keys() & asked.expected.keys()
+    wanted = {name: asked.expected[name].values for name in taken}
+    own = {name: outputs[name].detach().cpu() for name in wanted}
+    if all(np.array_equal(own[name], wanted[name]) for name in wanted):
+        return ()
+    right = settled(asked.case, asked.tensors, own, wanted, asked)
+    if not all(np.array_equal(right[name], wanted[name]) for name in wanted):
+        return ()
+    return tuple((name, one.numpy().astype(np.int64).tobytes()) for name, one in own.items())
+
+
+def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
+    """Return a random upstream gradient for every float output; none where there is none.
+
+    What is rounded to a byte is constant wherever it is continuous: it has a gradient by definition of a rule only.
+    """
+    import torch
+
+    distribution, formats = asked.distribution, declared_formats(asked.case)
+    ruled = any(one.is_floating_point and one.itemsize == 1 for one in formats.values()) and has_closed_form(asked)
+    again = "" if asked.seed in (0, seed) else f" {asked.seed}"
+    random = torch.Generator().manual_seed(zlib.crc32(f"{seed} {distribution}{again}".encode()))
+    upstream = {
+        name: torch.randn(one.values.shape, generator=random, dtype=torch.float64).to(formats[name])
+        for name, one in asked.expected.items()
+        if formats[name].is_floating_point and (formats[name].itemsize > 1 or ruled)
+    }
+    for gradient in upstream.values() if distribution != "normal" else ():
+        if gradient.numel() > 2:
+            gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
+    return upstream or None
+
+
+@lru_cache(maxsize=64)
+def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named = ()) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named."""
+    upstream = upstream_of(asked, seed)
+    assert upstream is not None
+    above = {f"grad_{name}": one for name, one in upstream.items()}
+    return gradients_expected(asked, above, names, at_positions(asked, named))
+
+
+def at_positions(asked: Question, named: Named) -> dict[str, Any]:
+    """Return positions by output, as tensors of the outputs' shapes."""
+    import torch
+
+    return {
+        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(asked.expected[name].values.shape).copy())
+        for name, held in named
+    }
+
+
+def gradients_expected(
+    asked: Question, upstream: Mapping[str, Any], names: tuple[str, ...], named: Mapping[str, Any] | None = None
+) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names`, with the outputs that the oracle gives them.
+
+    Args:
+        named: positions among the outputs that take the place of the oracle's.
+        upstream: gradients from above, as `grad_<output>`.
+    """
+    operator, numerics = OPS[asked.case.op], contract_of(asked.case)
+    formats = {name: asked.tensors[name.removeprefix("grad_")].dtype for name in names}
+    length = sum_length(operator.numerics, asked.arguments) + max(one.numel() for one in upstream.values())
+    size, given = operator.passed, asked.arguments
+    passed = None if size is None else lambda arrays: size(arrays, **given)
+    derived = derivation(asked, upstream, named or {})
+    product = numerics.kind == "contraction" and not derived.is_closed
+    chained = gradient_contract(numerics) if product else None
+    return gradient_answers(asked.case, derived.reference, derived.tensors, formats, length, chained, passed)
+
+
+def unrounded(bare: Question, seed: int) -> Question:
+    """Return the question with results that are not rounded, of which the closed form makes gradients."""
+    reference = OPS[bare.case.op].expected
+    arrays = {name: widened(tensor) for name, tensor in bare.tensors.items()}
+    found = evaluated(lambda given: reference(given, **bare.arguments), arrays, bare.case.label())
+    floats = {name for name, one in bare.expected.items() if one.dtype in UNIT_ROUNDOFF}
+    exact = {k: replace(one, values=found[k]) if k in floats else one for k, one in bare.expected.items()}
+    return replace(bare, expected=exact, seed=seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """How the oracle derives the gradients of one question."""
+
+    reference: Reference
+    """Gives `grad_<input>` by name."""
+    tensors: Mapping[str, Any]
+    """What it takes: inputs, outputs where it asks for them, and what comes from above."""
+    is_closed: bool
+    """Whether it is the operator's own closed form, in NumPy; else it is autograd in float64."""
+
+
+def derivation(asked: Question, upstream: Mapping[str, Any], named: Mapping[str, Any]) -> Derivation:
+    """Return how the gradients of `asked` are derived from `upstream`, at the positions `named` where there are any."""
+    import torch
+
+    operator = OPS[asked.case.op]
+    if not has_closed_form(asked):
+        taken = contract_of(asked.case).picks.keys() & asked.expected.keys() if operator.at_positions else ()
+        whole = {name: torch.as_tensor(np.array(asked.expected[name].values)) for name in taken}
+        tensors = {**asked.tensors, **whole, **named, **upstream}
+        return Derivation(reference=lambda arrays: gradients_in_fp64(asked, arrays), tensors=tensors, is_closed=False)
+    closed, arguments = operator.backward_reference, backward_arguments(asked)
+    assert closed is not None  # it has a closed form
+    outputs = {
+        name: torch.as_tensor(one.values if one.values.dtype.kind == "i" else rounded(one.values, torch.float64))
+        for name, one in asked.expected.items()
+    }
+    tensors = {**asked.tensors, **outputs, **named, **upstream}
+    return Derivation(reference=lambda arrays: closed(arrays, **arguments), tensors=tensors, is_closed=True)
+
+
+@lru_cache(maxsize=64)
+def has_closed_form(asked: Question) -> bool:
+    """Say whether the operator's own reference of the gradient covers the case; float64 autograd does otherwise.
+
+    It covers nothing where no input has a gradient by its rule: of products of whole numbers only scales have one.
+    """
+    reference = OPS[asked.case.op].backward_reference
+    if reference is None:
+        return False
+    given = {**asked.tensors, **{name: one.values for name, one in asked.expected.items()}}
+    above = {f"grad_{name}": np.zeros(one.values.shape) for name, one in asked.expected.items()}
+    try:
+        with np.errstate(all="ignore"):
+            arrays = {name: _array(one) for name, one in (given | above).items()}
+            return bool(reference(arrays, **backward_arguments(asked)))
+    except NotModelledError:
+        return False
+
+
+def _array(one: Any) -> Any:
+    return np.array(one) if isinstance(one, np.ndarray) else widened(one).copy()
+
+
+def backward_arguments(asked: Question) -> dict[str, Any]:
+    """Return the arguments of the gradient's reference: those of the forward pass, and which gradients there are."""
+    signature = OPS[asked.case.op].signatures["backward"]
+    wanted = {
+        name: name.removeprefix("grad_") in asked.tensors
+        for name, kind in signature.attributes.items()
+        if name.startswith("grad_") and kind is bool
+    }
+    known = {name: value for name, value in asked.arguments.items() if name in signature.names()}
+    return arguments_of(OPS[asked.case.op].case("backward", **(known | wanted)))
+
+
+def gradients_of(implementation: Implementation, asked: Question, upstream: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the gradients of the implementation by name, from its own rule or from PyTorch's autograd."""
+    return differentiated(implementation, asked, upstream)[0]
+
+
+def differentiated(
+    implementation: Implementation, asked: Question, upstream: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is."""
+    import torch
+
+    tensors = {name: copy_of(torch, tensor) for name, tensor in asked.tensors.items()}
+    backward = implementation.backward
+    if backward is not None:
+        given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
+        numpy = implementation.arrays == "numpy"
+        arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
+        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
+    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    given = {"out": templates_of(asked)} if implementation.takes_out else {}
+    returned = implementation.call({**tensors, **leaves}, **asked.arguments, **given)
+    outputs = given.get("out", {}) | dict(returned or {})
+    live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
+    if not live:
+        return {}, outputs
+    found = torch.autograd.grad(
+        list(live.values()),
+        list(leaves.values()),
+        [upstream[name] for name in live],
+        allow_unused=True,
+    )
+    grads = {f"grad_{name}": grad for name, grad in zip(leaves, found, strict=True) if grad is not None}
+    return grads, outputs
