@@ -17,7 +17,7 @@ from nearpeak.measure.validation._gradients import (
     differentiated,
     expected_gradients,
     gradients_of,
-    own_positions,
+    named_by,
     upstream_of,
     without_gradient,
 )
@@ -102,7 +102,7 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
         without = "derivative" in str(error) and "not implemented" in str(error)
         status = SKIPPED if without else status_of(error)
         return CheckResult(check="V9", status=status, reason=f"its gradient: {_into_numpy(error) or words_of(error)}")
-    expected = expected_gradients(asked, trial.seed, tuple(got), own_positions(asked, outputs))
+    expected = expected_gradients(asked, trial.seed, tuple(got), named_by(asked, outputs, got))
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
     if not comparable(got, expected):
