@@ -33,7 +33,7 @@ class Free:
 
     axes: tuple[str, ...]
     """The axis, and one that has to be as long as it, or a multiple: queries of several heads share keys."""
-    times: tuple[int, ...]
+    each_count: tuple[int, ...]
     """Positions along each of them that belong to one of the first."""
     inputs: Dimensions
     """Inputs and their dimensions that lie along it."""
@@ -139,7 +139,7 @@ def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, ou
     except Exception:  # positions that lie in what was cut off, extents that do not fit
         return None
     adds_up = first.shape == whole[output].shape and np.allclose(first + last, whole[output], 1e-9, 1e-12)
-    return Free(axes=axes, times=ones, inputs=along, outputs=()) if adds_up else None
+    return Free(axes=axes, each_count=ones, inputs=along, outputs=()) if adds_up else None
 
 
 def _shrunk(case: Case) -> tuple[Case, list[tuple[str, ...]]]:
@@ -222,7 +222,7 @@ def _free(
                 return None
     except Exception:  # positions that lie in what was cut off, extents that do not fit
         return None
-    return Free(axes=axes, times=times, inputs=along, outputs=there)
+    return Free(axes=axes, each_count=times, inputs=along, outputs=there)
 
 
 def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, times: tuple[int, ...]) -> Dimensions:

@@ -55,13 +55,13 @@ def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[
     at = {
         axis: spread(chosen, times)
         for free, chosen in positions.items()
-        for axis, times in zip(free.axes, free.times, strict=True)
+        for axis, times in zip(free.axes, free.each_count, strict=True)
     }
     given |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
     for free, chosen in positions.items():
         extent = extents[free.axes[0]]
         for name, dimension, times in free.outputs:
-            shape, axis = np.shape(found[name]) if name in found else (), free.axes[free.times.index(times)]
+            shape, axis = np.shape(found[name]) if name in found else (), free.axes[free.each_count.index(times)]
             if len(shape) <= dimension or shape[dimension] != extent * times:
                 reason = f"a timed call gives {name}{list(shape)}; dimension {dimension} is {axis}, {extent * times}"
                 return CheckResult(check="V11", status="SHAPE_FAIL", reason=reason), ""
@@ -180,6 +180,6 @@ def _cut(case: Case, counts: Mapping[Free, int]) -> Case:
         {
             axis: count * times
             for free, count in counts.items()
-            for axis, times in zip(free.axes, free.times, strict=True)
+            for axis, times in zip(free.axes, free.each_count, strict=True)
         },
     )
