@@ -1,7 +1,7 @@
 """Axes along which the results of a case follow from their own inputs alone, as small cases of its kind show."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,13 +14,16 @@ from nearpeak.ops import OPS, work_of
 
 SMALL = (6, 8)
 """Extents at which it is tried whether results along an axis follow from their own inputs alone."""
+LEAST_SHARED = 4
+"""Extent of an axis from which it is cut together with one that is a multiple as long."""
 MOST_BYTES, MOST_FLOP = 2**24, 5 * 10**8
 """Tensors and arithmetic of a sample: the reference is evaluated some fifteen times for its bounds."""
 MORE = 4
 """Times as much that a sample may take before fewer than LEAST_COUNT positions are taken."""
 SLOWER = 16
 """Times as long that references take which are no plain products: windows that slide, roots, exponentials."""
-Dimensions = tuple[tuple[str, int], ...]
+Dimensions = tuple[tuple[str, int, int], ...]
+"""By name: a dimension, and how many of its positions belong to one of the axis."""
 Arrays = Mapping[str, Any]
 
 
@@ -29,7 +32,9 @@ class Free:
     """An axis along which each result follows from the inputs at the same position."""
 
     axes: tuple[str, ...]
-    """The axis, and one that has to be as long as it."""
+    """The axis, and one that has to be as long as it, or a multiple: queries of several heads share keys."""
+    each_count: tuple[int, ...]
+    """Positions along each of them that belong to one of the first."""
     inputs: Dimensions
     """Inputs and their dimensions that lie along it."""
     outputs: Dimensions
@@ -70,8 +75,71 @@ def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
         outputs = _computed(small, inputs, output)
     except Exception:  # extents that do not fit each other raise whatever a reference raises
         return ()
-    found = (_free(small, axes, inputs, outputs, output) for axes in joined)
+    found = (_free(small, axes, (1,) * len(axes), inputs, outputs, output) for axes in joined)
+    alone = tuple(one for one in found if one is not None)
+    return (*alone, *_shared(case, small, alone, output))
+
+
+def _shared(case: Case, small: Case, alone: tuple[Free, ...], output: str) -> Iterator[Free]:
+    """Give axes that are free with another one, a multiple as long: of grouped queries, a key head with its heads."""
+    taken = {axis for free in alone for axis in free.axes}
+    for first, length in case.axes:
+        for other, longer in case.axes:
+            times = longer // max(length, 1)
+            if taken & {first, other} or length < LEAST_SHARED or times == 1 or longer != times * length:
+                continue
+            sizes = ({first: size, other: size * times} for size in (min(length, one) for one in SMALL))
+            cut = next((one for one in (resized(small, size) for size in sizes) if _fits(one)), None)
+            free = None if cut is None else _free_pair(cut, (first, other), (1, times), output)
+            if free is not None:
+                taken |= {first, other}
+                yield free
+
+
+def _free_pair(small: Case, axes: tuple[str, ...], times: tuple[int, ...], output: str) -> Free | None:
+    if is_large(small, MORE):
+        return None
+    try:
+        inputs = _given(small)
+        return _free(small, axes, times, inputs, _computed(small, inputs, output), output)
+    except Exception:  # extents that do not fit each other raise whatever a reference raises
+        return None
+
+
+@lru_cache(maxsize=64)
+def added_axes(case: Case, output: str) -> tuple[Free, ...]:
+    """Return the axes along which a gradient is the sum of what parts of its inputs give, as small cases show it.
+
+    >>> from nearpeak.ops import case
+    >>> gradient = case("layer_norm", "backward", rows=4096, hidden=4096, dtype="fp32")
+    >>> [free.axes for free in added_axes(gradient, "grad_weight")], added_axes(gradient, "grad_input")
+    ([('rows',)], ())
+    """
+    small, joined = _shrunk(case)
+    if OPS[case.op].draws or is_large(small, MORE):
+        return ()
+    try:
+        inputs = _given(small)
+        whole = _computed(small, inputs, output)
+    except Exception:  # extents that do not fit each other raise whatever a reference raises
+        return ()
+    found = (_added(small, axes, inputs, whole, output) for axes in joined)
     return tuple(one for one in found if one is not None)
+
+
+def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, output: str) -> Free | None:
+    """Return the dimensions of inputs along the axes; none where two halves do not add up to the result."""
+    extent, ones = dict(small.axes)[axes[0]], (1,) * len(axes)
+    half = resized(small, dict.fromkeys(axes, extent // 2))
+    try:
+        shapes = {name: np.shape(array) for name, array in _given(half).items()}
+        along = _along(inputs, shapes, extent, ones)
+        sides = (np.arange(extent // 2), np.arange(extent // 2, extent))
+        first, last = (_computed(half, taken_at(inputs, along, side), output)[output] for side in sides)
+    except Exception:  # positions that lie in what was cut off, extents that do not fit
+        return None
+    adds_up = first.shape == whole[output].shape and np.allclose(first + last, whole[output], 1e-9, 1e-12)
+    return Free(axes=axes, each_count=ones, inputs=along, outputs=()) if adds_up else None
 
 
 def _shrunk(case: Case) -> tuple[Case, list[tuple[str, ...]]]:
@@ -135,27 +203,29 @@ def _gradients(case: Case, arrays: Arrays) -> dict[str, Any]:
     return gradients_in_fp64(asked, arrays)
 
 
-def _free(small: Case, axes: tuple[str, ...], inputs: Arrays, outputs: Arrays, output: str) -> Free | None:
+def _free(
+    small: Case, axes: tuple[str, ...], times: tuple[int, ...], inputs: Arrays, outputs: Arrays, output: str
+) -> Free | None:
     """Return the dimensions along the axes; none where part of the inputs does not give that part of the results."""
     extent = dict(small.axes)[axes[0]]
-    half = resized(small, dict.fromkeys(axes, extent // 2))
+    half = resized(small, {axis: extent // 2 * one for axis, one in zip(axes, times, strict=True)})
     there: Dimensions = ()
     try:
         shapes = {name: spec.shape for name, spec in OPS[small.op].inputs(**forward_arguments(half)).items()}
         shapes |= {name: np.shape(array) for name, array in _given(half).items() if name not in shapes}
-        along = _along(inputs, shapes, extent)
+        along = _along(inputs, shapes, extent, times)
         for chosen in (np.arange(1, extent, 2), np.array([0, *range(extent - extent // 2 + 1, extent)])):
             parts = _computed(half, taken_at(inputs, along, chosen), output)
-            there = _along(outputs, {name: np.shape(one) for name, one in parts.items()}, extent)
+            there = _along(outputs, {name: np.shape(one) for name, one in parts.items()}, extent, times)
             wanted = taken_at(outputs, there, chosen)
             if not there or not all(np.allclose(parts[n], wanted[n], 1e-9, 1e-12, equal_nan=True) for n in outputs):
                 return None
     except Exception:  # positions that lie in what was cut off, extents that do not fit
         return None
-    return Free(axes=axes, inputs=along, outputs=there)
+    return Free(axes=axes, each_count=times, inputs=along, outputs=there)
 
 
-def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int) -> Dimensions:
+def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, times: tuple[int, ...]) -> Dimensions:
     """Return the dimensions that are half as long in `shapes`.
 
     Raises:
@@ -164,15 +234,25 @@ def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int) -
     found = []
     for name, array in arrays.items():
         for dimension, (whole, part) in enumerate(zip(np.shape(array), shapes[name], strict=True)):
-            if whole != part and (whole, part) != (extent, extent // 2):
+            each = next((one for one in times if (whole, part) == (extent * one, extent // 2 * one)), 0)
+            if whole != part and not each:
                 raise ValueError(f"{name}: dimension {dimension} is {part} where half of {whole} was asked for")
-            found += [(name, dimension)] if whole != part else []
+            found += [(name, dimension, each)] if whole != part else []
     return tuple(found)
 
 
 def taken_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
     """Return the arrays at the positions that were chosen along some dimensions."""
     found = dict(arrays)
-    for name, dimension in along:
-        found[name] = np.take(found[name], chosen, axis=dimension)
+    for name, dimension, times in along:
+        found[name] = np.take(found[name], spread(chosen, times), axis=dimension)
     return found
+
+
+def spread(chosen: Any, times: int) -> Any:
+    """Return the positions along an axis `times` as long that belong to the chosen ones.
+
+    >>> spread(np.array([0, 3]), 2).tolist()
+    [0, 1, 6, 7]
+    """
+    return (np.asarray(chosen)[:, None] * times + np.arange(times)).ravel()

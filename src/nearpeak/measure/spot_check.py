@@ -13,7 +13,8 @@ from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import SpecError
 from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.reverified import reverified, timed_result
-from nearpeak.measure.spot_axes import MORE, Arrays, Free, free_axes, is_large, resized
+from nearpeak.measure.spot_axes import MORE, Arrays, Free, free_axes, is_large, resized, spread
+from nearpeak.measure.spot_sums import added_up
 from nearpeak.ops import OPS
 
 MOST_COUNT, LEAST_COUNT = 4096, 64
@@ -37,6 +38,8 @@ def spot_checked(
     if upstream is None:
         return None, ""
     found = {name: _sampled(case, {**inputs, **upstream}, {name: one}, name) for name, one in outputs.items()}
+    left = [name for name, (result, _) in found.items() if result is None]
+    found |= {name: added_up(case, inputs, upstream, name, outputs[name]) for name in left}
     seen = {name: (result, said) for name, (result, said) in found.items() if result is not None}
     said = "; ".join(f"{name}: {said}" for name, (_, said) in seen.items())
     results = sorted((result for result, _ in seen.values()), key=lambda one: not one.failed)
@@ -49,19 +52,23 @@ def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[
     if not positions:
         return None, ""
     extents, found, given = dict(case.axes), dict(outputs), dict(inputs)
-    at = {axis: chosen for free, chosen in positions.items() for axis in free.axes}
+    at = {
+        axis: spread(chosen, times)
+        for free, chosen in positions.items()
+        for axis, times in zip(free.axes, free.each_count, strict=True)
+    }
     given |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
     for free, chosen in positions.items():
         extent = extents[free.axes[0]]
-        for name, dimension in free.outputs:
-            shape = np.shape(found[name]) if name in found else ()
-            if len(shape) <= dimension or shape[dimension] != extent:
-                reason = f"a timed call gives {name}{list(shape)}; dimension {dimension} is {free.axes[0]}, {extent}"
+        for name, dimension, times in free.outputs:
+            shape, axis = np.shape(found[name]) if name in found else (), free.axes[free.each_count.index(times)]
+            if len(shape) <= dimension or shape[dimension] != extent * times:
+                reason = f"a timed call gives {name}{list(shape)}; dimension {dimension} is {axis}, {extent * times}"
                 return CheckResult(check="V11", status="SHAPE_FAIL", reason=reason), ""
-            found[name] = np.take(np.asarray(found[name]), chosen, axis=dimension)
-        for name, dimension in free.inputs:
+            found[name] = np.take(np.asarray(found[name]), spread(chosen, times), axis=dimension)
+        for name, dimension, times in free.inputs:
             if name not in made:
-                given[name] = np.take(np.asarray(given[name]), chosen, axis=dimension)
+                given[name] = np.take(np.asarray(given[name]), spread(chosen, times), axis=dimension)
     above = {name: one for name, one in given.items() if name.startswith("grad_")} if output else None
     try:
         cut = _cut(open_, {free: len(chosen) for free, chosen in positions.items()})
@@ -90,9 +97,9 @@ def _in_place(result: CheckResult | None, positions: Mapping[Free, Any]) -> Chec
         return result
     offset = list(worst.offset)
     for free, at in positions.items():
-        for name, dimension in free.outputs:
+        for name, dimension, times in free.outputs:
             if name == worst.output:
-                offset[dimension] = int(at[offset[dimension]])
+                offset[dimension] = int(spread(at, times)[offset[dimension]])
     there = replace(worst, offset=tuple(offset))
     return replace(result, worst=there, reason=result.reason.replace(str(list(worst.offset)), str(offset)))
 
@@ -168,4 +175,11 @@ def _chosen(generator: np.random.Generator, extent: int, count: int) -> Any:
 
 
 def _cut(case: Case, counts: Mapping[Free, int]) -> Case:
-    return resized(case, {axis: count for free, count in counts.items() for axis in free.axes})
+    return resized(
+        case,
+        {
+            axis: count * times
+            for free, count in counts.items()
+            for axis, times in zip(free.axes, free.each_count, strict=True)
+        },
+    )

@@ -83,7 +83,8 @@ CONTRACT_VERSION = 12
 # 9: rows that are stored before their weight, and their factors. 10: what follows from a step's number in fp32; copies
 # that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
 # element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
-# either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms.
+# either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
+# a value without its position has the gradient of any of equal ones.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -65,6 +65,24 @@ def own_positions(asked: Question, outputs: Mapping[str, Any]) -> Named:
     return tuple((name, one.numpy().astype(np.int64).tobytes()) for name, one in own.items())
 
 
+def named_by(asked: Question, outputs: Mapping[str, Any], got: Mapping[str, Any]) -> Named:
+    """Return the positions of which a gradient is, as an implementation returns them or as the gradient itself shows.
+
+    Where a value is asked for without its position, any of equal values is right: it is the one that has a gradient.
+    """
+    picks = contract_of(asked.case).picks
+    shown: dict[str, Any] = {}
+    for name, source in picks.items() if OPS[asked.case.op].at_positions is not None else ():
+        x, gradient = asked.tensors.get(source), got.get(f"grad_{source}")
+        values = [one.values for one in asked.expected.values() if one.values.dtype.kind == "f"]
+        if name in outputs or x is None or gradient is None or gradient.shape != x.shape or len(values) != 1:
+            continue
+        if values[0].shape == tuple(x.shape[:-1]):
+            equal = widened(x) == values[0][..., None]
+            shown[name] = np.where(equal, np.abs(widened(gradient)), -1.0).argmax(axis=-1)
+    return own_positions(asked, outputs) or tuple((k, one.astype(np.int64).tobytes()) for k, one in shown.items())
+
+
 def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
     """Return a random upstream gradient for every float output; none where there is none.
 
@@ -101,9 +119,14 @@ def at_positions(asked: Question, named: Named) -> dict[str, Any]:
     import torch
 
     return {
-        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(asked.expected[name].values.shape).copy())
-        for name, held in named
+        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(_shape(asked, name)).copy()) for name, held in named
     }
+
+
+def _shape(asked: Question, name: str) -> tuple[int, ...]:
+    """Return the shape of positions: that of the values there, where positions are not asked for."""
+    one = asked.expected.get(name) or next(iter(asked.expected.values()))
+    return tuple(one.values.shape)
 
 
 def gradients_expected(

@@ -19,7 +19,7 @@ from nearpeak.measure.validation._gradients import (
     at_positions,
     derivation,
     differentiated,
-    own_positions,
+    named_by,
     unrounded,
     upstream_of,
 )
@@ -168,12 +168,13 @@ def _projected(
         given, outputs = differentiated(implementation, one.asked, one.upstream)
     except Exception:  # whatever an implementation raises, the rounds have said it
         return None
+    named = named_by(one.asked, outputs, given)
     picks = contract_of(case).picks.keys()
-    if picks and not picks & outputs.keys():  # the gradient is that of positions which are not known
+    if picks and not (named or picks & outputs.keys()):  # the gradient is that of positions which are not known
         return None
     found: dict[Key, tuple[float, float, float]] = {}
     got = values_of(given)
-    for name, terms in _terms(one, seed, own_positions(one.asked, outputs)).items():
+    for name, terms in _terms(one, seed, named).items():
         if name not in got or got[name].shape != terms[WHOLE].shape:
             continue
         # Rounded as a right answer is: what differs from it are errors on the way, and those have no sign.

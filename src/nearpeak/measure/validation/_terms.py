@@ -22,7 +22,7 @@ MOST_STEPS = 48
 """Steps that are tried: of those of long recurrences, so many that lie evenly among all."""
 MOST_ELEMENTS = 2**25
 """Elements that are computed for them: of large tensors, fewer steps are tried."""
-MOST_TERMS = 8
+MOST_TERMS = 6
 """Terms beside the gradients themselves, the most unlike ones."""
 LEAST_APART = 0.15
 """Part of a term, as root of the sum of squares, that others do not have: what has less, they show too."""

@@ -123,3 +123,21 @@ def test_the_oracle_of_gradients_agrees_with_differences_of_the_reference(op):
 
     along = sum((gradients[f"grad_{name}"] * one).sum() for name, one in direction.items())
     assert along == pytest.approx((lost(1) - lost(-1)) / (2 * step), rel=1e-6, abs=1e-8)
+
+
+def test_a_function_that_leaves_autograd_is_told_how_it_may():
+    def through_numpy(tensors, **_):
+        with np.errstate(invalid="ignore"):  # where NaN and infinities are asked about
+            x = np.exp(np.asarray(tensors["x"]) - np.asarray(tensors["x"].max(-1, keepdim=True).values.detach()))
+        return {"y": torch.as_tensor(x / x.sum(-1, keepdims=True))}
+
+    def detached(tensors, **_):
+        return through_numpy({"x": tensors["x"].detach()})
+
+    case = nearpeak.case("softmax", rows=4, columns=40, dtype="fp32")
+    found = validate(case, through_numpy, seed=1).results[9]
+    assert found.status == "CRASH"
+    assert "\n" not in found.reason
+    for said in ("test_repeats.py:", "np.asarray(tensors", 'arrays = "numpy"', "detach()"):
+        assert said in found.reason
+    assert validate(case, detached, seed=1).results[9].status == "SKIPPED"

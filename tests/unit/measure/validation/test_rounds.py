@@ -187,3 +187,42 @@ def test_muon_and_sgd_in_bf16_are_accepted_where_pytorch_is_right():
         nearpeak.case("sgd", parameters=100, momentum=True, decay=True, dtype="bf16"),
     ):
         assert validate(case, pytorch(case), seed=0).status == "PASS"
+
+
+class Kth(torch.autograd.Function):
+    """The k-th smallest, whose gradient is that of the chosen one of equal values."""
+
+    @staticmethod
+    def forward(context, x, k, last, factor, beside):
+        value = torch.kthvalue(x, k, -1).values
+        equal = x == value[:, None]
+        place = x.shape[-1] - 1 - equal.flip(-1).int().argmax(-1) if last else equal.int().argmax(-1)
+        context.save_for_backward((place + beside) % x.shape[-1])
+        context.shape, context.factor = x.shape, factor
+        context.mark_non_differentiable(place)
+        return value, place
+
+    @staticmethod
+    def backward(context, upstream, _):
+        (place,) = context.saved_tensors
+        found = upstream.new_zeros(context.shape).scatter(-1, place[:, None], context.factor * upstream[:, None])
+        return found, None, None, None, None
+
+
+def kth(*, last, factor=1.0, beside=0):
+    def call(tensors, k, indices, **_):
+        value, place = Kth.apply(tensors["x"], k, last, factor, beside)
+        return {"values": value} | ({"indices": place} if indices else {})
+
+    return call
+
+
+@pytest.mark.parametrize("indices", [True, False])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_a_gradient_may_be_that_of_any_of_equal_values_also_where_no_position_is_returned(indices, dtype):
+    case = nearpeak.case("kthvalue", rows=6, columns=700, k=350, indices=indices, dtype=dtype)
+    for last in (True, False):
+        found = validate(case, kth(last=last), seed=1)
+        assert found.status == "PASS", found.reason
+    assert validate(case, kth(last=False, factor=1.5), seed=1).failed == ("V9",)
+    assert validate(case, kth(last=False, beside=1), seed=1).failed == ("V9",)

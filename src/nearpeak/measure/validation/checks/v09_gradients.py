@@ -1,8 +1,10 @@
 """V9: gradients agree with the closed form, for an upstream gradient that is random and nowhere uniform."""
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from nearpeak.measure.validation._gradients import (
     differentiated,
     expected_gradients,
     gradients_of,
-    own_positions,
+    named_by,
     upstream_of,
     without_gradient,
 )
@@ -99,13 +101,27 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
         status = SKIPPED if without else status_of(error)
-        return CheckResult(check="V9", status=status, reason=f"its gradient: {words_of(error)}")
-    expected = expected_gradients(asked, trial.seed, tuple(got), own_positions(asked, outputs))
+        return CheckResult(check="V9", status=status, reason=f"its gradient: {_into_numpy(error) or words_of(error)}")
+    expected = expected_gradients(asked, trial.seed, tuple(got), named_by(asked, outputs, got))
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
     if not comparable(got, expected):
         return CheckResult(check="V9", status="SHAPE_FAIL", reason="gradients have other shapes than their inputs")
     return _judged(values_of(got), expected, asked, upstream)
+
+
+def _into_numpy(error: Exception) -> str:
+    """Return what is to be said of a function that makes arrays of tensors which have a gradient; empty of others."""
+    if "numpy()" not in str(error) or "requires grad" not in str(error):
+        return ""
+    step = next(
+        (one for one in reversed(traceback.extract_tb(error.__traceback__)) if "torch" not in one.filename), None
+    )
+    where = "" if step is None else f" at {Path(step.filename).name}:{step.lineno} ({step.line})"
+    return (
+        f"numpy() of a tensor that requires grad{where}; a function of NumPy arrays is given them, and asked for no "
+        'gradient, with the attribute arrays = "numpy"; one of tensors that has none takes tensor.detach().numpy()'
+    )
 
 
 def _judged(
