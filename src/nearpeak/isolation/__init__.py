@@ -25,7 +25,8 @@ class Ending:
     """`result`, `error` (a NearpeakError), `raised` (any other), `died`, `memory` (ended as it took too much) or
     `timeout`."""
     value: Any
-    """The result; name and message of the error; the exit code, negative for a signal."""
+    """The result; name and message of the error; the exit code, negative for a signal; of a timeout, the bytes that it
+    had added to its memory, where that is known."""
     output: str = ""
     """Tail of what it printed."""
 

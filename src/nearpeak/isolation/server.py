@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nearpeak.errors import NearpeakError
@@ -141,7 +142,16 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
             code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
             return "died", code, printed.text()
         if time.monotonic() > deadline:
-            return "timeout", None, printed.text()
+            return "timeout", _added_bytes(child), printed.text()
+
+
+def _added_bytes(child: int) -> int | None:
+    """Return the address space that a child has added to what it started with; none where the system does not say."""
+    try:
+        sizes = [int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[0]) for one in (child, "self")]
+    except (OSError, IndexError):  # no such system, or the child has just ended
+        return None
+    return max(0, sizes[0] - sizes[1]) * resource.getpagesize()
 
 
 def _complete(answer: bytes) -> bool:

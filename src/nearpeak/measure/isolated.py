@@ -19,6 +19,7 @@ from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.lock import device_lock
 from nearpeak.measure.raised import keeping, last_lines
+from nearpeak.units import show
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
 """Kinds of device whose driver maps more addresses than there is memory."""
@@ -91,7 +92,7 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     if ending.verdict == "error":
         kind, message = ending.value
         raise getattr(errors, kind, MeasureError)(message)
-    outcome, note = _ending(ending, timing)
+    outcome, note = _ending(ending, timing, memory_bytes(runner, timing))
     from nearpeak.measure.runners import RUNNERS
 
     target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
@@ -102,9 +103,9 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     )
 
 
-def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
+def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Outcome, str]:
     if ending.verdict == "timeout":
-        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit)"
+        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit){_grown(ending, limit_bytes)}"
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
@@ -113,6 +114,13 @@ def _ending(ending: Ending, timing: Timing) -> tuple[Outcome, str]:
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
     return _killed(ending, last)
+
+
+def _grown(ending: Ending, limit_bytes: int | None) -> str:
+    """Say how much memory a process had added that was ended for its time, where that is most of what it may."""
+    if not limit_bytes or not isinstance(ending.value, int) or ending.value < limit_bytes / 2:
+        return ""
+    return f"; it had added {show(ending.value, 'B')} of memory by then, of the {show(limit_bytes, 'B')} of --memory"
 
 
 def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -49,6 +50,14 @@ def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, 
     assert after.outcome in (Outcome.CONVERGED, Outcome.BUDGET, Outcome.THROTTLED)  # a busy machine may be any of them
     assert after.samples_s
     assert after.method.process == ("fresh" if fresh else "forked")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="this system does not say how much memory a process has added")
+def test_a_case_that_is_late_with_most_of_its_memory_taken_says_so():
+    (row,) = run_cases([CASE], "callable:kernels:take_and_hang", Timing(**{**_fields(TIMING), "limit_s": 3.0}))
+    assert row.outcome is Outcome.TIMEOUT
+    said = r"; it had added [4-5]\d\d(\.\d)? MB of memory by then, of the 536\.9 MB of --memory"
+    assert re.fullmatch(rf"it did not end within 3 s \(--limit\){said}", row.note), row.note
 
 
 def test_a_function_that_stops_the_clocks_is_timed_by_those_that_there_were():
