@@ -124,7 +124,9 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{where}: not JSON ({error}); without this line its case runs again") from None
+        raise SpecError(
+            f"{where}: not JSON ({error}); results are one object a line, and without a line its case runs again"
+        ) from None
     wanted = {"environment": "digest", "measurement": "key"}
     if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
         raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")
