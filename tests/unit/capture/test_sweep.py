@@ -61,6 +61,11 @@ def test_an_empty_expansion_names_the_constraint(tmp_path):
         captured(tmp_path, HEAD + 'k = "1:10"\nwhere = "k > 100"\n')
 
 
+def test_a_cover_without_a_point_names_the_constraint_and_what_it_rules_out():
+    with pytest.raises(SpecError, match=r"no case is left; constraint 'k > 9' removed 18: loosen it"):
+        swept("s", "op=gemm dtype=bf16 m=1,2 n=1,2 k=1,2 cover=2", ["m < 9", "k > 9"])
+
+
 def test_too_many_cases_are_refused_before_any_is_made(tmp_path):
     start = time.process_time()
     with pytest.raises(SpecError, match=r"1,000,000,000,000 cases \(.*k 1000000000000\); a file holds up to 1,000,000"):
