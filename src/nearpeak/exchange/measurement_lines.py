@@ -108,7 +108,9 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
     """
     environments: dict[str, Environment] = {}
     found: dict[str, Measurement] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # what programs say may hold what else ends lines, as U+2028
+        if not line.strip():
+            continue
         where = f"{name}:{number}"
         record = _object(line, where)
         if record["kind"] == "environment":
