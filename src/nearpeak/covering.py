@@ -114,17 +114,20 @@ def _searched_row(
     wanted: Combination, levels: Mapping[str, Sequence[Level]], refusal: Callable[[Row], str],
     hopeful: Callable[[Row], bool],
 ) -> Row | None:  # fmt: skip
-    """Return a legal row with the wanted levels, trying one parameter after the other; none where none is found."""
+    """Return a legal row with the wanted levels, or none; parameters with the fewest levels left come first."""
     left: list[Row] = [dict(wanted)] if hopeful(dict(wanted)) else []
     for _ in range(_MOST_STEPS):
         if not left:
             return None
         row = left.pop()
-        name = next((one for one in levels if one not in row), None)
-        if name is not None:
-            left += [grown for value in reversed(levels[name]) if hopeful(grown := row | {name: value})]
+        grown = {
+            name: [more for value in reversed(levels[name]) if hopeful(more := row | {name: value})]
+            for name in levels if name not in row
+        }  # fmt: skip
+        if grown:
+            left += min(grown.values(), key=len)
         elif not refusal(row):
-            return {one: row[one] for one in levels}
+            return {name: row[name] for name in levels}
     return None
 
 

@@ -3,7 +3,7 @@
 import math
 import shlex
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class NearpeakMeasure:
 
     def __init__(self, case: Case | None, test: str = "") -> None:
         """Keep the case of the test, and how pytest calls it."""
-        self.case, self._test = case, test
+        self.case, self._test, self.was_called = case, test, False
 
     def __call__(
         self, function: Callable[..., Any], case: Case | None = None, *, cache: str = "cold", budget_s: float = 0.3,
@@ -104,6 +104,7 @@ class NearpeakMeasure:
         from nearpeak.measure.user_functions import kept_running
 
         __tracebackhide__ = True  # what failed is the caller's line
+        self.was_called = True
         wanted = case or self.case
         if wanted is None:
             raise SpecError("nearpeak_measure: no case; decorate the test with @nearpeak.case(...) or give case=")
@@ -178,7 +179,21 @@ def _nearpeak_case(request: pytest.FixtureRequest) -> Case | None:
     return getattr(request, "param", None)
 
 
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Keep whether a test has passed, for its fixture."""
+    outcome = yield
+    if call.when == "call":
+        item.stash[_PASSED] = outcome.get_result().passed  # type: ignore[attr-defined]  # hooks are typed as none
+
+
 @pytest.fixture
-def nearpeak_measure(_nearpeak_case: Case | None, request: pytest.FixtureRequest) -> NearpeakMeasure:
-    """Check and time a function on the case of the test."""
-    return NearpeakMeasure(_nearpeak_case, request.node.nodeid)
+def nearpeak_measure(_nearpeak_case: Case | None, request: pytest.FixtureRequest) -> Iterator[NearpeakMeasure]:
+    """Check and time a function on the case of the test; a test of a case that measures nothing is an error."""
+    found = NearpeakMeasure(_nearpeak_case, request.node.nodeid)
+    yield found
+    if _nearpeak_case is not None and not found.was_called and request.node.stash.get(_PASSED, False):
+        pytest.fail("the test passed without a call of nearpeak_measure, so that nothing was checked", pytrace=False)

@@ -34,7 +34,7 @@ class IOException(Exception):  # noqa: N818  # DuckDB's own name of it
 
 
 @pytest.mark.parametrize(("error", "said"), [
-    (OSError(28, "No space left on device", "/tmp/hidden/part"), "cannot be written: No space left on device"),
+    (OSError(28, "No space left on device", "/hidden/part"), "cannot be written: No space left on device"),
     (IOException('IO Error: {"exception_type":"IO","errno":"28"}'), "cannot be written: No space left on device"),
     (IOException("IO Error: the medium is gone\nmore"), "cannot be written: IO Error: the medium is gone"),
 ])  # fmt: skip

@@ -140,7 +140,8 @@ def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
         fixed = {key: table[key] for key in _RESERVED if key in table and not isinstance(table[key], list)}
         axes = [axis_values(key, given) for key, given in table.items() if key not in (*fixed, "where", _COVER)]
         constraints = _constraints(table.get("where", []), axes, fixed, where)
-        points = _points(axes) if _COVER not in table else _covered(axes, table[_COVER], constraints, found.removed)
+        ruled_out: dict[str, int] = {}
+        points = _points(axes) if _COVER not in table else _covered(axes, table[_COVER], constraints, ruled_out)
         if _COVER not in table:
             counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
             _check_count(len(found.calls) + math.prod(axis.value_count for axis in axes), counted)
@@ -155,9 +156,10 @@ def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
         else:
             found.calls.append(_call(where, {**fixed, **row}))
     if len(found.calls) == before:
-        most = max(removed, key=lambda text: removed[text])
-        raise SpecError(f"{where}: no case is left; constraint {most!r} removed {removed[most]:,}: loosen it")
-    for text, count in removed.items():
+        counts = {text: count + ruled_out.get(f"{text}{COMBINATIONS}", 0) for text, count in removed.items()}
+        most = max(counts, key=lambda text: counts[text])
+        raise SpecError(f"{where}: no case is left; constraint {most!r} removed {counts[most]:,}: loosen it")
+    for text, count in (*removed.items(), *ruled_out.items()):
         found.removed[text] = found.removed.get(text, 0) + count
 
 

@@ -88,6 +88,7 @@ def _lines(path: Path) -> "list[Case]":
 def _case(row: dict[str, Any], where: str) -> "Case":
     """Return the case of a row; columns that its operator does not have are provenance and left out."""
     from nearpeak.ops import OPS
+    from nearpeak.ops._cells import is_blank
     from nearpeak.ops._table import check_named
 
     check_named(row.get("op"), f"{where}: op ")
@@ -95,12 +96,21 @@ def _case(row: dict[str, Any], where: str) -> "Case":
         operator = OPS[str(row["op"])]
         phase = str(row.get("phase") or "forward")
         operator.rule(phase)
-        known = operator.signatures[phase].names()
-        filled = {name: value for name, value in row.items() if value is not None and value != ""}
+        signature = operator.signatures[phase]
+        filled = {name: value for name, value in row.items() if not is_blank(value)}
         lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
-        cells = {name: value for name, value in filled.items() if name in known} | lying
-        # A column of CSV in which some rows are empty, as their operator has no such axis, comes as text.
-        given = {name: value_of(value) if isinstance(value, str) else value for name, value in cells.items()}
+        cells = {name: value for name, value in filled.items() if name in signature.names()} | lying
+        given = {name: _given(value, name in signature.axes or name in lying) for name, value in cells.items()}
         return operator.case(phase, **given)
     except (SpecError, KeyError) as error:
         raise SpecError(f"{where}: {error}") from None
+
+
+def _given(value: Any, may_be_whole: bool) -> Any:
+    """Return a cell as its operator takes it: programs that know floats alone write extents as 4096.0."""
+    from nearpeak.ops._cells import whole
+
+    # A column of CSV in which some rows are empty, as their operator has no such axis, comes as text.
+    plain = value_of(value) if isinstance(value, str) else value
+    number = whole(value) if may_be_whole else None
+    return plain if number is None else number

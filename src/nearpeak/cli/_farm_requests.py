@@ -203,7 +203,7 @@ def _of_file(asked: Asked) -> "list[BatchRequest]":
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     by_pool: dict[str, list[JobRequest]] = {"device": [], "slot": []}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         record = _record(line, f"{path}:{number}")

@@ -108,7 +108,9 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
     """
     environments: dict[str, Environment] = {}
     found: dict[str, Measurement] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # what programs say may hold what else ends lines, as U+2028
+        if not line.strip():
+            continue
         where = f"{name}:{number}"
         record = _object(line, where)
         if record["kind"] == "environment":
@@ -124,7 +126,9 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise SpecError(f"{where}: not JSON ({error}); without this line its case runs again") from None
+        raise SpecError(
+            f"{where}: not JSON ({error}); results are one object a line, and without a line its case runs again"
+        ) from None
     wanted = {"environment": "digest", "measurement": "key"}
     if not isinstance(record, dict) or wanted.get(str(record.get("kind")), "kind") not in record:
         raise SpecError(f"{where}: no line of a result file; it needs kind=measurement and key")

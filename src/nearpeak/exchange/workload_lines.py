@@ -108,7 +108,7 @@ def check_flavour(flavour: str) -> str:
 
 def json_lines(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield place and object of each line that is not blank."""
-    for number, row in enumerate(text.splitlines(), start=1):
+    for number, row in enumerate(text.split("\n"), start=1):
         if not row.strip():
             continue
         try:

@@ -29,6 +29,32 @@ class Piece:
     """Tensors that others read, or that are results."""
 
 
+_MOST_ROUNDS = 32
+"""Nodes of unknown domains, one behind the other, whose results are given formats."""
+
+
+def inferred(onnx: Any, model: Any) -> Any:
+    """Return the model with the shapes and formats of its tensors.
+
+    What a node of a domain without rules makes is taken to have the format of what it reads first: without one, nothing
+    that reads it could be tried.
+    """
+    for _ in range(_MOST_ROUNDS):
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        graph = model.graph
+        formats = {one.name: one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
+        formats |= {one.name: one.data_type for one in graph.initializer}
+        made = {
+            name: next((formats[given] for given in node.input if given), onnx.TensorProto.FLOAT)
+            for node in graph.node if all(formats.get(given) for given in node.input if given)
+            for name in node.output if name and name not in formats
+        }  # fmt: skip
+        if not made:
+            break
+        graph.value_info.extend(onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in made.items())
+    return model
+
+
 def pieces_of(onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[Any]]]) -> tuple[Piece, ...]:
     """Return each group of nodes as a piece, in an order in which they can run.
 

@@ -16,7 +16,7 @@ from nearpeak.core.conversion import Conversion
 from nearpeak.core.measurement import Fallback
 from nearpeak.errors import SpecError
 from nearpeak.measure._compiled import Counted, breaks, library_kernels, of_products, taken
-from nearpeak.measure._onnx_pieces import feeds_of, in_pieces, pieces_of
+from nearpeak.measure._onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
 from nearpeak.measure._onnx_session import assignments, runtime_or_refusal, session_of
 
 REPEATS = 5
@@ -52,7 +52,7 @@ def onnx_conversion(
     import onnx
 
     runtime = runtime_or_refusal("coverage --runner onnxruntime")
-    model = onnx.shape_inference.infer_shapes(onnx.load(str(path)), data_prop=True)
+    model = inferred(onnx, onnx.load(str(path)))
     nodes = _nodes(model)
     _check_known(without, {node.kind for node in nodes}, path)
     session, whole_reason = _tried(runtime, path)

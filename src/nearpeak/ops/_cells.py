@@ -66,7 +66,7 @@ def grouped(columns: Mapping[str, Any], count: int, rows: Any = None) -> list[tu
 def extents(op: str, name: str, column: Any, rows: Any) -> Any:
     """Return an axis as an int or an int64 array, BLANK where a cell is empty; wrong cells are refused by row."""
     if is_single(column):
-        number = BLANK if is_blank(column) else _whole(column)
+        number = BLANK if is_blank(column) else whole(column)
         if number is None:
             raise SpecError(f"table: column {name!r}: {shown(column)} is not a whole number of at least 0 ({op})")
         return number
@@ -75,7 +75,7 @@ def extents(op: str, name: str, column: Any, rows: Any) -> Any:
         if array.size and (int(array.min()) < 0 or int(array.max()) > np.iinfo(np.int64).max):
             _refuse(op, name, array, rows, int(np.argmax((array < 0) | (array > np.iinfo(np.int64).max))))
         return array if array.dtype == np.int64 else array.astype(np.int64)
-    numbers = [BLANK if is_blank(cell) else _whole(cell) for cell in array.tolist()]
+    numbers = [BLANK if is_blank(cell) else whole(cell) for cell in array.tolist()]
     if None in numbers:
         _refuse(op, name, array, rows, numbers.index(None))
     return np.array(numbers, dtype=np.int64)
@@ -178,10 +178,10 @@ _DECIMAL = re.compile(r"\s*\+?[0-9]{1,40}\.?[0-9]{0,40}([eE]\+?[0-9]{1,2})?\s*",
 """How programs that know floats alone write whole numbers, 4096.0 and 4.096e3."""
 
 
-def _whole(cell: Any) -> int | None:
+def whole(cell: Any) -> int | None:
     """Return the cell as a whole number of at least 0, or none when it is not one.
 
-    >>> _whole("4096"), _whole("4096.0"), _whole("4.096e3"), _whole("4096.5"), _whole(4096.0)
+    >>> whole("4096"), whole("4096.0"), whole("4.096e3"), whole("4096.5"), whole(4096.0)
     (4096, 4096, 4096, None, 4096)
     """
     if isinstance(cell, bool):

@@ -22,6 +22,24 @@ def required_positive(where: str, **axes: int) -> None:
             raise SpecError(f"{where}: {name}={_first(extent < 1, extent)} is below 1; it must be 1 or more")
 
 
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def choice_of(where: str, name: str, value: object, wanted: type) -> str | bool:
+    """Return a choice as its rule takes it: words and tables state true and false as text, and `2` as a number.
+
+    >>> choice_of("cdist", "norm", 2, str), choice_of("softmax", "log", "True", bool)
+    ('2', True)
+    """
+    if wanted is bool and (truth := _TRUTHS.get(str(value).lower())) is not None:
+        return truth
+    if wanted is str and isinstance(value, str):
+        return value
+    if wanted is str and isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
+        return str(int(value))
+    raise SpecError(f"{where}: {name}={shown(value)} is not a {wanted.__name__}")
+
+
 def required_one_of(where: str, known: Collection[str], **choices: str) -> None:
     """Refuse a choice that is none of those known.
 

@@ -15,6 +15,7 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError, shown
 from nearpeak.ops._arrays import minimum
+from nearpeak.ops._checks import choice_of
 from nearpeak.ops._memory import memory_of
 
 Value = int | str | bool
@@ -381,11 +382,7 @@ class Signature:
         return scheme.b.dtype if name == "b_dtype" else scheme.out
 
     def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:
-        value = arguments.get(name, self.defaults.get(name))
-        wanted = self.attributes[name]
-        if type(value) is wanted and isinstance(value, (str, bool)):
-            return value
-        raise SpecError(f"{self.op}: {name}={value!r} is not a {wanted.__name__}")
+        return choice_of(self.op, name, arguments.get(name, self.defaults.get(name)), self.attributes[name])
 
 
 def _stated(default: Any) -> Value | None:

@@ -195,17 +195,8 @@ def _filled(signature: Signature, name: str, axes: Mapping[str, Any], given: boo
 
 def _probe(signature: Signature, phase: str, arguments: dict[str, Any], row: int) -> Case:
     """Return the first case of a group, which shows defaults and what is wrong."""
-    typed = {name: _typed(signature, name, value) for name, value in arguments.items()}
+    typed = {name: value.item() if isinstance(value, np.generic) else value for name, value in arguments.items()}
     try:
         return signature.case(phase, typed)
     except SpecError as error:
         raise type(error)(f"table: row {row + 1}: {error}") from None
-
-
-def _typed(signature: Signature, name: str, value: Any) -> Any:
-    """Return a cell as the attribute's type: tables hold true and false as text."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if signature.attributes.get(name) is bool and not isinstance(plain, bool):
-        flags = {"true": True, "1": True, "false": False, "0": False}
-        return flags.get(str(plain).lower(), plain)
-    return plain

@@ -41,7 +41,7 @@ def load_text(text: str, where: str) -> Suite:
     version = header.get("version")
     if type(version) is not int or version != SCHEMA_VERSION:
         raise SpecError(f"{where}: has {SCHEMA} version {version!r}; this nearpeak reads version {SCHEMA_VERSION}")
-    lines = [(f"{where}:{number}", line) for number, line in enumerate(rest.splitlines(), start=2) if line.strip()]
+    lines = [(f"{where}:{number}", line) for number, line in enumerate(rest.split("\n"), start=2) if line.strip()]
     try:
         sources = tuple(_source(one) for one in header["sources"])
         stated = header["case_count"]

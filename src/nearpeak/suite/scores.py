@@ -21,7 +21,7 @@ def read_scores(text: str, where: str) -> dict[str, float]:
     found: dict[str, float] = {}
     if _cut_off(text.rpartition("\n")[2]):
         text = text[: text.rfind("\n") + 1]
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         digest, killed, survived = _row(line, f"{where}:{number}")

@@ -56,9 +56,21 @@ def test_a_cover_finds_points_by_constraints_on_totals():
     assert {call.case.label() for call in found.calls} == {"fill elements=4 bf16", "fill elements=2 fp32"}
 
 
+def test_choices_that_look_like_numbers_or_truths_can_be_swept():
+    norms = swept("s", "op=cdist dtype=fp32 batch=1 m=2 n=2 k=2 norm=0,1,2,inf").calls
+    assert [dict(call.case.attributes)["norm"] for call in norms] == ["0", "1", "2", "inf"]
+    logs = swept("s", "op=softmax dtype=fp32 rows=2 columns=2 log=true,false").calls
+    assert [dict(call.case.attributes)["log"] for call in logs] == [True, False]
+
+
 def test_an_empty_expansion_names_the_constraint(tmp_path):
     with pytest.raises(SpecError, match=r"sweep 1: no case is left; constraint 'k > 100' removed 10"):
         captured(tmp_path, HEAD + 'k = "1:10"\nwhere = "k > 100"\n')
+
+
+def test_a_cover_without_a_point_names_the_constraint_and_what_it_rules_out():
+    with pytest.raises(SpecError, match=r"no case is left; constraint 'k > 9' removed 18: loosen it"):
+        swept("s", "op=gemm dtype=bf16 m=1,2 n=1,2 k=1,2 cover=2", ["m < 9", "k > 9"])
 
 
 def test_too_many_cases_are_refused_before_any_is_made(tmp_path):

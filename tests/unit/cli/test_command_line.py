@@ -144,6 +144,20 @@ def test_what_is_wrong_with_a_table_names_its_file(text, said, run, tmp_path):
     assert said in err
 
 
+def test_measure_takes_the_cells_that_bound_takes(run, tmp_path):
+    cases = tmp_path / "cases.csv"
+    cases.write_text(
+        "op,dtype,m,n,k,rows,columns,log,batch,norm,a.offset\ngemm,bf16,4096.0,8.0,4.096e3,,,,,,2.0\n"
+        "softmax,bf16,,,,4.0,8,1,,,\ncdist,fp32,4,8,2,,,,1.0,1,\n"
+    )
+    code, out, err = run("measure", str(cases), "--runner", "null", "--text")
+    assert (code, out.count("nothing ran")) == (0, 3), err
+    assert "gemm m=4096 n=8 k=4096 bf16 a.offset=2:" in " ".join(out.split())
+    assert "softmax rows=4 columns=8 log=True bf16:" in " ".join(out.split())
+    assert "cdist batch=1 m=4 n=8 k=2 norm=1 fp32:" in " ".join(out.split())
+    assert run("bound", str(cases), "-t", "h100_sxm")[0] == 0
+
+
 def test_a_file_that_is_no_table_is_not_taken_for_an_operator(run, tmp_path):
     path = tmp_path / "cases.json"
     path.write_text("[]")

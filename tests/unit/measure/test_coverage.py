@@ -56,6 +56,21 @@ def test_nodes_without_a_kernel_are_named_and_cut_the_model_in_pieces(tmp_path, 
     assert (found.converted_s is None) == bool(found.ledger)
 
 
+def test_a_node_behind_one_of_an_unknown_domain_is_tried_with_the_format_before_it(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = model(tmp_path / "m.onnx", ("MatMul", "mine.Foo", "Greater", "Not", "mine.Foo", "Cast"))
+    stated = onnx.load(str(path))
+    del stated.graph.value_info[:]  # as tools leave it
+    for node in stated.graph.node:
+        node.input.extend(["w"] if node.op_type == "Greater" else [])
+        node.attribute.extend([onnx.helper.make_attribute("to", 1)] if node.op_type == "Cast" else [])
+    stated.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((256, 256), np.float32), "w"))
+    onnx.save(stated, str(path))
+    found = coverage(path, "onnxruntime")
+    assert [row.node for row in found.ledger] == ["mine.Foo n1", "mine.Foo n4"]
+    assert all("not a registered function" in row.reason for row in found.ledger)
+
+
 def test_a_type_to_leave_out_that_the_model_lacks_is_refused_with_those_that_it_has(tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(SpecError, match="no node of type 'Gelu' to leave out; it has Erf, MatMul"):

@@ -121,6 +121,14 @@ def test_a_mark_that_would_check_nothing_is_an_error(tmp_path, text, message):
     assert "passed" not in said
 
 
+def test_a_test_that_passes_without_a_measurement_is_an_error_and_one_that_is_skipped_is_none(tmp_path):
+    text = MARK + "def test_softmax(nearpeak_measure):\n    pass\n"
+    text += MARK + "def test_skipped(nearpeak_measure):\n    pytest.skip('not here')\n"
+    said = said_by_pytest(tmp_path, text + MARK + "def test_failing(nearpeak_measure):\n    assert not 'mine'\n")
+    assert said.count("passed without a call of nearpeak_measure, so that nothing was checked") >= 1, said
+    assert "1 failed, 1 passed, 1 skipped, 1 error" in said, said
+
+
 def test_an_attained_ratio_is_the_bound_over_the_median(tmp_path):
     said = said_by_pytest(tmp_path, MARK + (
         "def test_softmax(nearpeak_measure):\n"

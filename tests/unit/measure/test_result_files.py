@@ -1,5 +1,6 @@
 """Result files: what is in them stays, whatever happens while more is added."""
 
+import dataclasses
 import errno
 import os
 
@@ -31,6 +32,17 @@ def test_a_full_disk_leaves_whole_lines_and_names_the_file(tmp_path, monkeypatch
         assert path.read_bytes() == before
         file.append(FOUND, "2")
     assert len(read_results(path)) == 2
+
+
+def test_what_a_program_says_is_read_again_whatever_ends_lines_in_it(tmp_path):
+    path = tmp_path / "r.jsonl"
+    said = dataclasses.replace(FOUND, note="one\u2028two\x85three\u2029four", algorithm="\u2028")
+    with result_file(path) as file:
+        file.append(said, "1")
+    (again,) = read_results(path)
+    assert (again.note, again.algorithm) == (said.note, said.algorithm)
+    with result_file(path) as file:
+        assert file.keys == {"1"}
 
 
 def test_a_store_is_not_made_in_a_folder_that_may_only_be_read(tmp_path, monkeypatch):

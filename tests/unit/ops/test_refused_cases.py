@@ -97,3 +97,23 @@ def test_a_choice_that_no_rule_knows_is_refused(op):
 def test_a_layout_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(SpecError, match="gemm: layout='xx' is not one of nn, nt, tn, tt"):
         work_of(case("gemm", m=2, n=2, k=2, dtype="fp32", layout="xx"))
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "name", "kept"),
+    [
+        ("cdist", {"batch": 1, "m": 2, "n": 2, "k": 2, "norm": 1}, "norm", "1"),
+        ("cdist", {"batch": 1, "m": 2, "n": 2, "k": 2, "norm": 2.0}, "norm", "2"),
+        ("softmax", {"rows": 2, "columns": 2, "log": "true"}, "log", True),
+        ("softmax", {"rows": 2, "columns": 2, "log": 0}, "log", False),
+    ],
+)
+def test_choices_are_taken_as_words_and_tables_write_them(op, given, name, kept):
+    found = dict(case(op, dtype="fp32", **given).attributes)[name]
+    assert (found, type(found)) == (kept, type(kept))
+
+
+@pytest.mark.parametrize("value", ["yes", 2, None, 1.5])
+def test_what_is_neither_true_nor_false_is_refused(value):
+    with pytest.raises(SpecError, match=r"softmax: log=.* is not a bool"):
+        case("softmax", rows=2, columns=2, dtype="fp32", log=value)

@@ -59,6 +59,11 @@ def test_merging_in_either_order_and_in_steps_keeps_every_count():
     assert [(one.case, one.call_count) for one in backwards.cases] == [(one.case, 6) for one in at_once.cases]
 
 
+def test_names_may_hold_what_ends_lines_elsewhere():
+    suite = suite_of(workload(calls=(call(SMALL, "a\u2028b\x85c"),)))
+    assert load_text(save_text(suite), "s.jsonl") == suite
+
+
 def test_a_suite_survives_its_file_with_the_same_bytes():
     suite = merged([suite_of(workload()), suite_of(swept("s", "op=softmax dtype=bf16 rows=1,2 columns=3"))], "both")
     suite = replace(suite, cases=(replace(suite.cases[0], chosen=False), *suite.cases[1:]), plan={"goal": "x"})

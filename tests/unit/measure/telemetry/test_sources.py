@@ -89,6 +89,13 @@ def test_a_sensor_that_falls_silent_is_unknown_not_zero(tmp_path):
     assert math.isnan(source.read()[0])
 
 
+def test_rails_of_one_label_are_kept_apart(tmp_path):
+    label = "sys/class/hwmon/hwmon1/in2_label"
+    write(tmp_path, {**ORIN, label: ORIN["sys/class/hwmon/hwmon1/in1_label"]})
+    assert read("rails", tmp_path) == pytest.approx({"VDD_GPU_SOC.power": 9.5, "VDD_GPU_SOC.2.power": 4.752})
+    assert channel("rails", tmp_path, "VDD_GPU_SOC.2.power").domain == "VDD_GPU_SOC.2"
+
+
 @pytest.mark.parametrize("name", ["rapl", "rails", "hwmon", "thermal", "devfreq", "cpu_clock", "host", "tegrastats"])
 def test_a_machine_without_the_sensor_says_why(name, tmp_path):
     with pytest.raises(Unavailable, match=r"\w+ \w+"):

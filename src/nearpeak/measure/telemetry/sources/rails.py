@@ -1,7 +1,9 @@
 """Power of supply rails: INA3221 and INA2xx monitors, as on Jetson boards."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nearpeak.core.telemetry import Channel
@@ -22,7 +24,7 @@ class Rails:
 
     def __init__(self, root: Path) -> None:
         """Find the monitors by their drivers; which driver it is decides the units of its files, never a magnitude."""
-        found = [*_of_hwmon(root), *_of_iio(root)]
+        found = list(_apart([*_of_hwmon(root), *_of_iio(root)]))
         if not found:
             raise Unavailable("no INA3221 or INA2xx monitor has a driver here")
         self._rails = found
@@ -40,6 +42,15 @@ class Rails:
         for _, files, _ in self._rails:
             for file in files:
                 file.close()
+
+
+def _apart(rails: Sequence[Rail]) -> Iterator[Rail]:
+    """Yield rails, further ones of a label with a number: energies are kept by it."""
+    seen: Counter[str] = Counter()
+    for channel, files, power in rails:
+        seen[channel.domain] += 1
+        label = f"{channel.domain}.{seen[channel.domain]}" if seen[channel.domain] > 1 else channel.domain
+        yield replace(channel, name=f"{label}.power", domain=label), files, power
 
 
 def _of_hwmon(root: Path) -> Iterator[Rail]:
