@@ -120,12 +120,13 @@ def _searched_row(
         if not left:
             return None
         row = left.pop()
-        grown = {
+        grown: dict[str, list[Row]] = {
             name: [more for value in reversed(levels[name]) if hopeful(more := row | {name: value})]
             for name in levels if name not in row
         }  # fmt: skip
         if grown:
-            left += min(grown.values(), key=len)
+            fewest: list[Row] = min(grown.values(), key=len)
+            left += fewest
         elif not refusal(row):
             return {name: row[name] for name in levels}
     return None
