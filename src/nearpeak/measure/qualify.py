@@ -11,6 +11,7 @@ from nearpeak.core.measurement import Timing
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.isolation import call_isolated
 from nearpeak.measure.contract import beyond_rounds
+from nearpeak.measure.results import append_whole, held_file
 from nearpeak.ops import OPS, label_of
 
 Row = Mapping[str, Any]
@@ -21,14 +22,14 @@ def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> It
 
     Rows are what `nearpeak suite show --scores` reads: digest, killed, survived. A case without a score has its reason.
     """
-    known = _known(out) if out.exists() else set()
-    for case in cases:
-        if case.digest not in known:
-            row = _row(case, seed, timing)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            known.add(case.digest)
-            yield row
+    with held_file(out) as file:
+        known = _known(out)
+        for case in cases:
+            if case.digest not in known:
+                row = _row(case, seed, timing)
+                append_whole(file, f"{json.dumps(row)}\n".encode(), out)
+                known.add(case.digest)
+                yield row
 
 
 _HEAD = b'{"digest":'
@@ -40,8 +41,6 @@ def _known(out: Path) -> set[str]:
     Raises:
         SpecError: it holds something else.
     """
-    if not out.is_file():  # a device may never end
-        raise SpecError(f"{out}: is no file that can be read again; name one")
     data = out.read_bytes()
     kept = data.rfind(b"\n") + 1
     lines = data[:kept].decode("utf-8", "replace").split("\n")[:-1]

@@ -46,29 +46,45 @@ class ResultFile:
             lines.append(canonical_json(environment_record(environment)))
             self._environments[environment.digest] = environment
         lines.append(canonical_json(measurement_record(measurement, key)))
-        self._put(("\n".join(lines) + "\n").encode())
+        append_whole(self._file, ("\n".join(lines) + "\n").encode(), self.path)
         self.keys.add(key)
-
-    def _put(self, data: bytes) -> None:
-        """Add to the end of the file, all of `data` or nothing."""
-        end = os.lseek(self._file, 0, os.SEEK_END)
-        try:
-            _write_all(self._file, data)
-            os.fsync(self._file)
-        except OSError as error:
-            os.ftruncate(self._file, end)
-            raise SpecError(
-                f"{self.path}: cannot be written: {error.strerror}; it holds what ran until now, "
-                "and the same command goes on from there"
-            ) from None
 
 
 @contextmanager
 def result_file(path: Path) -> Iterator[ResultFile]:
-    """Hold `path` as a result file; one that is made for it is gone again where the block fails and nothing is in it.
+    """Hold `path` as a result file.
 
     Raises:
         SpecError: another process writes it, or it is no result file.
+    """
+    with held_file(path) as file:
+        yield ResultFile(file, path)
+
+
+def append_whole(file: int, data: bytes, path: Path) -> None:
+    """Add to the end of a file that is held, all of `data` or nothing; when this returns, it is on disk.
+
+    Raises:
+        SpecError: it cannot be written.
+    """
+    end = os.lseek(file, 0, os.SEEK_END)
+    try:
+        _write_all(file, data)
+        os.fsync(file)
+    except OSError as error:
+        os.ftruncate(file, end)
+        raise SpecError(
+            f"{path}: cannot be written: {error.strerror}; it holds what ran until now, "
+            "and the same command goes on from there"
+        ) from None
+
+
+@contextmanager
+def held_file(path: Path) -> Iterator[int]:
+    """Hold a file that this process alone writes; a new one is gone again where the block fails with nothing in it.
+
+    Raises:
+        SpecError: another process writes it, or it is no file.
     """
     new = not path.exists()
     if not new and not path.is_file():  # a device may never end
@@ -79,7 +95,7 @@ def result_file(path: Path) -> Iterator[ResultFile]:
         if new:
             _sync_folder(path.resolve().parent)
         try:
-            yield ResultFile(file, path)
+            yield file
         except BaseException:
             if new and not os.fstat(file).st_size:
                 path.unlink(missing_ok=True)
@@ -95,7 +111,7 @@ def _lock(file: int, path: Path) -> None:
     except BlockingIOError:
         is_held = False
     if not is_held:
-        raise SpecError(f"{path}: another measurement writes it; name another file")
+        raise SpecError(f"{path}: another process writes it; name another file")
 
 
 def read_results(path: Path) -> tuple[Measurement, ...]:

@@ -139,7 +139,7 @@ def test_two_runs_do_not_write_one_file(tmp_path):
     out = tmp_path / "results.jsonl"
     running = measure([CASE, nearpeak.case("softmax", rows=9, columns=16, dtype="fp32")], "null", TIMING, out=out)
     next(running)
-    with pytest.raises(SpecError, match="another measurement writes it"):
+    with pytest.raises(SpecError, match="another process writes it"):
         list(measure(CASE, "null", TIMING, out=out))
 
 

@@ -9,6 +9,7 @@ from nearpeak.cli import main
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import SpecError
 from nearpeak.measure.qualify import qualified, score_of
+from nearpeak.measure.results import held_file
 from nearpeak.suite.coverage import coverage_of
 from nearpeak.suite.scores import read_scores
 from nearpeak.suites import read_suite
@@ -36,6 +37,12 @@ def test_rows_are_written_before_they_are_said_and_not_made_twice(tmp_path):
     assert "too large" in rows[2]["reason"]
     assert list(qualified([SOFTMAX, degenerate, huge], 0, TIMING, out)) == []
     assert read_scores(out.read_text(), "scores") == {SOFTMAX.digest: 1.0}
+
+
+def test_a_file_of_scores_that_another_process_writes_is_left_to_it(tmp_path):
+    out = tmp_path / "scores.jsonl"
+    with held_file(out), pytest.raises(SpecError, match=r"scores\.jsonl: another process writes it"):
+        next(iter(qualified([SOFTMAX], 0, TIMING, out)))
 
 
 def test_effective_coverage_comes_from_the_scores_of_a_real_run(tmp_path, monkeypatch, capsys):
