@@ -125,7 +125,8 @@ def _searched_row(
             for name in levels if name not in row
         }  # fmt: skip
         if grown:
-            left += min(grown.values(), key=len)
+            _, fewest = min((len(rows), name) for name, rows in grown.items())
+            left += grown[fewest]
         elif not refusal(row):
             return {name: row[name] for name in levels}
     return None
