@@ -120,13 +120,13 @@ def _searched_row(
         if not left:
             return None
         row = left.pop()
-        grown: dict[str, list[Row]] = {
+        grown = {
             name: [more for value in reversed(levels[name]) if hopeful(more := row | {name: value})]
             for name in levels if name not in row
         }  # fmt: skip
         if grown:
-            fewest: list[Row] = min(grown.values(), key=len)
-            left += fewest
+            _, fewest = min((len(rows), name) for name, rows in grown.items())
+            left += grown[fewest]
         elif not refusal(row):
             return {name: row[name] for name in levels}
     return None

@@ -54,9 +54,9 @@ def _lines(telemetry: Telemetry) -> Iterator[str]:
 
 def _energy_lines(one: Energy) -> Iterator[str]:
     parts = ", ".join(f"{name} {value:.3g}" for name, value in one.parts_j.items() if value)
-    value = (
-        f"between {one.low_j:.6g} and {one.high_j:.6g} J" if one.few else f"{one.energy_j:.7g} ± {one.error_j:.4g} J"
-    )
+    low, high = f"{one.low_j:.6g}", f"{one.high_j:.6g}"
+    few = f"{low} J" if low == high else f"between {low} and {high} J"
+    value = few if one.few else f"{one.energy_j:.7g} ± {one.error_j:.4g} J"
     text = f"{one.domain} by {one.method} of {one.channel}: {value}, {one.mean_w:.5g} W over {one.covered_s:.6g} s"
     yield text + (f" (error: {parts} J)" if parts else "")
     if one.unstated:

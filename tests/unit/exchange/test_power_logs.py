@@ -118,6 +118,13 @@ def test_the_public_zeus_windows_give_the_golden_savings(name, limits, ratios):
     assert (energies[1] / energies[0] - 1, times[1] / times[0] - 1) == pytest.approx(ratios, abs=6e-4)
 
 
+def test_windows_of_one_name_keep_their_own_energies(tmp_path):
+    rounds = "start_time,window_name,elapsed_time,gpu0_energy\n1,w,2,600\n5,w,2,700\n9,v,1,50\n"
+    log = read_log(made(tmp_path, "zeus", rounds))
+    assert {name: energies_of(log, name)[0].energy_j for name, _, _ in log.spans} == {"w": 600, "w (2)": 700, "v": 50}
+    assert "by counter of gpu0.energy: 1350 J," in to_terminal(log)
+
+
 def test_an_energy_that_a_log_states_is_one_number_and_no_range(tmp_path):
     text = " ".join(to_terminal(read_log(made(tmp_path, "zeus"))).split())
     assert "phase w300, 2 s: gpu0 600 J (1 value), gpu1 500 J (1 value)" in text

@@ -48,4 +48,7 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     for name in LOGS:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):
             return LOGS[name].read(text, str(path), interval_s)
-    raise SpecError(f"{path}: no power log that is known; there are {', '.join(LOGS)}")
+    raise SpecError(
+        f"{path}: no power log that is known; there are {', '.join(LOGS)}; a table begins with a column time_s, t_ms "
+        "or so, and its other columns end in units: power_w, temp_c"
+    )

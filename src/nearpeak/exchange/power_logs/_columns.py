@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from nearpeak.core.telemetry import Channel, Span, Stream, Telemetry
@@ -76,6 +77,8 @@ Window = tuple[str, float, float, Mapping[str, float]]
 def windows_telemetry(source: str, windows: Iterable[Window], where: str, meaning: str) -> Telemetry:
     """Return measured windows as counters that begin at 0 in each: nothing is known of the time between them.
 
+    A window of a name that was there already is numbered, as a loop measures its rounds under one: `w (2)`.
+
     Raises:
         SpecError: there are none.
     """
@@ -83,12 +86,14 @@ def windows_telemetry(source: str, windows: Iterable[Window], where: str, meanin
     rows: list[list[float]] = []
     spans: list[Span] = []
     names: list[str] = []
+    seen: Counter[str] = Counter()
     for name, start_s, length_s, energies in windows:
         begin, end = round(start_s * 1e9), round((start_s + length_s) * 1e9)
         names = list(energies)
         times += [begin, end]
         rows += [[0.0] * len(names), list(energies.values())]
-        spans.append((name, begin, end))
+        seen[name] += 1
+        spans.append((name if seen[name] == 1 else f"{name} ({seen[name]})", begin, end))
     channels = [
         Channel(name=f"{name}.energy", unit="J", kind="counter", domain=name, meaning=meaning) for name in names
     ]
