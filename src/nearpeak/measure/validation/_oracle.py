@@ -117,7 +117,7 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
         MeasureError: the oracle fails on them.
     """
     arguments, formats = arguments_of(case), declared_formats(case)
-    tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
+    tensors = placed(imported_torch(), case, tensors)
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found = evaluated(lambda given: OPS[case.op].expected(given, **arguments), arrays, case.label())
     masks = Numerics(kind="masks")
@@ -135,7 +135,7 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     formats = declared_formats(case)
-    tensors = placed(imported_torch(), case, tensors) if case.memory else tensors
+    tensors = placed(imported_torch(), case, tensors)
 
     def reference(arrays: dict[str, Any]) -> dict[str, Any]:
         return operator.expected(arrays, **arguments)
