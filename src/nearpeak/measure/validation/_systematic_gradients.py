@@ -36,6 +36,8 @@ FIRST_SEED = 1000
 """Seeds, in steps, from which draws are numbered: no round has one of them."""
 KEPT_ELEMENTS = 2**13
 """Elements of inputs up to which draws are kept for the next implementation."""
+MOST_AGAIN = 2**24
+"""Elements of inputs over all draws up to which more are drawn: of large gradients a dozen leave little doubt."""
 Key = tuple[str, int]
 """A gradient, and the step of the oracle along whose term it is looked at."""
 Errors = Mapping[Key, Any]
@@ -51,6 +53,8 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
     """
     doubtful: set[Key] = set()
     for count, limit in STAGES:
+        if count > STAGES[0][0] and count * _group_of(case) * _elements(case) > MOST_AGAIN:
+            break
         found = _errors(case, implementation, seed, count)
         apart = {key: _apart(errors) for key, errors in found.items() if not doubtful or key in doubtful}
         for key, errors in sorted(apart.items(), key=lambda one: -one[1]):
@@ -214,7 +218,11 @@ def _draw(case: Case, seed: int, number: int) -> _Draw | None:
 
 
 def _is_small(case: Case) -> bool:
-    return sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments_of(case)).values()) <= KEPT_ELEMENTS
+    return _elements(case) <= KEPT_ELEMENTS
+
+
+def _elements(case: Case) -> int:
+    return sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments_of(case)).values())
 
 
 def _fresh_draw(case: Case, seed: int, number: int) -> _Draw | None:

@@ -21,7 +21,7 @@ STEP = 2.0**-20
 MOST_STEPS = 48
 """Steps that are tried: of those of long recurrences, so many that lie evenly among all."""
 MOST_ELEMENTS = 2**25
-"""Elements that are computed for them: of large tensors, fewer steps are tried."""
+"""Elements that are computed for them: of large tensors, fewer steps are tried, and fewer terms kept."""
 MOST_TERMS = 6
 """Terms beside the gradients themselves, the most unlike ones."""
 LEAST_APART = 0.15
@@ -33,7 +33,7 @@ WHOLE = -1
 
 
 Steps = tuple[int, ...]
-"""Numbers of steps, in the order in which the oracle takes them."""
+"""Numbers of steps, as the oracle counts them."""
 Terms = Mapping[str, Mapping[int, Any]]
 """By gradient and step."""
 
@@ -66,7 +66,9 @@ def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: s
 
 def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Steps:
     """Return the steps whose terms are the least like those of others and like the gradients themselves."""
-    return _unlike(terms_of(derived, names, _tried(derived, where), where))
+    elements = sum(tensor.numel() for tensor in derived.tensors.values())
+    most = min(MOST_TERMS, MOST_ELEMENTS // max(2 * elements, 1))
+    return _unlike(terms_of(derived, names, _tried(derived, where), where))[:most]
 
 
 def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, Any]]:
@@ -116,7 +118,7 @@ def _unlike(terms: Terms) -> Steps:
             break
         chosen.append(step)
         rest = _without(rest, along / np.linalg.norm(along))
-    return tuple(sorted(chosen))
+    return tuple(chosen)
 
 
 def _joined(terms: Terms, step: int, names: Collection[str]) -> Any:
