@@ -61,6 +61,9 @@ def band_live(q: int, kv: int, band: Band) -> Live:
 def _window(q: int, kv: int, shift: int, band: Band) -> Live:
     """Count keys j with p - before <= j <= p + after for queries at p = i + shift."""
     every = q + kv
+    if type(band.left) is int and not band.left and band.causal:  # no key is too early: nothing is taken off below
+        seen = _clamped(shift + q, kv)
+        return Live(_below(q, kv, shift), unless_empty(q, seen), unless_empty(kv, q - _clamped(-shift, q)))
     before = where(band.left > 0, band.left - 1, every)
     after = 0 * kv if band.causal else where(band.right > 0, band.right - 1, every)
     pairs = _below(q, kv, shift + after) - _below(q, kv, shift - before - 1)

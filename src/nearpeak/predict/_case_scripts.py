@@ -23,7 +23,7 @@ _MOST_SCRIPTS = 24
 
 @dataclass(slots=True)
 class _Group:
-    """Scripts of the cases of an operator and its phase, formats and choices at one place."""
+    """Scripts of the cases of an operator and its phase, formats and choices on one target, in one setting."""
 
     scripts: list[Callable[..., Prediction | None]] = field(default_factory=list)
     """Each gives the prediction by the axes of a case that it holds for, and nothing of others."""
@@ -33,8 +33,8 @@ class _Group:
     """Whether something is done to the axes that cannot be written down."""
 
 
-class Place:
-    """Where cases are predicted, a target and a setting, with the scripts for it; equal to itself alone."""
+class Scripts:
+    """Those of one target and setting; equal to itself alone, so that caches find it at once."""
 
     __slots__ = ("groups", "setting", "target")
 
@@ -43,19 +43,30 @@ class Place:
         self.groups = defaultdict[tuple[Any, ...], _Group](_Group)
 
 
+_latest: list[Scripts | None] = [None]
+"""Those that were asked for last, which are mostly the next ones too: hashing a target and a setting takes longer."""
+
+
+def scripts_of(target: Target, setting: Setting) -> Scripts:
+    """Return the scripts of a target and a setting: one object for all."""
+    scripts = _latest[0]
+    if scripts is None or scripts.target is not target or scripts.setting is not setting:
+        scripts = _latest[0] = _scripts(Same(target), setting)
+    return scripts
+
+
 @lru_cache(maxsize=256)
-def place_of(same: "Same[Target]", setting: Setting) -> Place:
-    """Return the place of a target and a setting: one object for all."""
-    return Place(same.held, setting)
+def _scripts(same: "Same[Target]", setting: Setting) -> Scripts:
+    return Scripts(same.held, setting)
 
 
-def predicted_by_script(case: Case, place: Place) -> Prediction:
+def predicted_by_script(case: Case, scripts: Scripts) -> Prediction:
     """Return the prediction of one case.
 
     Raises:
         NotModelledError: no form answers, or the device states too little.
     """
-    group = place.groups[case.op, case.phase, case.dtypes, case.attributes]
+    group = scripts.groups[case.op, case.phase, case.dtypes, case.attributes]
     for script in group.scripts:
         try:
             found = script(case.axes)
@@ -64,12 +75,12 @@ def predicted_by_script(case: Case, place: Place) -> Prediction:
         if found is not None:
             return found
     columns = case_columns(case)
-    prediction: Prediction = predicted(columns, place.target, place.setting)
-    _extend(group, columns, place)
+    prediction: Prediction = predicted(columns, scripts.target, scripts.setting)
+    _extend(group, columns, scripts)
     return prediction
 
 
-def _extend(group: _Group, columns: CaseColumns, place: Place) -> None:
+def _extend(group: _Group, columns: CaseColumns, scripts: Scripts) -> None:
     """Add the script of a case to its group, where enough cases showed that there are more to come."""
     group.formula_count += 1
     is_full = group.is_refused or len(group.scripts) == _MOST_SCRIPTS
@@ -77,7 +88,7 @@ def _extend(group: _Group, columns: CaseColumns, place: Place) -> None:
         return
     script = Script()
     try:
-        found = predicted(replace(columns, axes=_axes(script, columns)), place.target, place.setting)
+        found = predicted(replace(columns, axes=_axes(script, columns)), scripts.target, scripts.setting)
     except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
         group.is_refused = True
         return

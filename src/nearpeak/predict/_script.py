@@ -23,9 +23,9 @@ _UFUNCS = {
     "floor_divide": _OPERATORS["floordiv"], "less": "{0} < {1}", "less_equal": "{0} <= {1}", "greater": "{0} > {1}",
     "greater_equal": "{0} >= {1}", "equal": "{0} == {1}", "not_equal": "{0} != {1}", "gcd": "gcd({0}, {1})",
     "logical_and": "{0} & {1}", "logical_or": "{0} | {1}", "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}",
-    "ceil": "float(ceil({0}))", "sqrt": "float(np.sqrt({0}))", "exp": "float(np.exp({0}))",
-    "log": "float(np.log({0}))", "log2": "float(np.log2({0}))", "hypot": "float(np.hypot({0}, {1}))",
-    "power": "float(np.power({0}, {1}))",
+    "ceil": "float(ceil({0}))", "sqrt": "float(sqrt({0}))", "exp": "float(exp({0}))",
+    "log": "float(log({0}))", "log2": "float(log2({0}))", "hypot": "float(hypot({0}, {1}))",
+    "power": "float(power({0}, {1}))",
 }  # fmt: skip
 """What stands for a function of NumPy, of one number: the same value to the last bit."""
 _FUNCTIONS = {"where": "({1} if {0} else {2})", "clip": "({1} if {0} < {1} else {2} if {0} > {2} else {0})"}
@@ -39,7 +39,10 @@ _NAME = re.compile(r"\bx\d+(?:_\d+)?\b")
 """Names that lines define."""
 _LONGEST_TEXT = 150
 """Letters of an expression that stands within another one: parsers stop at some depth."""
-_KNOWN = {"np": np, "ceil": ceil, "gcd": gcd}
+_KNOWN = {
+    "ceil": ceil, "gcd": gcd, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "log2": np.log2, "hypot": np.hypot,
+    "power": np.power,
+}  # fmt: skip
 """Names that scripts may use."""
 
 

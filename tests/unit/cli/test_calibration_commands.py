@@ -134,10 +134,11 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts.place_of)
+    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts._scripts)
     caches = *read, *kept, prediction._remembered
     for cached in caches:
         cached.cache_clear()
+    _case_scripts._latest[0] = None
 
 
 def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edits(own_folder, capsys):

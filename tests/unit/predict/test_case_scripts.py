@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nearpeak
-from nearpeak.core.same import Same
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.predict import _case_scripts
 from nearpeak.predict._case import predicted
@@ -40,9 +39,9 @@ def plain(found):
 def by_script(cases, target):
     """Return predictions of cases one after the other, those but the last often enough, and the group of the last."""
     cases = [*(cases[:-1] * _case_scripts._WORTH_COUNT), cases[-1]]
-    place, last = _case_scripts.place_of(Same(target), USUAL), cases[-1]
-    found = [_case_scripts.predicted_by_script(case, place) for case in cases]
-    return found, place.groups[last.op, last.phase, last.dtypes, last.attributes]
+    scripts, last = _case_scripts.scripts_of(target, USUAL), cases[-1]
+    found = [_case_scripts.predicted_by_script(case, scripts) for case in cases]
+    return found, scripts.groups[last.op, last.phase, last.dtypes, last.attributes]
 
 
 @given(st.floats(0.1, 1e6), st.floats(0.1, 1e6))

@@ -50,8 +50,9 @@ def user(tmp_path, monkeypatch):
 
 def forget():
     read = _calibrations._stored, _calibrations._groups, _documented._stock, _documented._documented
-    for cached in (*read, _grounds._shared, _case_scripts.place_of, prediction._remembered):
+    for cached in (*read, _grounds._shared, _case_scripts._scripts, prediction._remembered):
         cached.cache_clear()
+    _case_scripts._latest[0] = None
 
 
 def run(capsys, *words):
