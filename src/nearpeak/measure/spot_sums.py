@@ -56,7 +56,7 @@ def _parts(case: Case, free: Free) -> list[Any]:
     >>> from nearpeak.ops import case
     >>> gradient = case("layer_norm", "backward", rows=4096, hidden=1024, dtype="fp32")
     >>> [len(part) for part in _parts(gradient, added_axes(gradient, "grad_weight")[0])][:3]
-    [512, 512, 512]
+    [256, 256, 256]
     """
     extent = dict(case.axes)[free.axes[0]]
     count = 1

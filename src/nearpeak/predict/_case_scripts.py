@@ -21,7 +21,7 @@ _MOST_SCRIPTS = 24
 """Scripts of a group, each for other outcomes of what is decided on the way."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Group:
     """Scripts of the cases of an operator and its phase, formats and choices on one target, in one setting."""
 
