@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.same import Same
@@ -61,6 +62,54 @@ def _distinct(call: Call, call_count: int) -> DistinctCall:
         case=call.case, phase=call.phase, module=module_pattern(call.module), read_bytes=touched_bytes(call.reads),
         write_bytes=touched_bytes(call.writes), source=call.source, call_count=call_count,
     )  # fmt: skip
+
+
+class DistinctRow(NamedTuple):
+    """Calls of one case in one phase and one kind of module; they may differ in the bytes that they touch."""
+
+    place: int
+    """Position of the case."""
+    calls: tuple[DistinctCall, ...]
+    """The calls."""
+    call_count: int
+    """How often they run together."""
+
+
+class DistinctRows(NamedTuple):
+    """The calls of a step as reports show them."""
+
+    cases: tuple[Case, ...]
+    """The cases that differ, in the order in which the first call of each stands."""
+    rows: tuple[DistinctRow, ...]
+    """Their calls, in the order in which the first of each row stands."""
+
+
+def distinct_rows(calls: tuple[Call, ...]) -> DistinctRows:
+    """Return the calls with a case by case, phase and module pattern; they are counted once, as `distinct_calls` are.
+
+    >>> some = Case(op="fill", phase="forward", axes=(), dtypes=())
+    >>> call = Call(case=some, operator="zeros", phase="forward", module="layers.0")
+    >>> found = distinct_rows((call, call, Call(case=some, operator="zeros", phase="forward", module="norm")))
+    >>> len(found.cases), [(row.place, row.call_count) for row in found.rows]
+    (1, [(0, 2), (0, 1)])
+    """
+    return _in_rows(Same(calls))
+
+
+@lru_cache(maxsize=8)
+def _in_rows(same: "Same[tuple[Call, ...]]") -> DistinctRows:
+    places: dict[Case, int] = {}
+    found: dict[tuple[int, str, str], list[DistinctCall]] = {}
+    for call in _counted(same):
+        place = places.setdefault(call.case, len(places))
+        found.setdefault((place, call.phase, call.module), []).append(call)
+    return DistinctRows(
+        cases=tuple(places),
+        rows=tuple(
+            DistinctRow(place=place, calls=tuple(its), call_count=sum([call.call_count for call in its]))
+            for (place, _, _), its in found.items()
+        ),
+    )
 
 
 @lru_cache(maxsize=1 << 14)

@@ -31,8 +31,8 @@ from nearpeak.predict.intervals import band_of, end_of, stretched
 from nearpeak.theory.terms import proved_s
 
 
-def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Any:
-    """Return the prediction of one case, whose axes are numbers; of numbers of a script what stands for it.
+def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Prediction:
+    """Return the prediction of one case, whose axes are numbers; of numbers of a script with what stands for figures.
 
     Args:
         file: coefficients of the user's own, instead of those that answer for the target.
@@ -67,8 +67,8 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     )  # fmt: skip
     busy = busy_of(target, stock_of(target), cases, is_one=True) if has_power(target) else ()
     parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
-    return called(
-        Prediction, time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
+    return Prediction(
+        time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
         regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
     )  # fmt: skip
 
