@@ -23,6 +23,7 @@ from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.predict._refined import reach, refined, scalars_of
+from nearpeak.predict._remade import remade
 from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
@@ -122,6 +123,7 @@ def _regimes(form: "Same[Form]") -> Callable[[int], str]:
 
 
 @lru_cache(maxsize=1 << 10)
+@remade
 def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
     """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band."""
     ends, regime_of = (same.held.low_ratio, same.held.high_ratio), _regimes(form)

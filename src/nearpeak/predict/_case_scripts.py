@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from nearpeak.core.case import Case
@@ -67,12 +68,14 @@ class Group:
 class Scripts:
     """Those of one target and setting; equal to itself alone, so that caches find it at once."""
 
-    __slots__ = ("groups", "setting", "step_groups", "target")
+    __slots__ = ("groups", "kept_count", "path", "setting", "step_groups", "target")
 
     def __init__(self, target: Target, setting: Setting) -> None:
         self.target, self.setting = target, setting
         self.groups = defaultdict[tuple[Any, ...], Group](Group)  # of predictions
         self.step_groups = defaultdict[tuple[Any, ...], Group](Group)  # of what steps need of their cases
+        self.path: Path | None = None  # where later processes find them
+        self.kept_count = -1  # scripts of steps that later processes have; less than none where nobody looked yet
 
 
 _latest: list[Scripts | None] = [None]

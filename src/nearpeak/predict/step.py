@@ -20,6 +20,7 @@ from nearpeak.predict._case_scripts import scripts_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict._forms import form_for
 from nearpeak.predict._grounds import BOUND, CLASSICAL
+from nearpeak.predict._kept_scripts import keep, restore
 from nearpeak.predict._step_figures import step_figures
 from nearpeak.predict._step_sum import sum_of
 from nearpeak.predict.energy import POWER_TERM, energy_sum
@@ -64,7 +65,10 @@ def step_of(
 def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction | None:
     """Return the times of a step; what it stands on beside them is worked out when somebody asks for it."""
     step, scripts = distinct_rows(workload.held.calls), scripts_of(target.held, setting)
+    if scripts.kept_count < 0:
+        restore(scripts)
     known = [step_figures(case, scripts) for case in step.cases]
+    keep(scripts)
     return sum_of(step, known, target.held, partial(_explained, workload, target, setting))
 
 
