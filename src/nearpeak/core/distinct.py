@@ -73,6 +73,10 @@ class DistinctRow(NamedTuple):
     """The calls."""
     call_count: int
     """How often they run together."""
+    read_bytes: int | None
+    """Fewest bytes that a call reads of storages; none where no call names one."""
+    write_bytes: int | None
+    """The same of what it writes."""
 
 
 class DistinctRows(NamedTuple):
@@ -105,11 +109,16 @@ def _in_rows(same: "Same[tuple[Call, ...]]") -> DistinctRows:
         found.setdefault((place, call.phase, call.module), []).append(call)
     return DistinctRows(
         cases=tuple(places),
-        rows=tuple(
-            DistinctRow(place=place, calls=tuple(its), call_count=sum([call.call_count for call in its]))
-            for (place, _, _), its in found.items()
-        ),
+        rows=tuple(_row(place, tuple(its)) for (place, _, _), its in found.items()),
     )
+
+
+def _row(place: int, calls: tuple[DistinctCall, ...]) -> DistinctRow:
+    return DistinctRow(
+        place=place, calls=calls, call_count=sum([call.call_count for call in calls]),
+        read_bytes=min([call.read_bytes for call in calls if call.read_bytes is not None], default=None),
+        write_bytes=min([call.write_bytes for call in calls if call.write_bytes is not None], default=None),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 14)

@@ -28,7 +28,7 @@ from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
-from nearpeak.predict.intervals import band_of, end_of, stretched
+from nearpeak.predict.intervals import BAND_EDGES_S, band_of, end_of, stretched
 from nearpeak.theory.terms import proved_s
 
 
@@ -125,9 +125,16 @@ def _regimes(form: "Same[Form]") -> Callable[[int], str]:
 @lru_cache(maxsize=1 << 10)
 @remade
 def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
-    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band."""
-    ends, regime_of = (same.held.low_ratio, same.held.high_ratio), _regimes(form)
-    return cache(lambda first, band: [float(np.log(end_of(one, regime_of(first), band, kind))) for one in ends])
+    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band.
+
+    Those of a regime are found for all bands at once: larger models take longer by the same regimes.
+    """
+    ends, regime_of, bands = (same.held.low_ratio, same.held.high_ratio), _regimes(form), range(len(BAND_EDGES_S) + 1)
+    of_regime = cache(
+        lambda regime: [[float(np.log(end_of(one, regime, band, kind))) for one in ends] for band in bands]
+    )
+    of_place: Callable[[int], list[list[float]]] = cache(lambda first: of_regime(regime_of(first)))
+    return lambda first, band: of_place(first)[band]
 
 
 def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:

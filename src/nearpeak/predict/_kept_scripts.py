@@ -89,7 +89,7 @@ def _can_be_kept(key: tuple[Any, ...], group: Sequence[Any], target: Target) -> 
     """Return whether scripts follow from what `path_of` looks at alone, and name nothing that cannot be kept."""
     op, phase, dtypes, attributes = key
     form = form_of(op, phase, target, dict(dtypes), dict(attributes))
-    if form.calibration is not None or not all(map(_is_own, (OPS[op].rule(phase), form.rows))):
+    if form.calibration is not None or not (_is_own(OPS[op].rule(phase)) and _is_own(form.rows)):
         return False
     try:
         dumped(tuple(group), target)

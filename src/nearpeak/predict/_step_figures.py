@@ -49,17 +49,13 @@ class StepFigures(NamedTuple):
     """Why it has no prediction; empty where it has one."""
 
 
+@lru_cache(maxsize=1 << 14)
 def step_figures(case: Case, scripts: Scripts) -> StepFigures:
     """Return what a step needs of a case, once: steps of one kind share most of theirs.
 
     Raises:
         NotModelledError: the device states too little for its bound.
     """
-    return _remembered(case, scripts)
-
-
-@lru_cache(maxsize=1 << 14)
-def _remembered(case: Case, scripts: Scripts) -> StepFigures:
     group = scripts.step_groups[case.op, case.phase, case.dtypes, case.attributes]
     found: StepFigures | None = group.found(case.axes)
     if found is not None:
@@ -68,9 +64,9 @@ def _remembered(case: Case, scripts: Scripts) -> StepFigures:
     try:
         prediction = predict_case(case, scripts.target, scripts.setting)
     except NotModelledError as error:
-        return StepFigures(nan, nan, nan, FARTHEST, *_of_work(columns, scripts.target), str(error))
+        return StepFigures._make((nan, nan, nan, FARTHEST, *_of_work(columns, scripts.target), str(error)))
     group.extend(columns, lambda some: _scripted(some, scripts), _WORTH_COUNT)
-    return StepFigures(*_figures(columns, prediction, scripts.target))
+    return StepFigures._make(_figures(columns, prediction, scripts.target))
 
 
 def _scripted(columns: CaseColumns, scripts: Scripts) -> Any:

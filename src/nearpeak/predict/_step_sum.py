@@ -1,9 +1,10 @@
 """The expected time of a step from what it needs of its cases alone: the sum over its calls, as analyses have it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from operator import itemgetter
 
+from nearpeak.core.case import Case
 from nearpeak.core.distinct import DistinctRow, DistinctRows
 from nearpeak.core.later import deferred
 from nearpeak.core.step_prediction import StepPrediction
@@ -15,20 +16,10 @@ from nearpeak.predict._step_figures import StepFigures
 from nearpeak.theory.rows import touched_of
 from nearpeak.theory.terms import proved_s
 
-
-class _Row(NamedTuple):
-    """Calls of one row; rows in ascending order are those of analyses but for labels and modules of equal ones."""
-
-    less_flop: int
-    """Arithmetic of products of all calls, negative."""
-    less_bytes: int
-    """Bytes of all calls, negative."""
-    place: int
-    """Position of the row."""
-    read_bytes: int
-    """Fewest bytes that a call reads."""
-    write_bytes: int
-    """Fewest bytes that a call writes."""
+_Row = tuple[int, int, int, StepFigures, float, int]
+"""FLOP of products and bytes of the calls of a row, both negative, its position, what is known of its case, what bounds
+a call, and calls: in ascending order rows are those of analyses, but for labels and modules of equal ones."""
+_SIZE = itemgetter(0, 1)
 
 
 def sum_of(
@@ -40,10 +31,7 @@ def sum_of(
         known: what is known of each case.
         whole: gives the same with its causes and its energy, for when somebody asks for them.
     """
-    every = [
-        (known[step.rows[row.place].place], _bound_s(row, step, known, target), step.rows[row.place].call_count)
-        for row in _ordered(step, known)
-    ]
+    every = [one[3:] for one in _ordered([*_rows(step, known, target)], step)]
     found = [one for one in every if not one[0].reason]
     if not found:
         return None
@@ -66,40 +54,37 @@ def sum_of(
     )  # fmt: skip
 
 
-def _ordered(step: DistinctRows, known: Sequence[StepFigures]) -> list[_Row]:
-    """Return rows in the order of analyses, in which times are added up; labels are made where nothing else decides."""
-    found, labels = list[_Row](), dict[int, str]()
+def _rows(step: DistinctRows, known: Sequence[StepFigures], target: Target) -> Iterator[_Row]:
+    """Yield the rows of a step."""
+    for position, row in enumerate(step.rows):
+        place, _, count, reads, writes = row
+        figures = known[place]
+        bound_s, (_, _, _, _, flop, all_reads, all_writes, *_) = figures.bound_s, figures
+        if (reads is not None and reads < all_reads) or (writes is not None and writes < all_writes):
+            all_reads = all_reads if reads is None else min(reads, all_reads)
+            all_writes = all_writes if writes is None else min(writes, all_writes)
+            touched = Work(read_bytes=all_reads, write_bytes=all_writes)
+            bound_s = _touched_s(row, touched, figures, step.cases[place], target)
+        yield -flop * count, -(all_reads + all_writes) * count, position, figures, bound_s, count
+
+
+def _touched_s(row: DistinctRow, touched: Work, figures: StepFigures, case: Case, target: Target) -> float:
+    """Return what bounds calls that touch less than their case counts."""
+    if len(row.calls) > 1:  # some of them may touch all
+        return float(proved_s(touched_of(row, work_of(case)), target, CLASSICAL))
+    return max(float(proved_s(touched, target, CLASSICAL)), figures.other_s)
+
+
+def _ordered(rows: Sequence[_Row], step: DistinctRows) -> Iterator[_Row]:
+    """Yield rows in the order of analyses, in which times are added up; labels are made where nothing else decides."""
+    labels = dict[int, str]()
 
     def in_words(row: _Row) -> tuple[str, str]:
-        place, (call, *_), _ = step.rows[row.place]
+        place, (call, *_), *_ = step.rows[row[2]]
         if place not in labels:
-            labels[place] = label_of(step.cases[place])
+            labels[place] = label_of(call.case)
         return labels[place], call.module
 
-    for _, equal in groupby(sorted([_row(*one, known) for one in enumerate(step.rows)]), key=lambda row: row[:2]):
+    for _, equal in groupby(sorted(rows), key=_SIZE):
         tied = list(equal)
-        found += tied if len(tied) == 1 else sorted(tied, key=in_words)
-    return found
-
-
-def _row(place: int, row: DistinctRow, known: Sequence[StepFigures]) -> _Row:
-    figures = known[row.place]
-    reads, writes = figures.read_bytes, figures.write_bytes
-    for call in row.calls:
-        if call.read_bytes is not None and call.read_bytes < reads:
-            reads = call.read_bytes
-        if call.write_bytes is not None and call.write_bytes < writes:
-            writes = call.write_bytes
-    return _Row(-figures.matrix_flop * row.call_count, -(reads + writes) * row.call_count, place, reads, writes)
-
-
-def _bound_s(row: _Row, step: DistinctRows, known: Sequence[StepFigures], target: Target) -> float:
-    """Return what bounds one call of a row."""
-    place, calls, _ = step.rows[row.place]
-    figures = known[place]
-    if row.read_bytes == figures.read_bytes and row.write_bytes == figures.write_bytes:
-        return figures.bound_s
-    if len(calls) > 1:
-        return float(proved_s(touched_of(step.rows[row.place], work_of(step.cases[place])), target, CLASSICAL))
-    touched = Work(read_bytes=row.read_bytes, write_bytes=row.write_bytes)
-    return max(float(proved_s(touched, target, CLASSICAL)), figures.other_s)
+        yield from tied if len(tied) == 1 else sorted(tied, key=in_words)
