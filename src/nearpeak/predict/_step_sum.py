@@ -1,8 +1,6 @@
 """The expected time of a step from what it needs of its cases alone: the sum over its calls, as analyses have it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 
 from nearpeak.core.case import Case
 from nearpeak.core.distinct import DistinctRow, DistinctRows
@@ -10,7 +8,7 @@ from nearpeak.core.later import deferred
 from nearpeak.core.step_prediction import StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.work import Work
-from nearpeak.ops import label_of, work_of
+from nearpeak.ops import work_of
 from nearpeak.predict._grounds import CLASSICAL
 from nearpeak.predict._step_figures import StepFigures
 from nearpeak.theory.rows import touched_of
@@ -18,8 +16,7 @@ from nearpeak.theory.terms import proved_s
 
 _Row = tuple[int, int, int, StepFigures, float, int]
 """FLOP of products and bytes of the calls of a row, both negative, its position, what is known of its case, what bounds
-a call, and calls: in ascending order rows are those of analyses, but for labels and modules of equal ones."""
-_SIZE = itemgetter(0, 1)
+a call, and calls: in ascending order, in which times are added up, rows are those of analyses."""
 
 
 def sum_of(
@@ -31,7 +28,7 @@ def sum_of(
         known: what is known of each case.
         whole: gives the same with its causes and its energy, for when somebody asks for them.
     """
-    every = [one[3:] for one in _ordered([*_rows(step, known, target)], step)]
+    every = [one[3:] for one in sorted(_rows(step, known, target))]
     found = [one for one in every if not one[0].reason]
     if not found:
         return None
@@ -57,7 +54,7 @@ def sum_of(
 def _rows(step: DistinctRows, known: Sequence[StepFigures], target: Target) -> Iterator[_Row]:
     """Yield the rows of a step."""
     for position, row in enumerate(step.rows):
-        place, _, count, reads, writes = row
+        place, _, _, count, reads, writes = row
         figures = known[place]
         bound_s, (_, _, _, _, flop, all_reads, all_writes, *_) = figures.bound_s, figures
         if (reads is not None and reads < all_reads) or (writes is not None and writes < all_writes):
@@ -73,18 +70,3 @@ def _touched_s(row: DistinctRow, touched: Work, figures: StepFigures, case: Case
     if len(row.calls) > 1:  # some of them may touch all
         return float(proved_s(touched_of(row, work_of(case)), target, CLASSICAL))
     return max(float(proved_s(touched, target, CLASSICAL)), figures.other_s)
-
-
-def _ordered(rows: Sequence[_Row], step: DistinctRows) -> Iterator[_Row]:
-    """Yield rows in the order of analyses, in which times are added up; labels are made where nothing else decides."""
-    labels = dict[int, str]()
-
-    def in_words(row: _Row) -> tuple[str, str]:
-        place, (call, *_), *_ = step.rows[row[2]]
-        if place not in labels:
-            labels[place] = label_of(call.case)
-        return labels[place], call.module
-
-    for _, equal in groupby(sorted(rows), key=_SIZE):
-        tied = list(equal)
-        yield from tied if len(tied) == 1 else sorted(tied, key=in_words)

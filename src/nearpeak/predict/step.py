@@ -15,7 +15,7 @@ from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import work_of
+from nearpeak.ops import label_of, work_of
 from nearpeak.predict._case_scripts import scripts_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict._forms import form_for
@@ -64,7 +64,7 @@ def step_of(
 @lru_cache(maxsize=64)
 def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction | None:
     """Return the times of a step; what it stands on beside them is worked out when somebody asks for it."""
-    step, scripts = distinct_rows(workload.held.calls), scripts_of(target.held, setting)
+    step, scripts = distinct_rows(workload.held.calls, label_of), scripts_of(target.held, setting)
     if scripts.kept_count < 0:
         restore(scripts)
     known = [step_figures(case, scripts) for case in step.cases]
@@ -90,7 +90,7 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    cases, _ = distinct_rows(workload.held.calls)
+    cases, _ = distinct_rows(workload.held.calls, label_of)
     return parts_of(workload.held, {case: work_of(case) for case in cases})
 
 

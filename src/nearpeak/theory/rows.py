@@ -25,7 +25,7 @@ class Part:
 
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
-    cases, rows = distinct_rows(workload.calls)
+    cases, rows = distinct_rows(workload.calls, label_of)
     own = [works[case] for case in cases]
     parts = [_part(row, own[row.place]) for row in rows]
     return tuple(sorted(parts, key=_order))
@@ -43,7 +43,7 @@ def _part(row: DistinctRow, own: Work) -> Part:
     return Part(
         work=work,
         row=CaseRow(
-            case=case, label=label_of(case), family=OPS[case.op].family, phase=first.phase, module=first.module,
+            case=case, label=row.label, family=OPS[case.op].family, phase=first.phase, module=first.module,
             source=first.source, call_count=row.call_count, matrix_flop=matrix_flop_of(work),
             total_flop=work.total_flop, read_bytes=work.read_bytes, write_bytes=work.write_bytes,
         ),
