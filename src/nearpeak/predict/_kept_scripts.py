@@ -24,7 +24,7 @@ from nearpeak.targets import user_folder
 
 _PACKAGE = Path(__file__).parent.parent
 _READ = ("core", "ops", "predict", "targets", "theory")
-"""Folders of the package whose files decide what a prediction is."""
+"""Folders of the package whose files decide what a prediction is, beside those of the package itself."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _MOST_GROUPS = 1000
 """Groups of one target: steps have some fifty, and those of a family share most of theirs."""
@@ -93,7 +93,7 @@ def _can_be_kept(key: tuple[Any, ...], group: Sequence[Any], target: Target) -> 
         return False
     try:
         dumped(tuple(group), target)
-    except (pickle.PicklingError, TypeError, AttributeError):
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError):
         return False
     return True
 
@@ -106,13 +106,16 @@ def _is_own(rule: Callable[..., Any]) -> bool:
 def path_of(target: Target, setting: Setting) -> Path | None:
     """Return where the scripts of a target in a setting are kept, by all that they follow from.
 
-    There is no place for those that coefficients of the user's own may be behind, which change while processes run.
+    There is no place for those that coefficients of the user's own may be behind, which change while processes run,
+    and for those of code that lies in no files.
     """
     if any((user_folder() / "coefficients").glob("*.toml")):
         return None
-    devices = _stamps((user_folder() / "targets").glob("*.toml"))
-    digest = hashlib.sha256(repr((_version(), devices, target, setting)).encode()).hexdigest()
-    return folder() / f"{digest}.scripts"
+    with suppress(OSError):
+        version, devices = _version(), _digest((user_folder() / "targets").glob("*.toml"))
+        digest = hashlib.sha256(repr((version, devices, target, setting)).encode()).hexdigest()
+        return folder() / f"{digest}.scripts" if version else None
+    return None
 
 
 def folder() -> Path:
@@ -122,11 +125,16 @@ def folder() -> Path:
 
 @cache
 def _version() -> tuple[Any, ...]:
-    """Return what tells this code and its data from others: versions, and names, sizes and times of files."""
-    files = (path for name in _READ for kind in ("*.py", "*.toml") for path in (_PACKAGE / name).rglob(kind))
-    return (sys.implementation.cache_tag, sys.hexversion, np.__version__, *_stamps(files))
+    """Return what tells this code, its data and what runs it from others; nothing where there are no files of it."""
+    found = (path for name in _READ for kind in ("*.py", "*.toml") for path in (_PACKAGE / name).rglob(kind))
+    files = [*_PACKAGE.glob("*.py"), *found]
+    return (sys.implementation.cache_tag, sys.hexversion, np.__version__, _digest(files)) if files else ()
 
 
-def _stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
-    """Return names, sizes and times of files."""
-    return [(str(path), (found := path.stat()).st_size, found.st_mtime_ns) for path in sorted(files)]
+def _digest(files: Iterable[Path]) -> str:
+    """Return the digest of names and contents of files; times and sizes are the same in some copies of other ones."""
+    found = hashlib.sha256()
+    for path in sorted(files):
+        data = path.read_bytes()
+        found.update(f"{path.name} {len(data)} ".encode() + data)
+    return found.hexdigest()

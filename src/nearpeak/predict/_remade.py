@@ -39,7 +39,7 @@ def dumped(value: Any, target: Target) -> bytes:
     """Return a value that holds scripts as bytes.
 
     Raises:
-        pickle.PicklingError, TypeError, AttributeError: it holds something else that cannot be kept.
+        pickle.PicklingError, TypeError, AttributeError, ValueError: it holds something else that cannot be kept.
     """
     stream = io.BytesIO()
     _Pickler(stream, target).dump(value)
