@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.compiled import processor
 from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
 from nearpeak.folders import cache_folder, whole_file
@@ -52,12 +53,13 @@ def keep(scripts: Scripts) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK):
             return
-        groups = dict(_read(path, target))  # others may have kept more meanwhile
-        for key, group in scripts.step_groups.items():
-            if len(group.scripts) > len(groups.get(key, ())) and _can_be_kept(key, group.scripts, target):
-                groups[key] = tuple(group.scripts)
-        if len(groups) <= _MOST_GROUPS:
-            _write(path, dumped(groups, target))
+        kept = _read(path, target)  # others may have kept more meanwhile
+        new = {
+            key: tuple(group.scripts) for key, group in scripts.step_groups.items()
+            if len(group.scripts) > len(kept.get(key, ())) and _can_be_kept(key, group.scripts, target)
+        }  # fmt: skip
+        if new and len(kept) + len(new) <= _MOST_GROUPS:
+            _write(path, dumped({**kept, **new}, target))
 
 
 def _write(path: Path, payload: bytes) -> None:
@@ -128,7 +130,7 @@ def _version() -> tuple[Any, ...]:
     """Return what tells this code, its data and what runs it from others; nothing where there are no files of it."""
     found = (path for name in _READ for kind in ("*.py", "*.toml") for path in (_PACKAGE / name).rglob(kind))
     files = [*_PACKAGE.glob("*.py"), *found]
-    return (sys.implementation.cache_tag, sys.hexversion, np.__version__, _digest(files)) if files else ()
+    return (sys.implementation.cache_tag, sys.hexversion, np.__version__, processor(), _digest(files)) if files else ()
 
 
 def _digest(files: Iterable[Path]) -> str:
