@@ -73,7 +73,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 12
+CONTRACT_VERSION = 13
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
@@ -84,7 +84,8 @@ CONTRACT_VERSION = 12
 # that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
 # element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
 # either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
-# a value without its position has the gradient of any of equal ones.
+# a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
+# them may become the heaviest.
 
 
 def _policy(case: Case) -> dict[str, str]:
