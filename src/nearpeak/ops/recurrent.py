@@ -217,6 +217,8 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     x, cell = tensors["x"], arguments["cell"]
+    if not arguments["hidden"]:
+        raise NotImplementedError("PyTorch's kernel divides by the size of the hidden state")
     names = _names(arguments["layers"], arguments["directions"])
     shape = (len(names), arguments["batch"])
     h0 = tensors.get("h0", x.new_zeros(*shape, arguments["projection"] or arguments["hidden"]))

@@ -11,6 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
+from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.user_functions import naming, staying
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
@@ -34,7 +35,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
 
     Raises:
         MissingExtraError: PyTorch is not installed.
-        NotModelledError: the operator has no numerics contract for a format of the case.
+        NotModelledError: the operator has no numerics contract for a format of the case, or no answer with an extent
+            of 0.
 
     >>> from nearpeak.ops import case
     >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
@@ -47,6 +49,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     refuse_narrow(case)
     with contextlib.suppress(NotModelledError):  # extents that contradict each other are refused by name
         work_of(case)
+    refuse_nothing(case)
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)
     named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
