@@ -18,7 +18,16 @@ from nearpeak.ops._arrays import maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops._formula import Formula, next_after
-from nearpeak.ops._functions import COMPARISONS, FUNCTIONS, LOGICAL, NONFINITE, POLYNOMIALS, WHOLE, Function, function_of
+from nearpeak.ops._functions import (
+    COMPARISONS,
+    FUNCTIONS,
+    LOGICAL,
+    NONFINITE,
+    POLYNOMIALS,
+    WHOLE,
+    Function,
+    function_of,
+)
 from nearpeak.ops._operator import Numerics, Operator, Value
 from nearpeak.ops._torch_names import torch_dtype
 

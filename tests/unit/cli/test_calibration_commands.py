@@ -128,7 +128,7 @@ def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
 def test_an_audit_does_not_replace_a_column_of_the_table(tmp_path, capsys):
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     table.write_text("op,dtype,m,n,k,time_us,findings\ngemm,bf16,8192,8192,8192,1600,mine\n")
-    with pytest.raises(SpecError, match="in.csv: its own column 'findings' would be replaced by --out; rename it"):
+    with pytest.raises(SpecError, match=r"in\.csv: its own column 'findings' would be replaced by --out; rename it"):
         run(capsys, "audit", str(table), "-t", "h100_sxm", "--out", str(out))
     assert not out.exists()
     assert json.loads(run(capsys, "audit", str(table), "-t", "h100_sxm", "--json"))["counts"] == {}

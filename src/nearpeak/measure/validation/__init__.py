@@ -11,6 +11,7 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
+from nearpeak.measure.inputs import too_large
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.user_functions import naming, staying
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
@@ -35,6 +36,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
 
     Raises:
         MissingExtraError: PyTorch is not installed.
+        SpecError: its extents contradict each other, or its tensors take too much for a reference in float64.
         NotModelledError: the operator has no numerics contract for a format of the case, or no answer with an extent
             of 0.
 
@@ -49,6 +51,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     refuse_narrow(case)
     with contextlib.suppress(NotModelledError):  # extents that contradict each other are refused by name
         work_of(case)
+        if large := too_large(case):
+            raise SpecError(f"{case.op}: {large}; validate a smaller case of its kind")
     refuse_nothing(case)
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)

@@ -108,7 +108,7 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
 
 
 @lru_cache(maxsize=64)
-def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named = ()) -> dict[str, Expected]:
+def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named) -> dict[str, Expected]:
     """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named."""
     upstream = upstream_of(asked, seed)
     assert upstream is not None
