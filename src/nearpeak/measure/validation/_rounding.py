@@ -39,7 +39,8 @@ class _Watched(np.ndarray):
         result = getattr(ufunc, method)(*map(_plain, inputs), **given, **options)
         if method == "at" or result is None:
             return result
-        found = tuple(self._of(one, exact=ufunc.__name__ in EXACT) for one in _many(result))
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        found = tuple(self._of(one, name, exact=ufunc.__name__ in EXACT) for one in _many(result))
         if out is not None:
             for target, one in zip(out, found, strict=True):
                 _plain(target)[...] = _plain(one)
@@ -51,12 +52,17 @@ class _Watched(np.ndarray):
         result = super().__array_function__(function, types, args, kwargs)
         if result is NotImplemented or not isinstance(result, np.ndarray):
             return result
-        return self._of(_plain(result), exact=function.__name__ not in SUMMED)
+        return self._of(_plain(result), function.__name__, exact=function.__name__ not in SUMMED)
 
-    def _of(self, result: Any, *, exact: bool) -> Any:
+    def _of(self, result: Any, name: str, *, exact: bool) -> Any:
         if not isinstance(result, np.ndarray | np.floating | np.complexfloating) or result.dtype.kind not in "fc":
             return result
-        return _watched(np.asarray(result) if exact or self.nudge is None else self.nudge(result), self.nudge)
+        if getattr(self.nudge, "is_done", False):  # nobody looks at what follows
+            return np.asarray(result)
+        if exact or self.nudge is None:
+            return _watched(np.asarray(result), self.nudge)
+        named = getattr(self.nudge, "named", None)
+        return _watched((self.nudge if named is None else named(name))(result), self.nudge)
 
     def __reduce__(self) -> Any:
         """Refuse to be kept: what is watched lives during one evaluation."""

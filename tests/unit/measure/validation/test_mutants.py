@@ -15,7 +15,7 @@ from benchmarks.mutants import SEED, cases, formats_of, judged_mutants, judged_v
 
 import nearpeak
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation import mutants, pytorch, validate
 from nearpeak.measure.validation.mutants import identities, mutants_of, programs, reason_for_equivalence
 from nearpeak.measure.validation.mutants.compiled import compiled_variant, why_not_compiled
 from nearpeak.measure.validation.mutants.equivalence import IDENTITY, PROVED
@@ -84,6 +84,14 @@ def test_equivalence_is_proved_again_with_other_seeds(case, name, reason):
         said = reason_for_equivalence(case, found, seed=seed)
         assert said.startswith(reason)
         assert bool(said) == bool(reason)
+
+
+@pytest.mark.parametrize(("said", "kind"), [("sampled: the same", "survived"), ("proved: the same", "equivalent")])
+def test_what_is_the_same_in_a_sample_only_is_not_left_out_of_the_score(said, kind, monkeypatch):
+    monkeypatch.setattr(mutants, "killed_by", lambda *_, **__: "")
+    monkeypatch.setattr(mutants, "reason_for_equivalence", lambda *_, **__: said)
+    score = mutants.mutation_score(nearpeak.case("multinomial", rows=1, categories=2, samples=3, dtype="fp32"), seed=1)
+    assert len(getattr(score, kind)) == len(score.survived) + len(score.equivalent) > 0
 
 
 @pytest.mark.slow
