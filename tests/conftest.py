@@ -44,6 +44,14 @@ def pytest_addoption(parser):
     parser.addoption("--device-seconds", type=float, default=820.0, help="begin no test of a device after this time")
 
 
+def pytest_configure(config):
+    """Where tests run side by side each process computes on one thread: more would wait for one another's cores."""
+    if getattr(config.option, "numprocesses", None):
+        from nearpeak.measure.isolated import thread_variables
+
+        os.environ.update({**thread_variables(1), **os.environ})
+
+
 def pytest_collection_finish():
     """Leave what collecting made out of every later search for cycles."""
     gc.freeze()

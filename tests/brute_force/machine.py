@@ -58,8 +58,9 @@ def least_moves(program: Program, storage: int, credit: int, *, below: float = i
             return -moves
         for cost, found in search.successors(state):
             after, total = search.settled(found), cost - moves
-            least = total + search.missing_stores(after)
-            if least < below and total < best.get(after, inf):
+            if total >= best.get(after, inf):  # most states are met again and again
+                continue
+            if (least := total + search.missing_stores(after)) < below:
                 best[after] = total
                 heapq.heappush(heap, (least, -total, after))
         if len(best) > limit:
@@ -109,6 +110,7 @@ class _Search:
 
     def __init__(self, program: Program, storage: int, credit: int) -> None:
         self.program, self.storage, self.credit = program, storage, credit
+        self._steps = [(way.operands, 1 << way.target) for way in program.ways]
         self._wanted: dict[tuple[int, int], int] = {}
 
     def finished(self, state: _State) -> bool:
@@ -124,28 +126,27 @@ class _Search:
     def settled(self, state: _State) -> _State:
         """Return the state without what nothing unfinished depends on: forgetting is free."""
         fast, slow, missing = state
-        wanted = self._needed(slow & self.program.outputs, missing)
-        return fast & wanted, slow & (wanted | self.program.outputs), missing
+        outputs = self.program.outputs
+        wanted = self._needed(slow & outputs, missing)
+        return fast & wanted, slow & (wanted | outputs), missing
 
     def _needed(self, stored: int, missing: int) -> int:
         """Return all values from which something is still to be computed or stored."""
-        if (stored, missing) not in self._wanted:
-            needed = self.program.outputs & ~stored | missing
-            for way in sorted(self.program.ways, key=lambda way: -way.target):
-                if needed >> way.target & 1:  # operands come before what is computed from them
-                    needed |= way.operands
-            self._wanted[stored, missing] = needed
-        return self._wanted[stored, missing]
+        if (known := self._wanted.get((stored, missing))) is not None:
+            return known
+        needed = self.program.outputs & ~stored | missing
+        for way in sorted(self.program.ways, key=lambda way: -way.target):
+            if needed >> way.target & 1:  # operands come before what is computed from them
+                needed |= way.operands
+        self._wanted[stored, missing] = needed
+        return needed
 
     def successors(self, state: _State) -> Iterator[tuple[int, _State]]:
         """Give the states after one step. Storage is only emptied to make room: holding more never hurts."""
         fast, slow, missing = state
         needed = self._needed(slow & self.program.outputs, missing)
-        ready = [
-            1 << way.target
-            for way in self.program.ways
-            if way.operands & ~fast == 0 and needed & ~fast & 1 << way.target
-        ]
+        open_bits = needed & ~fast
+        ready = [bit for operands, bit in self._steps if bit & open_bits and not operands & ~fast]
         room = fast.bit_count() < self.storage
         if ready and room:  # computing is free, so that what is at hand is computed at once
             yield 0, (fast | ready[0], slow, missing & ~ready[0])

@@ -39,10 +39,11 @@ def test_no_schedule_of_200_random_graphs_beats_a_proved_term():
 
 
 @pytest.mark.slow
-def test_no_schedule_of_2000_random_graphs_beats_a_proved_term():
-    results = list(islice(searched(count(10_000)), 2000))
+def test_no_schedule_of_500_further_random_graphs_beats_a_proved_term():
+    """Of as many as a test run has time for; `python -m benchmarks.run brute_force` searches 2,500 others."""
+    results = list(islice(searched(count(10_000)), 500))
     assert {seed: found for seed, _, found, _ in results if found} == {}
-    assert len(results) == 2000
+    assert len(results) == 500
 
 
 def gemm(m, n, k):

@@ -1,5 +1,6 @@
 """Adaptive average pooling: the windows follow from the wanted output extents."""
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -72,14 +73,18 @@ def pairs_of(extent: int, parts: int) -> int:
     return unless_empty(extent, unless_empty(parts, extent + parts - greatest_common_divisor(extent, parts)))
 
 
-def _windows(arguments: dict[str, Any]) -> list[tuple[tuple[int, ...], Any, int]]:
+def _windows(arguments: dict[str, Any]) -> tuple[tuple[tuple[int, ...], Any, int], ...]:
     """Return each output position with the slice of its window and how many positions that has."""
-    rows = zip(sliding.extents(arguments), sliding.extents(arguments, "o"), strict=True)
-    spans = [list(enumerate(spans_of(extent, parts))) for extent, parts in rows]
-    return [
+    return _windows_of(sliding.extents(arguments), sliding.extents(arguments, "o"))
+
+
+@lru_cache(maxsize=8)
+def _windows_of(extents: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], Any, int], ...]:
+    spans = [list(enumerate(spans_of(extent, part))) for extent, part in zip(extents, parts, strict=True)]
+    return tuple(
         (tuple(i for i, _ in cell), (..., *(slice(*span) for _, span in cell)), prod(b - a for _, (a, b) in cell))
         for cell in product(*spans)
-    ]
+    )
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:

@@ -1,12 +1,14 @@
 """Columns and table options of both engines; migrations stand on them, so what is here never changes its meaning."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 
 from sqlalchemy import REAL as SQLITE_REAL
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    Connection,
     Double,
     ForeignKey,
     Integer,
@@ -18,6 +20,8 @@ from sqlalchemy import (
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
+Declaration = Callable[[MetaData], None]
+"""What adds the tables of a version."""
 INTEGER: TypeEngine[int] = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on both engines; SQLite numbers rows by themselves only where the type is called INTEGER."""
 REAL: TypeEngine[float] = Double().with_variant(SQLITE_REAL(), "sqlite")
@@ -32,6 +36,23 @@ def table(metadata: MetaData, name: str, *items: SchemaItem) -> Table:
 def clustered(metadata: MetaData, name: str, *items: SchemaItem) -> Table:
     """Add a table whose rows lie in the order of their primary key, without a second index for it."""
     return Table(name, metadata, *items, sqlite_strict=True, sqlite_with_rowid=False)
+
+
+def make(connection: Connection, *declared: Declaration) -> None:
+    """Make the tables that the last of `declared` adds to those of the ones before it."""
+    metadata, new = _added(declared)
+    metadata.create_all(connection, tables=new, checkfirst=False)
+
+
+@cache
+def _added(declared: tuple[Declaration, ...]) -> tuple[MetaData, list[Table]]:
+    """Return all tables and the last declaration's: of every store that is made they are the same."""
+    metadata = MetaData()
+    for declare in declared[:-1]:
+        declare(metadata)
+    known = set(metadata.tables)
+    declared[-1](metadata)
+    return metadata, [table for name, table in metadata.tables.items() if name not in known]
 
 
 def key() -> Column[int]:

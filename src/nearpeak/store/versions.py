@@ -1,5 +1,6 @@
 """Which version of the schema a store has, and how it comes to the one of this nearpeak."""
 
+from functools import cache
 from pathlib import Path
 
 from alembic.config import Config
@@ -55,7 +56,7 @@ def migrate(connection: Connection, wanted: str = "head") -> None:
     """Bring the tables to the version `wanted`, within the transaction that `connection` holds."""
     if not is_sqlite(connection):
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-    script = ScriptDirectory(str(_FOLDER))
+    script = _script()
 
     def steps(current: object, _: object) -> object:
         return script._upgrade_revs(wanted, current)  # type: ignore[arg-type]  # as alembic.command.upgrade does
@@ -63,3 +64,9 @@ def migrate(connection: Connection, wanted: str = "head") -> None:
     with EnvironmentContext(Config(), script, fn=steps) as environment:
         environment.configure(connection=connection)
         environment.run_migrations()
+
+
+@cache
+def _script() -> ScriptDirectory:
+    """Return the migrations, whose files are read once."""
+    return ScriptDirectory(str(_FOLDER))

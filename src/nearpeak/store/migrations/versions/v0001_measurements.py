@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint
 
-from nearpeak.store._columns import blob, clustered, integer, key, one_of, place, real, table, text, to
+from nearpeak.store._columns import blob, clustered, integer, key, make, one_of, place, real, table, text, to
 
 revision, down_revision = "0001", None
 
@@ -18,9 +18,7 @@ def declare(metadata: MetaData) -> None:
 
 def upgrade() -> None:
     """Make the tables."""
-    metadata = MetaData()
-    declare(metadata)
-    metadata.create_all(op.get_bind(), checkfirst=False)
+    make(op.get_bind(), declare)
 
 
 def _declare_places(metadata: MetaData) -> None:

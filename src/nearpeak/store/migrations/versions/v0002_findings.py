@@ -4,7 +4,7 @@ from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
 
 from nearpeak.core.alert import STATUSES
-from nearpeak.store._columns import clustered, integer, key, one_of, place, real, table, text, to
+from nearpeak.store._columns import clustered, integer, key, make, one_of, place, real, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements as before
 
 revision, down_revision = "0002", "0001"
@@ -35,12 +35,7 @@ def declare(metadata: MetaData) -> None:
 
 def upgrade() -> None:
     """Make the tables."""
-    metadata = MetaData()
-    before.declare(metadata)
-    known = set(metadata.tables)
-    declare(metadata)
-    new = [table for name, table in metadata.tables.items() if name not in known]
-    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
+    make(op.get_bind(), before.declare, declare)
     for statement in _APPEND_ONLY[op.get_bind().dialect.name]:
         op.execute(statement)
 

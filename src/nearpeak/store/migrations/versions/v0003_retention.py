@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Index, MetaData
 
-from nearpeak.store._columns import integer, key, table, text, to
+from nearpeak.store._columns import integer, key, make, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings
 
 revision, down_revision = "0003", "0002"
@@ -23,10 +23,4 @@ def declare(metadata: MetaData) -> None:
 
 def upgrade() -> None:
     """Make the tables."""
-    metadata = MetaData()
-    v0001_measurements.declare(metadata)
-    v0002_findings.declare(metadata)
-    known = set(metadata.tables)
-    declare(metadata)
-    new = [table for name, table in metadata.tables.items() if name not in known]
-    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
+    make(op.get_bind(), v0001_measurements.declare, v0002_findings.declare, declare)

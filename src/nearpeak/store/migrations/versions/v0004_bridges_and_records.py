@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint
 
-from nearpeak.store._columns import blob, integer, key, place, real, table, text, to
+from nearpeak.store._columns import blob, integer, key, make, place, real, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
 
 revision, down_revision = "0004", "0003"
@@ -22,10 +22,4 @@ def declare(metadata: MetaData) -> None:
 
 def upgrade() -> None:
     """Make the tables."""
-    metadata = MetaData()
-    for before in (v0001_measurements, v0002_findings, v0003_retention):
-        before.declare(metadata)
-    known = set(metadata.tables)
-    declare(metadata)
-    new = [table for name, table in metadata.tables.items() if name not in known]
-    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
+    make(op.get_bind(), v0001_measurements.declare, v0002_findings.declare, v0003_retention.declare, declare)

@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
 
-from nearpeak.store._columns import clustered, integer, key, one_of, real, table, text, to
+from nearpeak.store._columns import clustered, integer, key, make, one_of, real, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
 
 revision, down_revision = "0005", "0004"
@@ -26,13 +26,7 @@ def declare(metadata: MetaData) -> None:
 
 def upgrade() -> None:
     """Make the tables."""
-    metadata = MetaData()
-    for version in (v0001_measurements, v0002_findings, v0003_retention):
-        version.declare(metadata)
-    known = set(metadata.tables)
-    declare(metadata)
-    new = [table for name, table in metadata.tables.items() if name not in known]
-    metadata.create_all(op.get_bind(), tables=new, checkfirst=False)
+    make(op.get_bind(), v0001_measurements.declare, v0002_findings.declare, v0003_retention.declare, declare)
 
 
 def _declare_jobs(metadata: MetaData) -> None:
