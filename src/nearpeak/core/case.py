@@ -39,6 +39,10 @@ class Case:
             self.__dict__["_hash"] = kept
         return kept
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what copies and saved ones hold: not the hash, which is another one in another process."""
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 over everything that the case is.
