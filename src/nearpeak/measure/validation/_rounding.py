@@ -27,12 +27,17 @@ _SIGNS = np.array([-1.0, 1.0])
 
 
 class _Watched(np.ndarray):
-    """An array each of whose arithmetic results is nudged: by what, a class made for one evaluation says."""
+    """An array each of whose arithmetic results is nudged: by what and until when, says a class of one evaluation."""
 
     @staticmethod
     def nudge(values: Any) -> Any:
         """Return what a step makes of its exact result."""
         return values
+
+    @staticmethod
+    def is_done() -> bool:
+        """Say whether no later step is nudged, so that results need not be watched."""
+        return False
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         """Return what the function gives of plain arrays, nudged where it computes."""
@@ -40,7 +45,7 @@ class _Watched(np.ndarray):
             options["out"] = tuple(map(_plain, out))
         plain = [one.view(np.ndarray) if isinstance(one, _Watched) else one for one in inputs]
         result = getattr(ufunc, method)(*plain, **options)
-        if method == "at" or result is None:
+        if method == "at" or result is None or (type(result) is np.ndarray and out is None and self.is_done()):
             return result
         exact = ufunc.__name__ in EXACT
         if out is None and not isinstance(result, tuple):
@@ -107,14 +112,19 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
     return most
 
 
-def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
+def nudged(
+    reference: Reference, arrays: Arrays, where: str, nudge: Nudge, is_done: Callable[[], bool] = _Watched.is_done
+) -> dict[str, Any]:
     """Return the results of `reference` on `arrays` when each step of it is nudged.
+
+    Args:
+        is_done: says that no later step is: most of the time goes into watching.
 
     Raises:
         MeasureError: it fails, or takes plain arrays only.
     """
-    # A class holds it, not each array, which would have to hand it on: what it costs is paid millions of times.
-    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge)})
+    # A class holds them, not each array, which would have to hand them on: what that costs is paid millions of times.
+    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge), "is_done": staticmethod(is_done)})
     given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
     return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
 

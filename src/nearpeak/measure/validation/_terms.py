@@ -50,6 +50,10 @@ class _Step:
         self.count += 1
         return self.change(values) if self.number in (self.count - 1, WHOLE) else values
 
+    def is_done(self) -> bool:
+        """Say whether the step was changed and no other will be."""
+        return WHOLE < self.number < self.count
+
 
 def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: str) -> Terms:
     """Return by gradient its terms by step: its derivatives by a relative change of that step, itself as WHOLE."""
@@ -145,7 +149,7 @@ def _results(derived: Derivation, arrays: Arrays, where: str, step: _Step) -> di
     """Return the gradients with one step of them changed; none where the reference takes plain arrays only."""
     try:
         if derived.is_closed:
-            return nudged(derived.reference, arrays, where, step)
+            return nudged(derived.reference, arrays, where, step, step.is_done)
         with _watching()(step):
             return evaluated(derived.reference, arrays, where)
     except (AssertionError, MeasureError, RuntimeError):  # what PyTorch's own parts of a function refuse
@@ -169,14 +173,22 @@ def _watching() -> Callable[[_Step], Any]:
                 with self:
                     return parts(*args, **(kwargs or {}))
             found = call(*args, **(kwargs or {}))
-            if any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments)):
+            if _aliases(call):
                 return found
+            if isinstance(found, torch.Tensor):
+                return self._changed(found)
             return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, found)
 
         def _changed(self, tensor: Any) -> Any:
             return self._step(tensor) if tensor.dtype in (torch.float64, torch.complex128) else tensor
 
     return Watching
+
+
+@cache
+def _aliases(call: Any) -> bool:
+    """Say whether a function of PyTorch returns or changes the memory of what it takes."""
+    return any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments))
 
 
 @cache
