@@ -5,6 +5,7 @@ work costs, not what a driver would add.
 """
 
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,10 @@ from nearpeak.measure.isolated import measure_fresh
 from nearpeak.measure.telemetry.sampler import Sampler
 from nearpeak.ops import case
 
-FIGURES = ("sampler_at_100_hz_core_share", "sampler_at_10_hz_core_share", "sampler_observer_effect")
+FIGURES = (
+    "sampler_at_100_hz_core_share", "sampler_wake_up_core_share", "sampler_at_10_hz_core_share",
+    "sampler_observer_effect",
+)  # fmt: skip
 SECONDS_S, WINDOWS = 5.0, 5
 """Length of a window and how many there are: the median is given, as a neighbour's work makes a wake-up dearer."""
 FAST = ("rapl", "cpu_clock", "nvml_power")
@@ -29,6 +33,16 @@ SLOW = (*FAST, "nvml_state", "rails", "hwmon", "thermal", "devfreq")
 CASE = case("gemm", m=256, n=256, k=256, dtype="fp32")
 TIMING = Timing(cache="hot", budget_s=0.3, validate=False)
 FOURS = 10
+_SLEEPER = """
+import time
+start = time.monotonic()
+for number in range(1, {count} + 1):
+    time.sleep(max(0.0, start + number / {rate} - time.monotonic()))
+    if number == {rate}:
+        begin = time.process_time(), time.monotonic()
+print((time.process_time() - begin[0]) / (time.monotonic() - begin[1]))
+"""
+"""Prints the part of a core that waking up alone takes: what no sampler of this rate in Python can go below here."""
 _FAKE = "from tests.unit.measure.telemetry.trees import fake_nvml\nimport sys\nsys.modules[__name__] = fake_nvml()\n"
 
 
@@ -42,6 +56,7 @@ def measure() -> Iterator[Figure]:
         try:
             root = str(folder / "root")
             yield _share("sampler_at_100_hz_core_share", 100, FAST, root, 2.0)
+            yield _woken(100)
             yield _share("sampler_at_10_hz_core_share", 10, SLOW, root, 1.0)
             yield _observed(root)
         finally:
@@ -55,6 +70,16 @@ def _share(name: str, rate_hz: float, sources: Sequence[str], root: str, most: f
             with Sampler(rate_hz, ["host"]) as host:
                 found += statistics.median(share(host) for _ in range(WINDOWS))
     return Figure(name=name, value=100 * found, unit="%", bar=f"<= {most:g} %", passed=100 * found <= most)
+
+
+def _woken(rate_hz: int) -> Figure:
+    """Return what a process takes that wakes up as often and does nothing: the part that the machine sets."""
+    program = _SLEEPER.format(rate=rate_hz, count=rate_hz * (1 + round(SECONDS_S)))
+    command = [sys.executable, "-I", "-S", "-c", program]
+    shares = [float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(WINDOWS)]
+    print(f"  waking up alone: {', '.join(f'{one:.2%}' for one in shares)}", flush=True)
+    value = 100 * statistics.median(shares)
+    return Figure(name="sampler_wake_up_core_share", value=value, unit="%", bar="", passed=True)
 
 
 def share(sampler: Sampler) -> float:

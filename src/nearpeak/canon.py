@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+from nearpeak.errors import SpecError
+
 
 def canonical_json(value: object) -> str:
     """Return the canonical JSON text of `value`: keys sorted, no white space, shortest floats, no NaN.
@@ -11,6 +13,28 @@ def canonical_json(value: object) -> str:
     '{"a":[true,null,0.1],"b":1}'
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def parsed_once(text: str) -> object:
+    """Return what a JSON text says, with each key of an object once: of two, the text does not say which one is meant.
+
+    >>> parsed_once('{"m": 1, "m": 2}')
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: the key 'm' stands twice
+
+    Raises:
+        SpecError: a key stands twice in one object.
+        ValueError: the text is not JSON.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise SpecError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
+    return found
 
 
 def digest(value: object) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite.binding
 import numba
 from numba.extending import intrinsic
 
@@ -27,6 +28,11 @@ def _is_writable(folder: Path) -> bool:
 numba.config.CACHE_DIR = str(cache_folder())
 _KEPT = _is_writable(Path(numba.config.CACHE_DIR))
 """Whether machine code is kept; without a folder for it each process compiles its own."""
+
+
+def processor() -> str:
+    """Return the name of the processor, on which the last digits of some functions depend."""
+    return str(llvmlite.binding.get_host_cpu_name())
 
 
 def compiled(function: F) -> F:

@@ -69,7 +69,11 @@ def _dataclass_flags(node: ast.ClassDef) -> set[str] | None:
 
 
 def _caches(node: ast.ClassDef) -> bool:
-    return any("cached_property" in ast.unparse(d) for f in node.body for d in getattr(f, "decorator_list", []))
+    """Values that are worked out when somebody asks for them need a place that slots do not give."""
+    fields = [ast.unparse(one.value) for one in node.body if isinstance(one, ast.AnnAssign) and one.value]
+    return any(one.startswith("later(") for one in fields) or any(
+        "cached_property" in ast.unparse(d) for f in node.body for d in getattr(f, "decorator_list", [])
+    )
 
 
 def _field_faults(node: ast.ClassDef) -> Iterator[str]:

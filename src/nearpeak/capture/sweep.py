@@ -1,6 +1,5 @@
 """Capture of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
 
-import json
 import math
 import shlex
 import tomllib
@@ -9,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from nearpeak.canon import parsed_once
 from nearpeak.capture._axis_values import AxisValues, axis_values
 from nearpeak.capture._where import condition, names_in
 from nearpeak.core.case import Case
@@ -103,7 +103,9 @@ def _read_lines(path: Path, found: _Found) -> None:
 
 def _add_line(where: str, line: str, found: _Found) -> None:
     try:
-        row = json.loads(line)
+        row = parsed_once(line)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}; a case states each of its arguments once") from None
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{where}: not JSON ({error}); write one object per line") from None
     if not isinstance(row, dict):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.canon import parsed_once
 from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.folders import whole_file
 
@@ -134,9 +135,11 @@ def _number(text: str) -> int | float:
 
 def _record(line: str, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = parsed_once(line)
     except json.JSONDecodeError as error:
         raise SpecError(f"{where}: not JSON: {error.msg}") from None
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}; each column has one cell in a row") from None
     except RecursionError:
         raise SpecError(f"{where}: nests too deeply; each line must be an object of single values") from None
     except ValueError:

@@ -2,12 +2,12 @@
 
 import dataclasses
 import getpass
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.canon import parsed_once
 from nearpeak.cli._cases import cases_of, suite_of_words
 from nearpeak.cli._farm_payloads import capture_payloads, command_payloads
 from nearpeak.errors import SpecError
@@ -218,7 +218,9 @@ def _of_file(asked: Asked) -> "list[BatchRequest]":
 
 def _record(line: str, where: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
+        record = parsed_once(line)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
         raise SpecError(f"{where}: is no JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):

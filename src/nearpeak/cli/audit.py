@@ -9,6 +9,9 @@ from nearpeak.cli import _shared as shared
 from nearpeak.cli._tables import check_table, naming, write_cases
 from nearpeak.errors import SpecError
 
+_ADDED = "findings"
+"""Column that is added to a table."""
+
 
 def audit(
     table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
@@ -31,6 +34,8 @@ def audit(
         raise SpecError(f"audit: a table takes one target, got {len(devices)}; run once per target")
     check_table(out)
     columns = read_columns(table)
+    if out is not None and _ADDED in columns:
+        raise SpecError(f"{table}: its own column {_ADDED!r} would be replaced by --out; rename it, or leave it out")
     with naming(table):
         samples = samples_of(columns)
     found = audited(columns, samples, devices[0])
@@ -40,7 +45,7 @@ def audit(
         kinds: list[list[str]] = [[] for _ in range(found.row_count)]
         for one in found.findings:
             kinds[one.row - 1].append(one.kind)
-        write_cases(out, {**columns, "findings": [" ".join(names) for names in kinds]})
+        write_cases(out, {**columns, _ADDED: [" ".join(names) for names in kinds]})
 
 
 def register(app: typer.Typer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Fallback, Outcome
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.user_functions import said_by
+from nearpeak.measure.user_functions import EndedError, said_by
 from nearpeak.ops import work_of
 
 LARGEST_BYTES = 64 * 2**20
@@ -49,12 +49,22 @@ def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...
     Args:
         name: of the runner, with its argument: how the record's command calls it.
         ledger: what did not run where it was meant to.
+
+    Raises:
+        EndedError: the runner knows itself what becomes of the case: of a program that breaks its protocol no result
+            is wrong, there is none.
     """
     validate = contract()
     if validate is None or beyond_rounds(case):
         return None
     tested = named_implementation(case, backend, name, ledger)
-    return None if tested is None else validate(case, _asked_while_memory_lasts(tested), seed=0)
+    if tested is None:
+        return None
+    ended: list[EndedError] = []
+    record = validate(case, _asked_while_it_lasts(tested, ended), seed=0)
+    if ended:
+        raise ended[0]
+    return record
 
 
 def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
@@ -71,10 +81,13 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
     return dataclasses.replace(tested, ledger=rows)
 
 
-def _asked_while_memory_lasts(tested: Any) -> Any:
-    """Return `tested` that answers no further round once memory has run out: filling it again takes as long each time.
+def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
+    """Return `tested` that answers no further round once it has ended, or memory has run out: that takes long again.
 
-    What a framework says of it in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
+    What a framework says of memory in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
+
+    Args:
+        ended: where it is kept that it has ended.
     """
     from nearpeak.measure.taking import _outcome_of
 
@@ -83,9 +96,14 @@ def _asked_while_memory_lasts(tested: Any) -> Any:
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call, updated=())
         def asked(*given: Any, **named: Any) -> Any:
+            if ended:
+                raise ended[0]
             if not gone:
                 try:
                     return call(*given, **named)
+                except EndedError as error:
+                    ended.append(error)
+                    raise
                 except Exception as error:
                     if not isinstance(error, MemoryError) and _outcome_of(error) is not Outcome.OOM:
                         raise

@@ -10,6 +10,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
+from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS, work_of
 
 LARGEST_BYTES = 2 * 2**30
@@ -34,11 +35,35 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
     >>> index = drawn(embedding)[0]["index"]
     >>> len(set(index.tolist())), bool((index < 50).all())
     (7, True)
+
+    Raises:
+        NotModelledError: an extent is 0, and no inputs have the form that the operator asks for.
     """
     arguments = forward_arguments(case)
-    specs = OPS[case.op].inputs(**arguments)
     seed = random.Random(case.digest).getrandbits(64)
-    return tuple(_set(case.op, specs, arguments, (seed, index)) for index in range(set_count))
+    try:
+        specs = OPS[case.op].inputs(**arguments)
+        return tuple(_set(case.op, specs, arguments, (seed, index)) for index in range(set_count))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if zeros := zeros_of(case):
+            raise NotModelledError(f"{case.op}: no inputs with {zeros}: {in_a_line(error)}") from None
+        raise
+
+
+def zeros_of(case: Case) -> str:
+    """Return the extents of `case` that are 0 where the operator's own default is another one, in words.
+
+    >>> from nearpeak.ops import case
+    >>> zeros_of(case("gemm", m=0, n=2, k=3, dtype="bf16"))
+    'm=0'
+    """
+    defaults = OPS[case.op].signatures[case.phase].defaults
+    return " ".join(f"{name}=0" for name, extent in case.axes if extent == 0 and defaults.get(name) != 0)
+
+
+def in_a_line(error: Exception) -> str:
+    """Return the first line of what an exception says, or its kind where it says nothing."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _set(op: str, specs: Mapping[str, Tensor], arguments: Mapping[str, Any], seed: tuple[int, int]) -> dict[str, Any]:

@@ -64,20 +64,25 @@ def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
     >>> [free.axes for free in free_axes(case("softmax", rows=4096, columns=4096, dtype="fp32"))]
     [('rows',)]
     """
-    operator = OPS[case.op]
-    if operator.draws:
+    asked = _small_answer(case, output)
+    if asked is None:
         return ()
-    small, joined = _shrunk(case)
-    if is_large(small, MORE):
-        return ()
-    try:
-        inputs = _given(small)
-        outputs = _computed(small, inputs, output)
-    except Exception:  # extents that do not fit each other raise whatever a reference raises
-        return ()
+    small, joined, inputs, outputs = asked
     found = (_free(small, axes, (1,) * len(axes), inputs, outputs, output) for axes in joined)
     alone = tuple(one for one in found if one is not None)
     return (*alone, *_shared(case, small, alone, output))
+
+
+def _small_answer(case: Case, output: str) -> tuple[Case, list[tuple[str, ...]], Arrays, Arrays] | None:
+    """Return a small case of the kind, axes that go together, its inputs and results; none where there is no answer."""
+    small, joined = _shrunk(case)
+    if OPS[case.op].draws or is_large(small, MORE):
+        return None
+    try:
+        inputs = _given(small)
+        return small, joined, inputs, _computed(small, inputs, output)
+    except Exception:  # extents that do not fit each other raise whatever a reference raises
+        return None
 
 
 def _shared(case: Case, small: Case, alone: tuple[Free, ...], output: str) -> Iterator[Free]:
@@ -115,14 +120,10 @@ def added_axes(case: Case, output: str) -> tuple[Free, ...]:
     >>> [free.axes for free in added_axes(gradient, "grad_weight")], added_axes(gradient, "grad_input")
     ([('rows',)], ())
     """
-    small, joined = _shrunk(case)
-    if OPS[case.op].draws or is_large(small, MORE):
+    asked = _small_answer(case, output)
+    if asked is None:
         return ()
-    try:
-        inputs = _given(small)
-        whole = _computed(small, inputs, output)
-    except Exception:  # extents that do not fit each other raise whatever a reference raises
-        return ()
+    small, joined, inputs, whole = asked
     found = (_added(small, axes, inputs, whole, output) for axes in joined)
     return tuple(one for one in found if one is not None)
 

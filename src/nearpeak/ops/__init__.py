@@ -2,7 +2,7 @@
 
 import importlib
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from nearpeak.core.case import Case
@@ -90,12 +90,21 @@ def label_of(case: Case) -> str:
         f"{name}={extent}" for name, extent in case.axes
         if name not in defaults or extent != (extents[same[name]] if name in same else defaults[name])
     ]  # fmt: skip
-    dtypes = dict(case.dtypes)
-    first = next(iter(dtypes.values()), "")
-    formats = [f"{name}={value}" for name, value in list(case.dtypes)[1:] if value != (defaults.get(name) or first)]
-    choices = [f"{name}={value}" for name, value in case.attributes if value != defaults.get(name)]
     back = "" if case.phase == "forward" else " backward"
-    return " ".join(part for part in (f"{case.op}{back}", *axes, *choices, first, *formats, case.lies()) if part)
+    words = [f"{case.op}{back}", *axes, *_chosen_words(case.op, case.phase, case.dtypes, case.attributes)]
+    return " ".join([*words, case.lies()] if case.memory else words)
+
+
+@lru_cache(maxsize=1 << 10)
+def _chosen_words(
+    op: str, phase: str, dtypes: tuple[tuple[str, str], ...], attributes: tuple[tuple[str, str | bool], ...]
+) -> tuple[str, ...]:
+    """Return the words of a label that the cases of one kind share: choices and formats that are no defaults."""
+    defaults = OPS[op].signatures[phase].defaults
+    first = next(iter(dict(dtypes).values()), "")
+    formats = [f"{name}={value}" for name, value in dtypes[1:] if value != (defaults.get(name) or first)]
+    choices = [f"{name}={value}" for name, value in attributes if value != defaults.get(name)]
+    return tuple(word for word in (*choices, first, *formats) if word)
 
 
 @cache

@@ -71,8 +71,8 @@ def gradients_of(arrays: Mapping[str, Any], found: Weights) -> dict[str, Any]:
 
 def _summed(array: Any, groups: int) -> Any:
     """Add up the gradients of the query heads that share a key head."""
-    batch, _, *rest = array.shape
-    return array.reshape(batch, groups, -1, *rest).sum(axis=2)
+    batch, heads, *rest = array.shape
+    return array.reshape(batch, groups, heads // max(groups, 1), *rest).sum(axis=2)
 
 
 def torch_attention(tensors: Mapping[str, Any], live: Any, *, softcap: bool = False, bias: Any = None) -> Any:

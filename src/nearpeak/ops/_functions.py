@@ -58,7 +58,7 @@ def _row(name: str, text: str, *gradients: str, **more: Any) -> Function:
 
 
 _F = "nn.functional."
-_WHOLE = {"a": "int", "b": "int"}
+WHOLE = {"a": "int", "b": "int"}
 _SQRT_HALF, _SQRT_2_PI, _2_SQRT_PI = "0.7071067811865476", "0.7978845608028654", "1.1283791670955126"
 _TANH_ARGUMENT = f"tanh({_SQRT_2_PI} * (a + 0.044715 * a * a * a))"
 _DENSITY = "0.3989422804014327 * exp(-0.5 * a * a)"
@@ -115,12 +115,12 @@ _ARITHMETIC = (
     _row("ldexp", "ldexp(a, b)"),
     _row("mantissa", "mantissa(a)", aten=("frexp",)),
     _row("nextafter", "nextafter(a, b)"),
-    _row("gcd", "gcd(a, b)", takes=_WHOLE),
-    _row("lcm", "lcm(a, b)", takes=_WHOLE),
+    _row("gcd", "gcd(a, b)", takes=WHOLE),
+    _row("lcm", "lcm(a, b)", takes=WHOLE),
     _row("left_shift", "left_shift(a, b)", torch="bitwise_left_shift",
-         aten=("bitwise_left_shift", "__lshift__", "__ilshift__"), takes=_WHOLE),
+         aten=("bitwise_left_shift", "__lshift__", "__ilshift__"), takes=WHOLE),
     _row("right_shift", "right_shift(a, b)", torch="bitwise_right_shift",
-         aten=("bitwise_right_shift", "__rshift__", "__irshift__"), takes=_WHOLE),
+         aten=("bitwise_right_shift", "__rshift__", "__irshift__"), takes=WHOLE),
 )  # fmt: skip
 
 _SPECIAL = (

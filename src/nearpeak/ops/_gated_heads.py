@@ -6,6 +6,7 @@ import numpy as np
 
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
+from nearpeak.errors import NotModelledError
 from nearpeak.ops._checks import required_multiple
 from nearpeak.ops._state_chains import run, run_back
 from nearpeak.ops._state_work import Operands
@@ -76,6 +77,8 @@ def backward_reference(
     arrays: dict[str, Any], heads: int, key_heads: int, decay: str, **_: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Return the gradients of everything that is read."""
+    if not arrays["q"].shape[-1]:
+        raise NotModelledError("keys without a dimension have no closed form of their gates' gradients")
     operands = _operands(np, arrays, heads, key_heads, decay)
     _o, state, before = run(np, *operands, state=arrays.get("state"))
     upstream = (arrays["grad_o"], arrays.get("grad_final", np.zeros_like(state)))

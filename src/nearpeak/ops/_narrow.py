@@ -25,6 +25,8 @@ def largest_of(name: str) -> float:
 def blocks_of(x: Any, high: int, wide: int, library: Any) -> tuple[Any, Any]:
     """Return minimum and maximum of each block of `high` rows by `wide` columns, those at the edges cut."""
     rows, columns = range(0, x.shape[0], high), range(0, x.shape[1], wide)
+    if not rows or not columns:  # there is no block of nothing
+        return (library.zeros((len(rows), len(columns)), dtype=x.dtype),) * 2
     if library is np:
         first, second = list(rows), list(columns)
         low, top = (
@@ -53,7 +55,7 @@ def scale_of(
         exponent = np.frexp(_usable(amax))[1] - np.frexp(largest)[1]
         return np.exp2(np.clip(exponent, -_E8M0, _E8M0)).astype(np.float32), None, {}
     if two_levels:
-        whole = _usable(amax.max() / (largest * np.float32(largest_of(scale_dtype))))
+        whole = _usable(amax.max(initial=0.0) / (largest * np.float32(largest_of(scale_dtype))))
         return narrowed_values(amax / largest / whole, scale_dtype), None, {"tensor_scale": whole.reshape(1)}
     return _usable(amax / largest), None, {}
 
@@ -102,7 +104,8 @@ def scale_of_in_torch(
         exponent = torch.frexp(_usable_in_torch(amax, torch))[1] - torch.frexp(torch.tensor(largest))[1]
         return torch.exp2(exponent.clamp(-_E8M0, _E8M0).double()).float().to(torch.float8_e8m0fnu), None, {}
     if two_levels:
-        whole = _usable_in_torch(amax.max() / (largest * largest_of(scale_dtype)), torch)
+        most = amax.max() if amax.numel() else amax.new_zeros(())
+        whole = _usable_in_torch(most / (largest * largest_of(scale_dtype)), torch)
         blocks = (amax / largest / whole).clamp(max=largest_of(scale_dtype)).to(torch_dtype(torch, scale_dtype))
         return blocks, None, {"tensor_scale": whole.reshape(1)}
     return _usable_in_torch(amax / largest, torch), None, {}

@@ -210,6 +210,8 @@ class Operator:
     """(**arguments) → those of the same results from more inputs; by input, an axis and positions along it → rows."""
     draws: bool = False
     """Whether the same call gives another result each time, because it draws random numbers."""
+    listed: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
+    """By choice that has values by the dozen, all of them, each with what it needs: directed cases hold each once."""
     version: int = 1
     """Raised when the meaning of a case changes."""
 

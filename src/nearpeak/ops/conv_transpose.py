@@ -105,7 +105,7 @@ def _fewest(batch: int, in_channels: int, out_channels: int, groups: int, **argu
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
     weight = (
         arguments["in_channels"],
-        arguments["out_channels"] // arguments["groups"],
+        arguments["out_channels"] // max(arguments["groups"], 1),
         *sliding.extents(arguments, "k"),
     )
     return inputs_of(weight, **arguments)

@@ -72,7 +72,7 @@ def _inputs(
 
 
 def _reference(arrays: dict[str, Any], block_rows: int, block_columns: int, **_: Any) -> dict[str, Any]:
-    operand = Operand(dtype="", row_count=block_rows, column_count=block_columns)
+    operand = Operand(dtype="", row_count=max(block_rows, 1), column_count=max(block_columns, 1))
     y = arrays["q"].astype(np.float64)
     y = spread(y, arrays["zero"], sub, operand) if "zero" in arrays else y
     y = spread(y, arrays["scale"], mul, operand)
@@ -86,6 +86,7 @@ def _torch_call(
 
     out = torch_dtype(torch, arguments["out_dtype"])
     wide = torch.float64 if out == torch.float64 else torch.float32
+    block_rows, block_columns = max(block_rows, 1), max(block_columns, 1)
 
     def whole(per_block: Any) -> Any:
         grid = per_block.to(wide).reshape(ceil_div(rows, block_rows), ceil_div(columns, block_columns))

@@ -15,11 +15,20 @@ from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, unless_empty, where
-from nearpeak.ops._checks import required_at_most
+from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops._formula import Formula, next_after
-from nearpeak.ops._functions import COMPARISONS, LOGICAL, NONFINITE, POLYNOMIALS, Function, function_of
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._functions import (
+    COMPARISONS,
+    FUNCTIONS,
+    LOGICAL,
+    NONFINITE,
+    POLYNOMIALS,
+    WHOLE,
+    Function,
+    function_of,
+)
+from nearpeak.ops._operator import Numerics, Operator, Value
 from nearpeak.ops._torch_names import torch_dtype
 
 
@@ -169,6 +178,8 @@ def _inputs(function: str, **arguments: Any) -> dict[str, Tensor]:
     sizes = {name: arguments[name] for name in row.operand_names}
     for name, wanted in row.takes.items():
         _require_kind(function, name, wanted, sizes.get(name, 0), arguments)
+    for name, size in sizes.items():  # what is broadcast is repeated a whole number of times
+        required_multiple("elementwise", {name: max(size, 1)}, elements=arguments["elements"])
     return {
         name: Tensor(shape=(size,), dtype=arguments[f"{name}_dtype"])
         for name, size in sizes.items()
@@ -195,6 +206,23 @@ def _require_kind(function: str, name: str, wanted: str, size: int, arguments: M
         raise SpecError(
             f"elementwise: {key}={arguments[key]}, but {function} {what} {words} there; say {key}={example}"
         )
+
+
+_USUAL_ELEMENTS = 8
+"""Of operands that cannot be left out: what directed cases usually have."""
+
+
+def _needs(row: Function) -> dict[str, Value]:
+    """Return the arguments without which a function has no case: formats of operands that are no floats, and these."""
+    if row.takes == WHOLE:
+        return {"dtype": _KINDS["int"][1], "b": _USUAL_ELEMENTS}
+    if row.torch.startswith("special."):
+        return {"dtype": "fp32"}  # of which PyTorch has no kernels in 16 bits
+    needed = {name: _KINDS[wanted][1] for name, wanted in row.takes.items() if wanted != "scalar"}
+    operands: dict[str, Value] = {name: _USUAL_ELEMENTS for name in needed if name in "bc"}
+    if row.name in ("glu", "polar"):  # of two tensors, the latter of no 16 bits
+        operands |= {"b": _USUAL_ELEMENTS, **({"dtype": "fp32"} if "y" in needed else {})}
+    return {"out_dtype" if name == "y" else f"{name}_dtype": value for name, value in needed.items()} | operands
 
 
 def _operands(tensors: dict[str, Any], row: Function, spread: Any) -> dict[str, Any]:
@@ -248,7 +276,10 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
         return whole.view(-1, inner) if len(whole) > inner else whole
 
     operands = list(_operands(tensors, row, spread).values())
-    if row.name in _TENSORS_ONLY:
+    held = [torch.is_tensor(operand) for operand in operands]
+    # PyTorch has no end of a line that is a number, and no two limits of which only one is.
+    together = (row.name == "lerp" and not held[1]) or (row.name == "clamp" and held[1] != held[2])
+    if together or row.name in _TENSORS_ONLY:
         operands = [
             torch.as_tensor(operand, dtype=operands[0].dtype, device=operands[0].device) for operand in operands
         ]
@@ -364,4 +395,5 @@ OPERATOR = Operator(
     same={"a": "elements", "grad": "elements"},
     aten=aten_claims(),
     onnx=onnx_claims(),
+    listed={"function": {name: _needs(row) for name, row in FUNCTIONS.items()}},
 )

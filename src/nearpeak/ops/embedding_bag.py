@@ -131,6 +131,8 @@ def _torch_call(tensors: dict[str, Any], mode: str, **_: Any) -> dict[str, Any]:
     import torch
 
     index, weight, offsets = (tensors[name] for name in ("index", "weight", "offsets"))
+    if not weight.shape[1]:
+        raise NotImplementedError("PyTorch's kernel fails on rows without an element")
     call = torch.nn.functional.embedding_bag
     return {"y": call(index, weight, offsets, mode=mode, per_sample_weights=tensors.get("factors"))}
 

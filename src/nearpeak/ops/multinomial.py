@@ -33,6 +33,18 @@ def _inputs(rows: int, categories: int, dtype: str, **_: Any) -> dict[str, Tenso
     return {"weights": Tensor(shape=(rows, categories), dtype=dtype)}
 
 
+def _valid(values: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return weights as they must be, none of them negative: all of a row above half of its largest.
+
+    Twice any of them is then the heaviest of its row, so that what counts one twice, or leaves the last out, shows.
+    """
+    weights = values["weights"]
+    if not weights.size:
+        return {}
+    low, high = (end(weights, axis=-1, keepdims=True) for end in (np.min, np.max))
+    return {"weights": weights - low + 1.5 * np.where(high > low, high - low, 1.0)}
+
+
 def _reference(arrays: dict[str, Any], samples: int, **_: Any) -> dict[str, Any]:
     return {"y": np.repeat(arrays["weights"].argmax(axis=-1)[:, None], samples, axis=1)}
 
@@ -75,6 +87,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    valid=_valid,
     aten={"aten.multinomial.default": _from_aten},
     onnx={"Multinomial": _from_onnx},
     draws=True,

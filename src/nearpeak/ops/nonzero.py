@@ -7,6 +7,7 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
+from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
@@ -31,7 +32,13 @@ def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:
     return Work(read_bytes=dtype.bytes(elements), write_bytes=INDEX.bytes(minimum(found, elements) * rank))
 
 
+MOST_DIMENSIONS = 64
+"""Of a tensor of PyTorch."""
+
+
 def _inputs(elements: int, rank: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    if rank > MOST_DIMENSIONS:
+        raise NotModelledError(f"nonzero: rank={rank}, but no tensor is made of more than {MOST_DIMENSIONS} dimensions")
     return {"x": Tensor(shape=(1,) * (rank - 1) + (elements,), dtype=dtype)}
 
 

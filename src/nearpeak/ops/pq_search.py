@@ -44,7 +44,7 @@ def pq_search(queries: int, vectors: int, dim: int, parts: int, k: int, dtype: D
 def _inputs(queries: int, vectors: int, dim: int, parts: int, dtype: str, **_: Any) -> dict[str, Tensor]:
     return {
         "queries": Tensor(shape=(queries, dim), dtype=dtype),
-        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // parts), dtype=dtype),
+        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // max(parts, 1)), dtype=dtype),
         "codes": Tensor(shape=(vectors, parts), dtype="uint8"),
     }
 

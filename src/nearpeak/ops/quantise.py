@@ -135,7 +135,7 @@ def _outputs(tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -
 def _one(x: Any, tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return one quantised copy with what is kept beside it."""
     to, scale_dtype, zero_dtype = (arguments[name] for name in ("out_dtype", "scale_dtype", "zero_dtype"))
-    blocks = (arguments["block_rows"], arguments["block_columns"])
+    blocks = (max(arguments["block_rows"], 1), max(arguments["block_columns"], 1))
     numpy = library is np
     narrow, scaled = (narrowed, scale_of) if numpy else (narrowed_by_torch, scale_of_in_torch)
     x = x.astype(np.float32) if numpy else x.float()

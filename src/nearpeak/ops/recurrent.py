@@ -151,6 +151,10 @@ def _parameters(
     return gates * inputs + layers * directions * projection * hidden, 2 * layers * gates
 
 
+MOST_LAYERS = 10_000
+"""Each has inputs of its own; more are a typing error."""
+
+
 def _names(layers: int, directions: int) -> list[str]:
     return [f"_l{layer}{'_reverse' * back}" for layer in range(layers) for back in range(directions)]
 
@@ -159,6 +163,8 @@ def _inputs(
     batch: int, steps: int, features: int, hidden: int, dtype: str, layers: int, directions: int, projection: int,
     cell: str, bias: bool, state: bool, **_: Any,
 ) -> dict[str, Tensor]:  # fmt: skip
+    required_at_most("recurrent", {"most layers that inputs are made for": MOST_LAYERS}, layers=layers)
+    required_at_most("recurrent", {"both ways": 2}, directions=directions)
     width, gates = projection or hidden, cell_of(cell).gate_count * hidden
     shapes: dict[str, tuple[int, ...]] = {"x": (steps, batch, features)}
     if state:
@@ -217,6 +223,8 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     x, cell = tensors["x"], arguments["cell"]
+    if not arguments["hidden"]:
+        raise NotImplementedError("PyTorch's kernel divides by the size of the hidden state")
     names = _names(arguments["layers"], arguments["directions"])
     shape = (len(names), arguments["batch"])
     h0 = tensors.get("h0", x.new_zeros(*shape, arguments["projection"] or arguments["hidden"]))

@@ -68,6 +68,8 @@ def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
+    if not len(tensors["v"]):
+        raise NotImplementedError("PyTorch's kernel divides by the number of rows")
     w, norm = torch._weight_norm_interface(tensors["v"], tensors["g"], 0)
     return {"w": w, "norm": norm.detach()}
 

@@ -23,16 +23,17 @@ from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.predict._refined import reach, refined, scalars_of
+from nearpeak.predict._remade import remade
 from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
-from nearpeak.predict.intervals import band_of, end_of, stretched
+from nearpeak.predict.intervals import BAND_EDGES_S, band_of, end_of, stretched
 from nearpeak.theory.terms import proved_s
 
 
-def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Any:
-    """Return the prediction of one case, whose axes are numbers; of numbers of a script what stands for it.
+def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Prediction:
+    """Return the prediction of one case, whose axes are numbers; of numbers of a script with what stands for figures.
 
     Args:
         file: coefficients of the user's own, instead of those that answer for the target.
@@ -67,8 +68,8 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     )  # fmt: skip
     busy = busy_of(target, stock_of(target), cases, is_one=True) if has_power(target) else ()
     parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
-    return called(
-        Prediction, time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
+    return Prediction(
+        time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
         regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
     )  # fmt: skip
 
@@ -122,10 +123,18 @@ def _regimes(form: "Same[Form]") -> Callable[[int], str]:
 
 
 @lru_cache(maxsize=1 << 10)
+@remade
 def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
-    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band."""
-    ends, regime_of = (same.held.low_ratio, same.held.high_ratio), _regimes(form)
-    return cache(lambda first, band: [float(np.log(end_of(one, regime_of(first), band, kind))) for one in ends])
+    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band.
+
+    Those of a regime are found for all bands at once: larger models take longer by the same regimes.
+    """
+    ends, regime_of, bands = (same.held.low_ratio, same.held.high_ratio), _regimes(form), range(len(BAND_EDGES_S) + 1)
+    of_regime = cache(
+        lambda regime: [[float(np.log(end_of(one, regime, band, kind))) for one in ends] for band in bands]
+    )
+    of_place: Callable[[int], list[list[float]]] = cache(lambda first: of_regime(regime_of(first)))
+    return lambda first, band: of_place(first)[band]
 
 
 def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:

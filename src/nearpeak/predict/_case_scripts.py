@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from nearpeak.core.case import Case
@@ -13,7 +14,7 @@ from nearpeak.core.target import Target
 from nearpeak.ops import OPS
 from nearpeak.predict._case import predicted
 from nearpeak.predict._form import CaseColumns, Setting, case_columns
-from nearpeak.predict._script import Script
+from nearpeak.predict._script import Placeholder, Script, called
 
 _WORTH_COUNT = 24
 """Cases by the formulas that take as long as writing a script: a step on many devices never needs most of them."""
@@ -21,26 +22,60 @@ _MOST_SCRIPTS = 24
 """Scripts of a group, each for other outcomes of what is decided on the way."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Group:
+class Group:
     """Scripts of the cases of an operator and its phase, formats and choices on one target, in one setting."""
 
-    scripts: list[Callable[..., Prediction | None]] = field(default_factory=list)
-    """Each gives the prediction by the axes of a case that it holds for, and nothing of others."""
-    formula_count: int = 0
-    """Cases that no script answered for."""
-    is_refused: bool = False
-    """Whether something is done to the axes that cannot be written down."""
+    __slots__ = ("formula_count", "is_refused", "scripts")
+
+    def __init__(self) -> None:
+        self.scripts: list[Callable[..., Any]] = []  # each gives nothing of the axes of cases that it does not hold for
+        self.formula_count = 0  # cases that no script answered for
+        self.is_refused = False  # whether something is done to the axes that cannot be written down
+
+    def found(self, axes: tuple[tuple[str, int], ...]) -> Any:
+        """Return what the script of a case with these axes gives; nothing where there is none."""
+        for script in self.scripts:
+            try:
+                found = script(axes)
+            except (ArithmeticError, ValueError):  # the formulas say what is wrong, or that nothing is
+                return None
+            if found is not None:
+                return found
+        return None
+
+    def extend(self, columns: CaseColumns, formulas: Callable[[CaseColumns], Any], worth_count: int) -> None:
+        """Add the script of a case, where enough cases showed that there are more to come.
+
+        Args:
+            formulas: give what stands for a figure or for several in one, of columns of numbers of a script.
+            worth_count: cases by the formulas that take as long as writing a script.
+        """
+        self.formula_count += 1
+        is_full = self.is_refused or len(self.scripts) == _MOST_SCRIPTS
+        if is_full or self.formula_count % worth_count or not columns.axes:
+            return
+        script = Script()
+        try:
+            found: Any = formulas(replace(columns, axes=_axes(script, columns)))
+        except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
+            found = None
+        self.is_refused = not isinstance(found, Placeholder)
+        if self.is_refused:
+            return
+        self.scripts.append(script.function([*map(_argument, columns.axes)], found, tuple(columns.axes)))
 
 
 class Scripts:
     """Those of one target and setting; equal to itself alone, so that caches find it at once."""
 
-    __slots__ = ("groups", "setting", "target")
+    __slots__ = ("groups", "kept_count", "path", "setting", "step_groups", "target")
 
     def __init__(self, target: Target, setting: Setting) -> None:
         self.target, self.setting = target, setting
-        self.groups = defaultdict[tuple[Any, ...], _Group](_Group)
+        self.groups = defaultdict[tuple[Any, ...], Group](Group)  # of predictions
+        self.step_groups = defaultdict[tuple[Any, ...], Group](Group)  # of what steps need of their cases
+        self.path: Path | None = None  # where later processes find them
+        self.kept_count = -1  # scripts of steps that later processes have; less than none where nobody looked yet
 
 
 _latest: list[Scripts | None] = [None]
@@ -67,32 +102,19 @@ def predicted_by_script(case: Case, scripts: Scripts) -> Prediction:
         NotModelledError: no form answers, or the device states too little.
     """
     group = scripts.groups[case.op, case.phase, case.dtypes, case.attributes]
-    for script in group.scripts:
-        try:
-            found = script(case.axes)
-        except (ArithmeticError, ValueError):  # the formulas say what is wrong, or that nothing is
-            break
-        if found is not None:
-            return found
+    found: Prediction | None = group.found(case.axes)
+    if found is not None:
+        return found
     columns = case_columns(case)
-    prediction: Prediction = predicted(columns, scripts.target, scripts.setting)
-    _extend(group, columns, scripts)
+    prediction = predicted(columns, scripts.target, scripts.setting)
+    group.extend(columns, lambda some: _scripted(some, scripts), _WORTH_COUNT)
     return prediction
 
 
-def _extend(group: _Group, columns: CaseColumns, scripts: Scripts) -> None:
-    """Add the script of a case to its group, where enough cases showed that there are more to come."""
-    group.formula_count += 1
-    is_full = group.is_refused or len(group.scripts) == _MOST_SCRIPTS
-    if is_full or group.formula_count % _WORTH_COUNT or not columns.axes:
-        return
-    script = Script()
-    try:
-        found = predicted(replace(columns, axes=_axes(script, columns)), scripts.target, scripts.setting)
-    except (TypeError, ValueError, AttributeError):  # arrays and the like, which placeholders are not
-        group.is_refused = True
-        return
-    group.scripts.append(script.function([*map(_argument, columns.axes)], found, tuple(columns.axes)))
+def _scripted(columns: CaseColumns, scripts: Scripts) -> Any:
+    """Return what stands for the prediction of a case whose axes are numbers of a script."""
+    found = predicted(columns, scripts.target, scripts.setting)
+    return called(Prediction, **{one.name: getattr(found, one.name) for one in fields(found)})
 
 
 def _axes(script: Script, columns: CaseColumns) -> dict[str, Any]:

@@ -39,11 +39,20 @@ _NAME = re.compile(r"\bx\d+(?:_\d+)?\b")
 """Names that lines define."""
 _LONGEST_TEXT = 150
 """Letters of an expression that stands within another one: parsers stop at some depth."""
-_KNOWN = {
+KNOWN = {
     "ceil": ceil, "gcd": gcd, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "log2": np.log2, "hypot": np.hypot,
     "power": np.power,
 }  # fmt: skip
 """Names that scripts may use."""
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether a name of a script's code stands for something that is no number.
+
+    >>> is_object_name("o140"), is_object_name("x7")
+    (True, False)
+    """
+    return name[:1] == "o" and name[1:].isdigit()
 
 
 class NotWrittenError(TypeError):
@@ -180,7 +189,7 @@ class Script:
         last = _Line(names=(), text=f"return {result.name}", uses=(result.name,))
         lines = [*_taken_apart(arguments, names), *_shortened([*reversed(kept), last])]
         body, taken = "\n    ".join(lines), "pairs" if names else ", ".join(arguments)
-        space: dict[str, Any] = {**_KNOWN, **self._objects}
+        space: dict[str, Any] = {**KNOWN, **self._objects}
         exec(f"def script({taken}):\n    {body}", space)
         found: Callable[..., Any] = space["script"]
         return found
@@ -190,7 +199,7 @@ class Script:
             return argument.name
         if isinstance(argument, np.generic):
             argument = argument.item()
-        if isinstance(argument, (bool, int)) or (isinstance(argument, float) and np.isfinite(argument)):
+        if isinstance(argument, (bool, int, str)) or (isinstance(argument, float) and np.isfinite(argument)):
             return f"({argument!r})"
         name = f"o{id(argument)}"
         self._objects[name] = argument
@@ -355,5 +364,5 @@ def _shortened(lines: Sequence[_Line]) -> list[str]:
 def _evaluated(template: str, count: int) -> Callable[..., Any]:
     """Return a template as a function of numbers."""
     names = [f"v{place}" for place in range(count)]
-    found: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {template.format(*names)}", dict(_KNOWN))
+    found: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {template.format(*names)}", dict(KNOWN))
     return found

@@ -156,7 +156,7 @@ def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s
     for place in ceilings:
         share = smaller(larger(parts_s[place], 0.0), larger((1 - stock) * clocked_s - taken, 0.0))
         left[place], taken = parts_s[place] - share, taken + share
-    added = clocked_s * (stock / new - 1)
+    added = clocked_s * (stock / new - 1) if is_lowered(target) else none
     return Powered(parts_s=left, power_s=taken + added, added_s=added)
 
 

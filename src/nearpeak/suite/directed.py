@@ -107,13 +107,20 @@ class _Maker:
         self.levels: dict[str, tuple[str, ...]] = {one.name: one.combined for one in self.parameters if one.combined}
 
     def case(self, row: Row) -> Case:
-        """Return the case; parameters that the row leaves out are at their usual level."""
+        """Return the case; parameters that the row leaves out are at their usual level, or at one needed."""
         values: dict[str, Level] = {}
         for one in self.parameters:
             value = one.value(str(row.get(one.name, one.combined[0] if one.combined else USUAL)))
             if value is not None:
                 values[one.name] = value
+        for name, listed in OPS[self.op].listed.items():
+            needed = listed.get(str(values.get(name)), {})
+            values |= {other: value for other, value in needed.items() if row.get(other) in (None, self._usual(other))}
         return OPS[self.op].case(self.phase, **values)
+
+    def _usual(self, name: str) -> str:
+        """Return the level of a parameter that is not looked at; empty where nothing combines it."""
+        return next(iter(self.levels.get(name, ())), "")
 
     def refusal(self, row: Row) -> str:
         """Return why there is no such case; empty when there is."""

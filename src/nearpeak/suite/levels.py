@@ -117,7 +117,7 @@ def parameters_of(op: str, phase: str) -> tuple[Parameter, ...]:
     for name, kind in signature.attributes.items():
         default = signature.defaults.get(name)
         usual = default if default is not None else False if kind is bool else None
-        found.append(_choice(name, usual, tuple(stated.get(name, ()))))
+        found.append(_choice(name, usual, tuple(stated.get(name, ())), tuple(operator.listed.get(name, ()))))
     return (*found, *_memory(op, phase, found))
 
 
@@ -147,9 +147,10 @@ def _axis(name: str, default: Level | None, same: str) -> Parameter:
     return Parameter(name=name, role=_AXIS, combined=combined, edges=tuple(EDGES), default=default, same=same)
 
 
-def _choice(name: str, default: Level | None, stated: tuple[str, ...]) -> Parameter:
+def _choice(name: str, default: Level | None, stated: tuple[str, ...], listed: tuple[str, ...]) -> Parameter:
     if isinstance(default, bool):
         stated = (str(default).lower(), str(not default).lower())
     elif not stated:
         stated = (str(default or ""),)
-    return Parameter(name=name, role=_CHOICE, combined=stated, edges=stated, default=default)
+    edges = (*stated, *(value for value in listed if value not in stated))
+    return Parameter(name=name, role=_CHOICE, combined=stated, edges=edges, default=default)

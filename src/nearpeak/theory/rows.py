@@ -2,10 +2,11 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import reduce
 
 from nearpeak.core.analysis import CaseRow
 from nearpeak.core.case import Case
-from nearpeak.core.distinct import distinct_calls
+from nearpeak.core.distinct import DistinctRow, distinct_rows
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.ops import OPS, label_of
@@ -22,32 +23,31 @@ class Part:
     """Work of one call; of calls that touch different numbers of bytes, the least."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    """What has been seen of one row."""
-
-    work: Work
-    """Least work of a call."""
-    source: str
-    """Where the first call came from."""
-    call_count: int = 0
-    """Calls so far."""
-
-
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
-    tallies: dict[tuple[Case, str, str], _Tally] = {}
-    for call in distinct_calls(workload.calls):
-        key = (call.case, call.phase, call.module)
-        work = touched_work(call.read_bytes, call.write_bytes, works[call.case])
-        tally = tallies.get(key)
-        if tally is None:
-            tally = tallies[key] = _Tally(work=work, source=call.source)
-        tally.call_count += call.call_count
-        if work is not tally.work:
-            tally.work = _least(tally.work, work)
-    parts = [Part(row=_row(key, tally), work=tally.work) for key, tally in tallies.items()]
+    cases, rows = distinct_rows(workload.calls, label_of)
+    own = [works[case] for case in cases]
+    parts = [_part(row, own[row.place]) for row in rows]
     return tuple(sorted(parts, key=_order))
+
+
+def touched_of(row: DistinctRow, work: Work) -> Work:
+    """Return the least work that a call of a row does, of the `work` of its case."""
+    found = [touched_work(call.read_bytes, call.write_bytes, work) for call in row.calls]
+    return reduce(_least, found)
+
+
+def _part(row: DistinctRow, own: Work) -> Part:
+    (first, *_), work = row.calls, touched_of(row, own)
+    case = first.case
+    return Part(
+        work=work,
+        row=CaseRow(
+            case=case, label=row.label, family=OPS[case.op].family, phase=first.phase, module=first.module,
+            source=first.source, call_count=row.call_count, matrix_flop=matrix_flop_of(work),
+            total_flop=work.total_flop, read_bytes=work.read_bytes, write_bytes=work.write_bytes,
+        ),
+    )  # fmt: skip
 
 
 def moved_bytes(row: CaseRow) -> int:
@@ -55,22 +55,19 @@ def moved_bytes(row: CaseRow) -> int:
     return (row.read_bytes + row.write_bytes) * row.call_count
 
 
+def matrix_flop_of(work: Work) -> int:
+    """Return the FLOP that matrix units can do."""
+    return sum(amount for kind, amount in work.flop.items() if kind.startswith("matrix."))
+
+
 def _least(left: Work, right: Work) -> Work:
+    if right is left:
+        return left
     return dataclasses.replace(
         left,
         read_bytes=min(left.read_bytes, right.read_bytes),
         write_bytes=min(left.write_bytes, right.write_bytes),
     )
-
-
-def _row(key: tuple[Case, str, str], tally: _Tally) -> CaseRow:
-    (case, phase, module), work = key, tally.work
-    matrix_flop = sum(amount for kind, amount in work.flop.items() if kind.startswith("matrix."))
-    return CaseRow(
-        case=case, label=label_of(case), family=OPS[case.op].family, phase=phase, module=module, source=tally.source,
-        call_count=tally.call_count, matrix_flop=matrix_flop, total_flop=work.total_flop,
-        read_bytes=work.read_bytes, write_bytes=work.write_bytes,
-    )  # fmt: skip
 
 
 def _order(part: Part) -> tuple[int, int, str, str]:

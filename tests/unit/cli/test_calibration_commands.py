@@ -125,6 +125,15 @@ def test_an_audit_marks_rows_in_the_table_it_writes(tmp_path, capsys):
     assert np.isfinite(found["findings"][0]["expected_s"])
 
 
+def test_an_audit_does_not_replace_a_column_of_the_table(tmp_path, capsys):
+    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    table.write_text("op,dtype,m,n,k,time_us,findings\ngemm,bf16,8192,8192,8192,1600,mine\n")
+    with pytest.raises(SpecError, match=r"in\.csv: its own column 'findings' would be replaced by --out; rename it"):
+        run(capsys, "audit", str(table), "-t", "h100_sxm", "--out", str(out))
+    assert not out.exists()
+    assert json.loads(run(capsys, "audit", str(table), "-t", "h100_sxm", "--json"))["counts"] == {}
+
+
 @pytest.fixture
 def own_folder(tmp_path, monkeypatch):
     """A user folder of its own; what was read of another, or before a fit, is forgotten."""

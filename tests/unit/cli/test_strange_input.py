@@ -109,6 +109,12 @@ def test_what_unicode_calls_a_line_separator_does_not_end_a_line_of_json():
         parse_jsonl(f"{json.dumps(record, ensure_ascii=False)}\n{{", "here")
 
 
+def test_a_key_that_stands_twice_in_a_line_is_named_with_its_line():
+    twice = f'{json.dumps(GEMM)}\n{json.dumps(GEMM)[:-1]}, "m": 9}}\n'
+    with pytest.raises(SpecError, match="here, line 2: the key 'm' stands twice; each column has one cell in a row"):
+        parse_jsonl(twice, "here")
+
+
 def test_a_parquet_file_whose_name_is_a_pattern_is_read_alone(tmp_path):
     pytest.importorskip("duckdb")
     folder = tmp_path / "a[b]c"

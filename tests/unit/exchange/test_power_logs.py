@@ -167,7 +167,6 @@ def test_tegrastats_lines_give_known_quantities_and_pass_over_others(tmp_path):
     assert (one["CPU.load"], one["CPU.clock"]) == (pytest.approx(0.2), 1.51e9)
     assert (one["GR3D.load"], one["GR3D.clock"], one["gpu.temperature"]) == (0.5, 1.018e9, -256.0)
     assert (one["RAM.used"], found.window_s) == (519 * 2**20, 2.0)
-    assert read_log(made(tmp_path, "tegrastats"), 0.1).window_s == pytest.approx(0.1)
 
 
 def test_tegrastats_without_times_needs_an_interval(tmp_path):
@@ -175,6 +174,25 @@ def test_tegrastats_without_times_needs_an_interval(tmp_path):
     with pytest.raises(SpecError, match="--interval"):
         read_log(made(tmp_path, "tegrastats", bare))
     assert read_log(made(tmp_path, "tegrastats", bare), 1.0).window_s == 1.0
+
+
+def test_stated_times_win_over_an_interval(tmp_path):
+    for name in MADE:
+        stated, told = read_log(made(tmp_path, name)), read_log(made(tmp_path, name), 17.0)
+        assert repr(stated) == repr(told), name  # what is not known is nan, which equals nothing
+
+
+def test_lines_of_one_second_are_an_interval_apart_and_begin_where_they_say(tmp_path):
+    first = MADE["tegrastats"].splitlines()[0]
+    same = "\n".join([first, first, first]) + "\n"
+    with pytest.raises(SpecError, match="the same second; give --interval"):
+        read_log(made(tmp_path, "tegrastats", same))
+    found = read_log(made(tmp_path, "tegrastats", same), 0.2)
+    assert found.window_s == pytest.approx(0.4)
+    assert found.wall_ns == read_log(made(tmp_path, "tegrastats")).wall_ns > 0
+    earlier = "\n".join(reversed(MADE["tegrastats"].splitlines())) + "\n"
+    with pytest.raises(SpecError, match="an earlier time than its first"):
+        read_log(made(tmp_path, "tegrastats", earlier), 0.2)
 
 
 def test_nvidia_smi_logs_know_what_was_not_available(tmp_path):

@@ -47,6 +47,8 @@ def answer(request, state):
     if request["do"] == "change":
         flat = state["tensors"][request["input"]].reshape(-1)
         flat[request["at"]] = np.fromfile(request["file"], "<f4", 1, offset=4 * request["at"])[0]
+    if request["do"] == "run" and MODE == "later":
+        return {"error": "out of luck"}
     if request["do"] == "run":
         start, cpu = time.perf_counter(), time.thread_time()
         for _ in range(request["call_count"]):

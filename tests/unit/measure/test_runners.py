@@ -107,6 +107,18 @@ def test_a_program_that_breaks_the_protocol_is_named(mode, outcome, message):
     assert message in found.note
 
 
+@pytest.mark.parametrize(("mode", "message"), [
+    ("dtype", "gives the dtype of y as 'float32'"), ("shape", "gives the shape of y as 'big'"),
+    ("file", "gives '/dev/zero' as the file of y"), ("nothing", "answered no outputs"),
+    ("later", "says 'out of luck' when asked to run"),
+])  # fmt: skip
+def test_a_program_that_breaks_the_protocol_where_it_is_checked_has_no_wrong_result(mode, message):
+    timing = Timing(budget_s=0.02, flush_bytes=0)
+    found = runner_of(f"process:{sys.executable} {PROGRAM} {mode}", timing).measure(GEMM)
+    assert (found.outcome, found.samples_s, found.validation) == (Outcome.FAILED, (), None)
+    assert message in found.note
+
+
 def test_a_program_that_keeps_its_answer_while_inputs_change_is_incorrect():
     timing = Timing(budget_s=0.02, flush_bytes=0, cache="hot")
     found = runner_of(f"process:{sys.executable} {PROGRAM} kept", timing).measure(GEMM)

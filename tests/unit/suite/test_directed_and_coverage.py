@@ -1,11 +1,17 @@
 """Directed cases of any operator meet what can be met; the three coverage numbers are what hand counts say."""
 
+import re
+
 import pytest
+from tests.golden.directed import directed
 
 from nearpeak import suites
 from nearpeak.core.workload import Call, Workload
-from nearpeak.errors import SpecError
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.measure.inputs import drawn
+from nearpeak.measure.runners._torch import tensors_of
 from nearpeak.ops import OPS, case, work_of
+from nearpeak.ops._functions import FUNCTIONS
 from nearpeak.suite.coverage import coverage_of
 from nearpeak.suite.directed import directed_suite, met_by, obligations_of
 from nearpeak.suite.levels import choices, parameters_of
@@ -53,6 +59,56 @@ def test_every_stated_choice_is_legal_with_some_other_parameters():
             )
             wrong += [f"{op}.{name}={value}" for value in values if value not in held]
     assert wrong == []
+
+
+TEXT = [
+    (op, phase, name)
+    for op in OPS
+    for phase, signature in OPS[op].signatures.items()
+    for name, kind in signature.attributes.items()
+    if kind is str and not name.endswith("_dtype") and name not in ("master", "load")
+]
+"""Choices that are words; formats, and loads, which are written as one likes, are no closed sets."""
+
+
+@pytest.mark.parametrize(("op", "phase", "name"), TEXT)
+def test_every_value_that_a_choice_may_have_is_stated(op, phase, name):
+    """An operator that is given another one says which there are: all of them, or the first and how many more."""
+    line = {key: value for key, value in directed(op)[0].items() if key in OPS[op].signatures[phase].names()}
+    with pytest.raises(NearpeakError) as refused:
+        work_of(OPS[op].case(phase, **{"dtype": "fp32", **line, name: "zzz?"}))
+    said = str(refused.value).partition(";")[2] or str(refused.value).partition(" is not one of ")[2]
+    words = re.findall(r"\w+", said.partition(" and ")[0] if " more" in said else said)
+    (stated,) = (one for one in parameters_of(op, phase) if one.name == name)
+    more = int(found[1]) if (found := re.search(r"and (\d+) more", said)) else 0
+    shown = set(stated.edges) & set(words)
+    assert len(stated.edges) == len(set(stated.edges)) == len(shown) + more
+    assert set(words) - shown <= {"known", "there", "are", "and", "layouts", "tables", "half", "full", "interleaved"}
+
+
+def test_every_element_wise_function_has_a_directed_case():
+    suite = directed_suite("elementwise")
+    have = {(one.case.phase, dict(one.case.attributes)["function"]) for one in suite.cases}
+    assert {name for phase, name in have if phase == "forward"} == set(FUNCTIONS)
+    without = {
+        name
+        for name in FUNCTIONS
+        if ("backward", name) not in have
+        and "no rule for the gradient" not in suite.infeasible[f"elementwise backward function={name}"]
+    }
+    assert without == set()
+
+
+@pytest.mark.slow
+def test_element_wise_functions_are_computed_at_every_directed_case():
+    torch = pytest.importorskip("torch")
+    for one in directed_suite("elementwise").cases:
+        if one.case.phase == "forward":
+            arguments = OPS["elementwise"].forward_arguments(one.case)
+            (arrays,) = drawn(one.case)
+            tensors = tensors_of(torch, one.case, arrays, "cpu")
+            found = OPS["elementwise"].torch_call(tensors, **arguments)["y"]
+            assert found.shape == (arguments["elements"],), one.case.label()
 
 
 A, B, C = (case("gemm", m=m, n=64, k=64, dtype="bf16") for m in (64, 8192, 16384))

@@ -86,23 +86,25 @@ def channels_of(names: Sequence[str] | Mapping[str, float], meaning: str) -> tup
 def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[list[int], int, int]:
     """Return the time of each line, how far off it may be, and the wall-clock time of the first.
 
-    The lines state whole seconds only. Where the interval is not given, they are spread evenly between the first
-    stamp and the last.
+    The lines state whole seconds only: they are spread evenly between the first stamp and the last. The interval is
+    for lines that have no stamps, or all the same one.
 
     Raises:
-        SpecError: no interval is given, and the lines have no stamps.
+        SpecError: no interval is given where one is needed.
     """
-    if interval_s is not None:
-        return [round(index * interval_s * 1e9) for index in range(len(lines))], 0, 0
-    ends = []
-    for line in (lines[0], lines[-1]):
-        stamp = _STAMP.match(line)
-        if stamp is None:
+    stamps = [_STAMP.match(line) for line in (lines[0], lines[-1])]
+    ends = [_seconds(stamp[1], where) for stamp in stamps if stamp is not None]
+    if len(ends) < len(stamps):
+        if interval_s is None:
             raise SpecError(f"{where}: its lines have no time; give the interval, e.g. --interval 1s")
-        ends.append(_seconds(stamp[1], where))
+        return [round(index * interval_s * 1e9) for index in range(len(lines))], 0, 0
     first_ns, span_ns = round(ends[0] * 1e9), (ends[1] - ends[0]) * 1e9
-    if len(lines) > 1 and span_ns <= 0:
-        raise SpecError(f"{where}: its first and last line state the same second; give --interval")
+    if span_ns < 0:
+        raise SpecError(f"{where}: its last line states an earlier time than its first")
+    if len(lines) > 1 and not span_ns:
+        if interval_s is None:
+            raise SpecError(f"{where}: its first and last line state the same second; give --interval")
+        span_ns = (len(lines) - 1) * interval_s * 1e9
     step_ns = span_ns / max(1, len(lines) - 1)
     return [first_ns + round(index * step_ns) for index in range(len(lines))], _DOUBT_NS, first_ns
 

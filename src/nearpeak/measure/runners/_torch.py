@@ -11,6 +11,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
 from nearpeak.errors import MissingExtraError
 from nearpeak.measure.inputs import forward_arguments
+from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.placing import dense, placed
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
@@ -49,6 +50,7 @@ def prepared(
     Args:
         wrap: turns the call into the one that is timed, e.g. by compiling it; none leaves it as it is.
     """
+    refuse_nothing(case)
     arguments = forward_arguments(case)
     call: Call = OPS[case.op].torch_call if wrap is None else wrap(OPS[case.op].torch_call)
     start = time.perf_counter()

@@ -11,6 +11,8 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.measure.environment import versions
+from nearpeak.measure.inputs import too_large
+from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.user_functions import naming, staying
 from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
@@ -34,7 +36,9 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
 
     Raises:
         MissingExtraError: PyTorch is not installed.
-        NotModelledError: the operator has no numerics contract for a format of the case.
+        SpecError: its extents contradict each other, or its tensors take too much for a reference in float64.
+        NotModelledError: the operator has no numerics contract for a format of the case, or no answer with an extent
+            of 0.
 
     >>> from nearpeak.ops import case
     >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
@@ -47,6 +51,9 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     refuse_narrow(case)
     with contextlib.suppress(NotModelledError):  # extents that contradict each other are refused by name
         work_of(case)
+        if large := too_large(case):
+            raise SpecError(f"{case.op}: {large}; validate a smaller case of its kind")
+    refuse_nothing(case)
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)
     named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
@@ -73,7 +80,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 12
+CONTRACT_VERSION = 13
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
@@ -84,7 +91,8 @@ CONTRACT_VERSION = 12
 # that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
 # element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
 # either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
-# a value without its position has the gradient of any of equal ones.
+# a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
+# them may become the heaviest.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -27,17 +27,12 @@ _SIGNS = np.array([-1.0, 1.0])
 
 
 class _Watched(np.ndarray):
-    """An array each of whose arithmetic results is nudged: by what and until when, says a class of one evaluation."""
+    """An array each of whose arithmetic results is nudged: by what, a class made for one evaluation says."""
 
     @staticmethod
     def nudge(values: Any) -> Any:
         """Return what a step makes of its exact result."""
         return values
-
-    @staticmethod
-    def is_done() -> bool:
-        """Say whether no later step is nudged, so that results need not be watched."""
-        return False
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         """Return what the function gives of plain arrays, nudged where it computes."""
@@ -45,12 +40,12 @@ class _Watched(np.ndarray):
             options["out"] = tuple(map(_plain, out))
         plain = [one.view(np.ndarray) if isinstance(one, _Watched) else one for one in inputs]
         result = getattr(ufunc, method)(*plain, **options)
-        if method == "at" or result is None or (type(result) is np.ndarray and out is None and self.is_done()):
+        if method == "at" or result is None:
             return result
-        exact = ufunc.__name__ in EXACT
+        exact, name = ufunc.__name__ in EXACT, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         if out is None and not isinstance(result, tuple):
-            return self._of(result, exact=exact)
-        found = tuple(self._of(one, exact=exact) for one in _many(result))
+            return self._of(result, name, exact=exact)
+        found = tuple(self._of(one, name, exact=exact) for one in _many(result))
         if out is not None:
             for target, one in zip(out, found, strict=True):
                 _plain(target)[...] = _plain(one)
@@ -62,12 +57,17 @@ class _Watched(np.ndarray):
         result = super().__array_function__(function, types, args, kwargs)
         if result is NotImplemented or not isinstance(result, np.ndarray):
             return result
-        return self._of(_plain(result), exact=function.__name__ not in SUMMED)
+        return self._of(_plain(result), function.__name__, exact=function.__name__ not in SUMMED)
 
-    def _of(self, result: Any, *, exact: bool) -> Any:
+    def _of(self, result: Any, name: str, *, exact: bool) -> Any:
         if not isinstance(result, _NUMBERS) or result.dtype.kind not in "fc":
             return result
-        return np.asarray(result if exact else self.nudge(result)).view(type(self))
+        if getattr(self.nudge, "is_done", False):  # nobody looks at what follows
+            return np.asarray(result)
+        if not exact:
+            named = getattr(self.nudge, "named", None)
+            result = (self.nudge if named is None else named(name))(result)
+        return np.asarray(result).view(type(self))
 
     def __reduce__(self) -> Any:
         """Refuse to be kept: what is watched lives during one evaluation."""
@@ -112,19 +112,14 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
     return most
 
 
-def nudged(
-    reference: Reference, arrays: Arrays, where: str, nudge: Nudge, is_done: Callable[[], bool] = _Watched.is_done
-) -> dict[str, Any]:
+def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
     """Return the results of `reference` on `arrays` when each step of it is nudged.
-
-    Args:
-        is_done: says that no later step is: most of the time goes into watching.
 
     Raises:
         MeasureError: it fails, or takes plain arrays only.
     """
-    # A class holds them, not each array, which would have to hand them on: what that costs is paid millions of times.
-    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge), "is_done": staticmethod(is_done)})
+    # A class holds it, not each array, which would have to hand it on: what that costs is paid millions of times.
+    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge)})
     given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
     return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
 

@@ -27,7 +27,16 @@ from nearpeak.measure.validation._oracle import Question, arguments_of, bare_que
 from nearpeak.measure.validation._rounds import SEED_STEP
 from nearpeak.measure.validation._run import Implementation
 from nearpeak.measure.validation._systematic import DOUBTFUL, ENOUGH, MOST_ELEMENTS, MOST_GROUPED, STAGES, narrow
-from nearpeak.measure.validation._terms import LEAST_SIZE, WHOLE, Steps, Terms, stored, terms_of, unlike_steps
+from nearpeak.measure.validation._terms import (
+    LEAST_SIZE,
+    WHOLE,
+    Steps,
+    Terms,
+    step_said,
+    stored,
+    terms_of,
+    unlike_steps,
+)
 from nearpeak.ops import OPS
 
 LEAST_SHARE = 1 / 24
@@ -59,18 +68,21 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
         apart = {key: _apart(errors) for key, errors in found.items() if not doubtful or key in doubtful}
         for key, errors in sorted(apart.items(), key=lambda one: -one[1]):
             if errors > limit and not _is_usual(case, seed, count, key, found[key]):
-                return f"{key[0]}: over {count} draws {_said(key[1], _share(found[key]))}, {errors:.0f} errors"
+                said = _said(case, seed, key[1], _share(found[key]))
+                return f"{key[0]}: over {count} draws {said}, {errors:.0f} errors"
         doubtful = {key for key, errors in apart.items() if errors > DOUBTFUL}
         if not doubtful:
             break
     return ""
 
 
-def _said(step: int, share: float) -> str:
+def _said(case: Case, seed: int, step: int, share: float) -> str:
     """Return what is wrong: with the gradient, or with what a step of the reference adds to it."""
     if step == WHOLE:
         return f"it is off by {share:+.2e} of itself"
-    return f"what step {step + 1} of its reference adds is off by {share:+.2e} of the whole"
+    one = _draw(case, seed, 0)
+    assert one is not None  # its errors were found
+    return f"what {step_said(one.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
 
 
 def _apart(errors: Any) -> float:

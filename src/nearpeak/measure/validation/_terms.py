@@ -4,8 +4,11 @@
 # no mean in a row, and one that takes too much of the mean from it is off by a constant there. Moving one step of the
 # oracle at a time gives the derivatives by all of them (forward differentiation, Griewank and Walther 2008, chapter 3).
 
+import linecache
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,16 +46,22 @@ class _Step:
 
     def __init__(self, number: int, change: Callable[[Any], Any]) -> None:
         """Choose the step, WHOLE for every one."""
-        self.number, self.change, self.count = number, change, 0
+        self.number, self.change, self.count, self.name = number, change, 0, ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the step is behind: all that is computed from now on is plain."""
+        return 0 <= self.number < self.count
+
+    def named(self, name: str) -> "_Step":
+        """Return itself, told which function the next result is of."""
+        self.name = name
+        return self
 
     def __call__(self, values: Any) -> Any:
         """Return what stands for the step's exact result."""
         self.count += 1
         return self.change(values) if self.number in (self.count - 1, WHOLE) else values
-
-    def is_done(self) -> bool:
-        """Say whether the step was changed and no other will be."""
-        return WHOLE < self.number < self.count
 
 
 def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: str) -> Terms:
@@ -73,6 +82,31 @@ def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Ste
     elements = sum(tensor.numel() for tensor in derived.tensors.values())
     most = min(MOST_TERMS, MOST_ELEMENTS // max(2 * elements, 1))
     return _unlike(terms_of(derived, names, _tried(derived, where), where))[:most]
+
+
+def step_said(derived: Derivation, number: int, where: str) -> str:
+    """Return what a step is, in words: its function, and the line of the operator's file that asks for it.
+
+    On PyTorch's way back no line asks for it.
+    """
+    said: list[str] = []
+
+    def look(values: Any) -> Any:
+        said.append(f"{step.name} {_asked_by() or f'on the way back, step {number + 1}'}")
+        return values
+
+    step = _Step(number, look)
+    _results(derived, {name: widened(tensor) for name, tensor in derived.tensors.items()}, where, step)
+    return said[0] if said else f"step {number + 1}"
+
+
+def _asked_by() -> str:
+    """Return the innermost line of an operator's file that is being executed; empty in PyTorch's way back."""
+    for frame, line in traceback.walk_stack(None):
+        path = Path(frame.f_code.co_filename)
+        if path.parent.name == "ops":
+            return f"in `{linecache.getline(str(path), line).strip()}` ({path.name}:{line})"
+    return ""
 
 
 def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, Any]]:
@@ -149,7 +183,7 @@ def _results(derived: Derivation, arrays: Arrays, where: str, step: _Step) -> di
     """Return the gradients with one step of them changed; none where the reference takes plain arrays only."""
     try:
         if derived.is_closed:
-            return nudged(derived.reference, arrays, where, step, step.is_done)
+            return nudged(derived.reference, arrays, where, step)
         with _watching()(step):
             return evaluated(derived.reference, arrays, where)
     except (AssertionError, MeasureError, RuntimeError):  # what PyTorch's own parts of a function refuse
@@ -175,6 +209,7 @@ def _watching() -> Callable[[_Step], Any]:
             found = call(*args, **(kwargs or {}))
             if _aliases(call):
                 return found
+            self._step.named(call.__name__.partition(".")[0])
             if isinstance(found, torch.Tensor):
                 return self._changed(found)
             return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, found)

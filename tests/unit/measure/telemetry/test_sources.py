@@ -83,6 +83,16 @@ def test_of_many_cores_four_spread_evenly_are_read(tmp_path):
     assert found["cpu3.clock"] == 2_000_003_000
 
 
+def test_a_zone_without_a_value_at_the_start_is_taken_up_when_it_gives_one(tmp_path):
+    zone = write(tmp_path, BOARD) / "sys/class/thermal/thermal_zone0/temp"
+    zone.write_text("")
+    source = SOURCES["thermal"](tmp_path)
+    assert [channel.status for channel in source.channels] == [""]
+    assert math.isnan(source.read()[0])
+    zone.write_text("47500")
+    assert source.read() == [47.5]
+
+
 def test_a_sensor_that_falls_silent_is_unknown_not_zero(tmp_path):
     source = SOURCES["thermal"](write(tmp_path, BOARD))
     (tmp_path / "sys/class/thermal/thermal_zone0/temp").write_text("")

@@ -15,7 +15,7 @@ from benchmarks.mutants import SEED, cases, formats_of, judged_mutants, judged_v
 
 import nearpeak
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation import forward_case, pytorch, validate
+from nearpeak.measure.validation import forward_case, mutants, pytorch, validate
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks.v00_sensitivity import sensitivity
 from nearpeak.measure.validation.mutants import identities, mutants_of, programs, reason_for_equivalence
@@ -86,6 +86,14 @@ def test_equivalence_is_proved_again_with_other_seeds(case, name, reason):
         said = reason_for_equivalence(case, found, seed=seed)
         assert said.startswith(reason)
         assert bool(said) == bool(reason)
+
+
+@pytest.mark.parametrize(("said", "kind"), [("sampled: the same", "survived"), ("proved: the same", "equivalent")])
+def test_what_is_the_same_in_a_sample_only_is_not_left_out_of_the_score(said, kind, monkeypatch):
+    monkeypatch.setattr(mutants, "killed_by", lambda *_, **__: "")
+    monkeypatch.setattr(mutants, "reason_for_equivalence", lambda *_, **__: said)
+    score = mutants.mutation_score(nearpeak.case("multinomial", rows=1, categories=2, samples=3, dtype="fp32"), seed=1)
+    assert len(getattr(score, kind)) == len(score.survived) + len(score.equivalent) > 0
 
 
 @pytest.mark.slow

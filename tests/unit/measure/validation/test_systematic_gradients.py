@@ -1,11 +1,14 @@
 """Gradients in 16 bits over many draws: a wrong count in one of their terms shows, intermediates in 16 bits do not."""
 
+import re
+
 import pytest
 
 import nearpeak
-from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation import _gradients, _terms, pytorch, validate
 from nearpeak.measure.validation._systematic import DOUBTFUL
-from nearpeak.measure.validation._systematic_gradients import _apart, _errors
+from nearpeak.measure.validation._systematic_gradients import _apart, _draw, _errors, _narrow, _steps
+from nearpeak.measure.validation._terms import step_said, terms_of
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")
@@ -63,6 +66,54 @@ def test_a_norm_whose_gradient_divides_by_one_less_is_refused(fewer, dtype):
     assert found.reason.startswith(
         ("grad_input: over 12 draws", "grad_weight: over 12", "gradients of normal inputs: grad")
     )
+
+
+def test_a_step_of_the_reference_is_named_by_what_it_is_and_where_it_stands():
+    said = v9(norm(fewer=("product",)), "layer_norm", "bf16", **WIDE).reason
+    assert re.fullmatch(
+        r"grad_input: over \d+ draws what [a-z_.]+ in `.+` \(\w+\.py:\d+\) adds to it is off by .+ of the whole, .+",
+        said,
+    ), said
+
+
+@pytest.mark.parametrize(("op", "name", "axes"), [
+    ("layer_norm", "input", WIDE), ("attention", "key", {"batch": 1, "heads": 2, "q": 8, "kv": 12, "dim": 16}),
+    ("paged_attention", "query", {"batch": 2, "heads": 4, "tokens": 32, "pages": 2, "dim": 8, "kv_heads": 2}),
+])  # fmt: skip
+def test_every_step_that_is_looked_at_has_a_name(op, name, axes):
+    case = nearpeak.case(op, dtype="bf16", **axes)
+    one = _draw(case, 1, 0)
+    steps = _steps(case, 1)
+    said = [step_said(one.derived(()), step, case.label()) for step in steps]
+    assert said
+    assert all(re.fullmatch(r"[a-z_.]+ (in `.+` \(\w+\.py:\d+\)|on the way back, step \d+)", one) for one in said), said
+
+
+@pytest.mark.parametrize(("op", "axes"), [
+    ("layer_norm", WIDE), ("recurrent", {"batch": 2, "steps": 4, "features": 3, "hidden": 4, "cell": "lstm"}),
+])  # fmt: skip
+def test_what_follows_a_step_is_the_same_watched_or_not(op, axes, monkeypatch):
+    case = nearpeak.case(op, dtype="bf16", **axes)
+    one, steps = _draw(case, 1, 0), _steps(case, 1)
+    plain = terms_of(one.derived(()), _narrow(case), steps, case.label())
+    monkeypatch.setattr(_terms._Step, "is_done", False)
+    watched = terms_of(one.derived(()), _narrow(case), steps, case.label())
+    assert {name: set(by_step) for name, by_step in plain.items()} == {name: set(one) for name, one in watched.items()}
+    assert all((plain[name][step] == one).all() for name, found in watched.items() for step, one in found.items())
+
+
+def test_the_gradients_of_a_round_are_derived_once(monkeypatch):
+    case, asked = nearpeak.case("softmax", rows=3, columns=7, dtype="fp32"), []
+    derive = _gradients.gradients_expected
+
+    def counted(question, *more):
+        asked.append(question)
+        return derive(question, *more)
+
+    monkeypatch.setattr(_gradients, "gradients_expected", counted)
+    _gradients.expected_gradients.cache_clear()
+    assert validate(case, pytorch(case), seed=771).status == "PASS"
+    assert len(asked) == len({id(one) for one in asked}) > 1
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

@@ -60,6 +60,11 @@ KILLED = [
     ("dequantise", {"rows": 5, "columns": 33, "block_rows": 5, "block_columns": 33, "dtype": "fp8_e4m3",
                     "out_dtype": "bf16"}, "computed in fewer bits"),
     ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
+    *(
+        ("multinomial", {"rows": 1, "categories": categories, "samples": 12, "dtype": "fp32"}, f"{row} weights[1]")
+        for categories in (2, 5)
+        for row in ("tile counted twice", "last slice dropped")
+    ),
 ]  # fmt: skip
 
 

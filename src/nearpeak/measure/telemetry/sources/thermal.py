@@ -6,6 +6,16 @@ from nearpeak.core.telemetry import Channel
 from nearpeak.measure.telemetry.sources._sysfs import FileSource, NumberFile, by_number, text_of
 
 
+class _Zone(NumberFile):
+    """A zone's temperature: one that has none at the start, as of a modem that sleeps, has one when it wakes up."""
+
+    def __init__(self, path: Path, factor: float) -> None:
+        """Open it; only a file that cannot be opened stays unknown."""
+        super().__init__(path, factor)
+        if self._file >= 0:
+            self.status = ""
+
+
 def source(root: Path) -> FileSource:
     """Return one channel per thermal zone."""
     zones = by_number(list((root / "sys/class/thermal").glob("thermal_zone*")))
@@ -16,7 +26,7 @@ def source(root: Path) -> FileSource:
                 unit="celsius", kind="instantaneous", meaning="temperature of a zone, stated in millidegrees",
                 resolution=1e-3,
             ),
-            NumberFile(zone / "temp", 1e-3),
+            _Zone(zone / "temp", 1e-3),
         )
         for zone in zones
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from nearpeak.measure.validation._run import Implementation
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.mutants._make import Mutant
-from nearpeak.measure.validation.mutants.equivalence import reason_for_equivalence
+from nearpeak.measure.validation.mutants.equivalence import PROVED, reason_for_equivalence
 from nearpeak.measure.validation.mutants.families import of_families
 from nearpeak.measure.validation.mutants.functions import of_functions
 from nearpeak.measure.validation.mutants.gradients import of_gradients
@@ -26,9 +26,9 @@ class MutationScore:
     killed: tuple[str, ...]
     """Mutants that a check refused."""
     survived: tuple[str, ...]
-    """Mutants that passed although they answer differently."""
+    """Mutants that passed although they answer differently, or may: nothing proves that they do not."""
     equivalent: tuple[tuple[str, str], ...]
-    """Mutants that answer the same, with the reason."""
+    """Mutants that answer the same whatever they are asked, with the proof."""
 
     @property
     def score_ratio(self) -> float:
@@ -75,5 +75,6 @@ def mutation_score(case: Case, *, seed: int, of_gradient: bool | None = None) ->
             killed.append(mutant.name)
             continue
         reason = reason_for_equivalence(case, mutant, seed=seed)
-        equivalent.append((mutant.name, reason)) if reason else survived.append(mutant.name)
+        proved = reason.startswith(PROVED)
+        equivalent.append((mutant.name, reason)) if proved else survived.append(mutant.name)
     return MutationScore(killed=tuple(killed), survived=tuple(survived), equivalent=tuple(equivalent))
