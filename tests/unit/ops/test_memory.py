@@ -1,5 +1,8 @@
 """How inputs lie in memory: part of what a case is, stated by name, checked, and the same case where it is dense."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -15,6 +18,15 @@ PRODUCT = {"m": 8, "n": 6, "k": 16, "dtype": "bf16"}
 
 def product(**lying: str | int) -> Case:
     return case("gemm", **PRODUCT, **{name.replace("_", "."): value for name, value in lying.items()})
+
+
+def test_a_copied_case_computes_its_hash_anew_as_another_process_has_another() -> None:
+    one = product()
+    assert hash(one) == one.__dict__["_hash"]
+    for other in (pickle.loads(pickle.dumps(one)), copy.copy(one)):
+        assert "_hash" not in other.__dict__
+        assert other == one
+        assert hash(other) == hash(one)
 
 
 def test_memory_is_part_of_the_digest_and_survives_the_record() -> None:

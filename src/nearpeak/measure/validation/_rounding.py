@@ -22,25 +22,30 @@ EXACT = frozenset(
 SUMMED = frozenset({"einsum", "dot", "inner", "outer", "tensordot", "vdot", "interp", "convolve"})
 """Functions that compute without going through those that an array can watch."""
 Nudge = Callable[[Any], Any]
+_NUMBERS = (np.ndarray, np.floating, np.complexfloating)
+_SIGNS = np.array([-1.0, 1.0])
 
 
 class _Watched(np.ndarray):
-    """An array each of whose arithmetic results is nudged."""
+    """An array each of whose arithmetic results is nudged: by what, a class made for one evaluation says."""
 
-    nudge: Nudge | None = None
-
-    def __array_finalize__(self, parent: Any) -> None:
-        """Keep what nudges, whatever the array is made from."""
-        self.nudge = getattr(parent, "nudge", None)
+    @staticmethod
+    def nudge(values: Any) -> Any:
+        """Return what a step makes of its exact result."""
+        return values
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         """Return what the function gives of plain arrays, nudged where it computes."""
-        given = {} if out is None else {"out": tuple(map(_plain, out))}
-        result = getattr(ufunc, method)(*map(_plain, inputs), **given, **options)
+        if out is not None:
+            options["out"] = tuple(map(_plain, out))
+        plain = [one.view(np.ndarray) if isinstance(one, _Watched) else one for one in inputs]
+        result = getattr(ufunc, method)(*plain, **options)
         if method == "at" or result is None:
             return result
-        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        found = tuple(self._of(one, name, exact=ufunc.__name__ in EXACT) for one in _many(result))
+        exact, name = ufunc.__name__ in EXACT, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        if out is None and not isinstance(result, tuple):
+            return self._of(result, name, exact=exact)
+        found = tuple(self._of(one, name, exact=exact) for one in _many(result))
         if out is not None:
             for target, one in zip(out, found, strict=True):
                 _plain(target)[...] = _plain(one)
@@ -55,14 +60,14 @@ class _Watched(np.ndarray):
         return self._of(_plain(result), function.__name__, exact=function.__name__ not in SUMMED)
 
     def _of(self, result: Any, name: str, *, exact: bool) -> Any:
-        if not isinstance(result, np.ndarray | np.floating | np.complexfloating) or result.dtype.kind not in "fc":
+        if not isinstance(result, _NUMBERS) or result.dtype.kind not in "fc":
             return result
         if getattr(self.nudge, "is_done", False):  # nobody looks at what follows
             return np.asarray(result)
-        if exact or self.nudge is None:
-            return _watched(np.asarray(result), self.nudge)
-        named = getattr(self.nudge, "named", None)
-        return _watched((self.nudge if named is None else named(name))(result), self.nudge)
+        if not exact:
+            named = getattr(self.nudge, "named", None)
+            result = (self.nudge if named is None else named(name))(result)
+        return np.asarray(result).view(type(self))
 
     def __reduce__(self) -> Any:
         """Refuse to be kept: what is watched lives during one evaluation."""
@@ -71,12 +76,6 @@ class _Watched(np.ndarray):
     def __deepcopy__(self, memo: Any) -> Self:
         """Return a copy that is watched too."""
         return self.copy()
-
-
-def _watched(array: Any, nudge: Nudge | None) -> Any:
-    found = np.asarray(array).view(_Watched)
-    found.nudge = nudge
-    return found
 
 
 def _plain(one: Any) -> Any:
@@ -119,7 +118,9 @@ def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> di
     Raises:
         MeasureError: it fails, or takes plain arrays only.
     """
-    given = {name: _watched(one, nudge) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
+    # A class holds it, not each array, which would have to hand it on: what that costs is paid millions of times.
+    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge)})
+    given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
     return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
 
 
@@ -130,7 +131,7 @@ def rounding(step: float) -> Nudge:
     2.0
     """
     random = np.random.default_rng(22)
-    return lambda values: values * (1.0 + step * random.choice((-1.0, 1.0), np.shape(values)))
+    return lambda values: values * (1.0 + step * _signs(random, np.shape(values)))
 
 
 def underflow(half_step: float, normal: float) -> Nudge:
@@ -145,6 +146,11 @@ def underflow(half_step: float, normal: float) -> Nudge:
     def nudge(values: Any) -> Any:
         size = np.abs(values)
         error = np.where(size < normal, np.minimum(size, half_step), 0.0)
-        return values + error * random.choice((-1.0, 1.0), np.shape(values))
+        return values + error * _signs(random, np.shape(values))
 
     return nudge
+
+
+def _signs(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Return what `random.choice((-1.0, 1.0), shape)` draws, without what it takes to look at its choices."""
+    return _SIGNS[random.integers(0, 2, shape)]

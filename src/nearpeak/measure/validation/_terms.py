@@ -207,15 +207,23 @@ def _watching() -> Callable[[_Step], Any]:
                 with self:
                     return parts(*args, **(kwargs or {}))
             found = call(*args, **(kwargs or {}))
-            if any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments)):
+            if _aliases(call):
                 return found
             self._step.named(call.__name__.partition(".")[0])
+            if isinstance(found, torch.Tensor):
+                return self._changed(found)
             return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, found)
 
         def _changed(self, tensor: Any) -> Any:
             return self._step(tensor) if tensor.dtype in (torch.float64, torch.complex128) else tensor
 
     return Watching
+
+
+@cache
+def _aliases(call: Any) -> bool:
+    """Say whether a function of PyTorch returns or changes the memory of what it takes."""
+    return any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments))
 
 
 @cache
