@@ -45,10 +45,10 @@ def _run(model: str) -> dict[str, Any]:
     return found
 
 
-def capture_of(layers: int) -> Callable[[], Workload]:
+def capture_of(layers: int, tokens: int = 2048) -> Callable[[], Workload]:
     """Return the capture, its slow imports done.
 
-    Dimensions: config.json of meta-llama/Meta-Llama-3-70B; one sequence of 2,048 tokens, bf16, fused AdamW.
+    Dimensions: config.json of meta-llama/Meta-Llama-3-70B; one sequence of `tokens`, bf16, fused AdamW.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -61,7 +61,7 @@ def capture_of(layers: int) -> Callable[[], Workload]:
     )  # fmt: skip
 
     def inputs() -> tuple[tuple[()], dict[str, Any]]:
-        ids = torch.zeros(1, 2048, dtype=torch.int64)
+        ids = torch.zeros(1, tokens, dtype=torch.int64)
         return (), {"input_ids": ids, "labels": ids}
 
     def build() -> Any:

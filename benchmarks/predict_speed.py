@@ -3,11 +3,13 @@
 import gc
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ FIGURES = (
     "predict_first_call_seconds", "predict_read_only_first_call_seconds", "predict_file_seconds",
     "predict_70b_step_seconds", "predict_70b_new_target_seconds", "predict_reference_seconds",
     "predict_new_gemm_seconds", "predict_new_attention_seconds", "predict_new_softmax_seconds",
-    "predict_70b_first_step_seconds",
+    "predict_70b_first_step_seconds", "predict_70b_new_step_seconds",
 )  # fmt: skip
 ROWS, PIECE, RUNS, SEED = 1_000_000, 8192, 20, 20261120
 NEW_ROUNDS, NEW_COUNT = 20, 200
+TOKENS = (512, 1024, 1536, 3072, 4096, 6144, 8192)
+"""Lengths of the steps that are predicted one after the other."""
 FIRST = (
     "import nearpeak; print(nearpeak.predict(nearpeak.case('gemm', m=4096, n=4096, k=4096, dtype='bf16'), "
     "'h100_sxm').time_s)"
@@ -45,9 +49,10 @@ def measure() -> Iterator[Figure]:
     yield _figure("predict_first_call_seconds", _first_call(dict(os.environ)), "s", 1.5)
     yield _figure("predict_read_only_first_call_seconds", _read_only(), "s", 1.5)
     yield _figure("predict_file_seconds", _file(), "s", 5.0)
-    first_s, new_s, again_s = _step()
+    first_s, sweep_s, new_s, again_s = _step()
     yield _figure("predict_70b_step_seconds", again_s, "s", 1e-3)
     yield _figure("predict_70b_first_step_seconds", first_s, "s", 1e-3)
+    yield _figure("predict_70b_new_step_seconds", sweep_s, "s", 1e-3)
     yield _figure("predict_70b_new_target_seconds", new_s, "s", None)
 
 
@@ -184,18 +189,21 @@ def _file() -> float:
         return _child([sys.executable, "-m", "nearpeak", *words])
 
 
-def _step() -> tuple[float, float, float]:
-    """Return the time of training steps of Llama-3-70B: just captured, on a target not seen before, and again.
+def _step() -> tuple[float, float, float, float]:
+    """Return the time of training steps of Llama-3-70B: just captured, others, on another target, and again.
 
-    Just captured is a step whose calls no prediction has seen, in a process that has predicted another model.
+    Just captured is a step whose calls no prediction has seen, in a process that has predicted another model; captures
+    leave nothing of what predictions need in the processor's caches. The others, of other lengths, no prediction has
+    seen either, but they follow each other: the median of them. The other target is new too.
     """
     from benchmarks.capture_scale import capture_of
     from nearpeak.capture.architecture import capture_architecture
 
     h100, a100 = nearpeak.target("h100_sxm"), nearpeak.target("a100_sxm_80gb")
     nearpeak.predict(capture_architecture("llama-3-8b", step="train", sequence=1024), h100)
-    workload = capture_of(layers=80)()
+    workload, *others = (capture_of(layers=80, tokens=count)() for count in (2048, *TOKENS))
     gc.collect()  # what the capture left over would be collected during the prediction, or not, as it happens
     first_s = _least(lambda: nearpeak.predict(workload, h100), 1)
+    sweep_s = statistics.median([_least(partial(nearpeak.predict, other, h100), 1) for other in others])
     new_s = _least(lambda: nearpeak.predict(workload, a100), 1)
-    return first_s, new_s, _least(lambda: nearpeak.predict(workload, a100))
+    return first_s, sweep_s, new_s, _least(lambda: nearpeak.predict(workload, a100))

@@ -24,12 +24,22 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
     if not words:
         given = {"compare": "compare torch_cpu numpy"}.get(command, command)
         raise SpecError(f"{command}: no case; e.g. nearpeak {given} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+    listed = listed_cases(words, command)
+    return [case_of(words, command)] if listed is None else listed
+
+
+def listed_cases(words: list[str], command: str) -> "list[Case] | None":
+    """Return the cases of a suite or a file, as `cases_of` does; none where the words are those of one case.
+
+    Raises:
+        SpecError: words beside a file, or a file without cases.
+    """
     suite = suite_of_words(words)
     if suite is not None:
         return [one.case for one in suite.chosen]
     path = Path(words[0])
     if path.suffix != ".json" and path.suffix.lower() not in TABLES:
-        return [case_of(words, command)]
+        return None
     if len(words) > 1:
         raise SpecError(
             f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.canon import parsed_once
-from nearpeak.cli._cases import cases_of, suite_of_words
+from nearpeak.cli._cases import cases_of
 from nearpeak.cli._farm_payloads import capture_payloads, command_payloads
 from nearpeak.errors import SpecError
 
@@ -101,9 +101,7 @@ def requests_of(asked: Asked) -> "list[BatchRequest]":
 
 
 def _cases(asked: Asked) -> "list[Case]":
-    words = list(asked.words)
-    suite = suite_of_words(words) if words else None
-    return [one.case for one in suite.chosen] if suite else cases_of(words, f"farm submit {asked.kind}")
+    return cases_of(list(asked.words), f"farm submit {asked.kind}")
 
 
 def _small(asked: Asked) -> "list[JobRequest]":

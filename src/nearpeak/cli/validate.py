@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._cases import suite_of_words
+from nearpeak.cli._cases import listed_cases
 from nearpeak.cli._words import case_of
 from nearpeak.cli.measure import seconds_of
 from nearpeak.errors import IncorrectError, MissingExtraError, NotModelledError, SpecError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def validate(
     words: list[str] | None = typer.Argument(
-        None, metavar="OP AXIS=EXTENT… | SUITE", help="e.g. gemm m=64 n=64 k=256 dtype=bf16, or a suite"
+        None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
     ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
@@ -60,10 +60,10 @@ def validate(
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
-    Of a suite, a file or a ready-made one, every chosen case is checked, one after the other; a function of your own
-    is called in a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case
-    that cannot be checked is a row that says so, one that could not tell wrong from right no failure. Exit code 12 when
-    a check fails. The words and the seed of a record show it again.
+    Of a file, or of a ready-made suite, every case is checked, one after the other; a function of your own is called in
+    a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case that cannot
+    be checked is a row that says so, one that could not tell wrong from right no failure. Exit code 12 when a check
+    fails. The words and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip
@@ -75,10 +75,10 @@ def validate(
     if skeleton:
         _refuse("--skeleton checks nothing", options)
         return _print_skeleton(words)
-    suite = suite_of_words(words)
+    listed = listed_cases(words, "validate")
     tested = _tested(runner, implementation, emulate, formats, edits, seed, seconds_of(limit, "--limit"))
-    if suite is not None:
-        return _suite_validated([one.case for one in suite.chosen], tested, (seed, mutants), json=json)
+    if listed is not None:
+        return _suite_validated(listed, tested, (seed, mutants), json=json)
     return _case_validated(case_of(words, "validate"), tested, (seed, mutants), json=json)
 
 

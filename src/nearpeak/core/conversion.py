@@ -21,8 +21,8 @@ class Conversion:
     """Pieces that the converted ones fall into; 1 when everything converts."""
     boundary_count: int
     """Tensors that cross from a piece to what stays behind, or back."""
-    boundary_bytes: int
-    """Their bytes, each counted once."""
+    boundary_bytes: int | None
+    """Their bytes, each counted once; none where the shape of one is not known."""
     boundary_s: float | None
     """Time of copying these bytes once on this machine; none where nothing was timed."""
     converted_s: float | None

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nearpeak.core.case import Case
+from nearpeak.core.kind import Kind, kind_of
 from nearpeak.core.same import Same
 from nearpeak.core.workload import Call, Use
 
@@ -86,6 +87,8 @@ class DistinctRows(NamedTuple):
 
     cases: tuple[Case, ...]
     """The cases that differ, in the order in which the first call of each stands."""
+    kinds: tuple[tuple[Kind, tuple[int, ...]], ...]
+    """The kinds of the cases, each with the positions of its cases."""
     rows: tuple[DistinctRow, ...]
     """Their calls, in the order of labels, modules, and where the first of each row stands."""
 
@@ -114,7 +117,13 @@ def _in_rows(same: "Same[tuple[Call, ...]]", label_of: Callable[[Case], str]) ->
         found.setdefault((place, call.phase, call.module), []).append(call)
     labels = [label_of(case) for case in places]
     rows = [_row(place, labels[place], tuple(its)) for (place, _, _), its in found.items()]
-    return DistinctRows(cases=tuple(places), rows=tuple(sorted(rows, key=lambda row: (row.label, row.calls[0].module))))
+    kinds: dict[Kind, list[int]] = {}
+    for case, place in places.items():
+        kinds.setdefault(kind_of(case), []).append(place)
+    return DistinctRows(
+        cases=tuple(places), kinds=tuple((kind, tuple(its)) for kind, its in kinds.items()),
+        rows=tuple(sorted(rows, key=lambda row: (row.label, row.calls[0].module))),
+    )  # fmt: skip
 
 
 def _row(place: int, label: str, calls: tuple[DistinctCall, ...]) -> DistinctRow:

@@ -64,7 +64,9 @@ def onnx_conversion(
     unable = frozenset(refused)
     refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
     refused |= _too_small(nodes, refused, least_count)
-    crossing = _crossing(model, nodes, refused)
+    crossing = list(_crossing(model, nodes, refused).values())
+    known = [size for size in crossing if size is not None]
+    sizes = known if len(known) == len(crossing) else None
     timed_s = None if session is None else _whole_s(session)
     shares = {} if session is None else _time_shares(runtime, path)
     pieces_s, error = _pieces_s(runtime, onnx, model, _groups(nodes, refused), unable, session)
@@ -80,8 +82,8 @@ def onnx_conversion(
     return Conversion(
         model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
         fragment_count=_fragment_count(nodes, refused), boundary_count=len(crossing),
-        boundary_bytes=sum(crossing.values()), boundary_s=_copied_s(crossing.values()), converted_s=timed_s,
-        unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
+        boundary_bytes=None if sizes is None else sum(sizes), boundary_s=None if sizes is None else _copied_s(sizes),
+        converted_s=timed_s, unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
         placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
     )  # fmt: skip
 
@@ -273,26 +275,27 @@ def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
     return {name: taken / total for name, taken in times.items()} if total else {}
 
 
-def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int]:
-    """Return the bytes of each tensor that one side makes and the other reads; 0 where the shape is not known."""
+def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the bytes of each tensor that one side makes and the other reads; none where its shape is not known."""
     sizes = {item.name: _bytes(item) for item in (*model.graph.value_info, *model.graph.output)}
     makers = {name: node.key in refused for node in nodes for name in node.proto.output}
     return {
-        name: sizes.get(name, 0)
+        name: sizes.get(name)
         for node in nodes for name in node.proto.input
         if name in makers and makers[name] != (node.key in refused)
     }  # fmt: skip
 
 
-def _bytes(item: Any) -> int:
+def _bytes(item: Any) -> int | None:
+    """Return the bytes of a tensor; none where the model leaves its format or an extent open."""
     import onnx
 
     kind = item.type.tensor_type
-    extents = [int(dimension.dim_value) for dimension in kind.shape.dim]
-    if not kind.elem_type or not kind.HasField("shape") or 0 in extents:
-        return 0
+    extents = [int(one.dim_value) if one.HasField("dim_value") else None for one in kind.shape.dim]
+    if not kind.elem_type or not kind.HasField("shape") or None in extents:
+        return None
     element = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)).itemsize
-    return math.prod(extents) * int(element)
+    return math.prod(one for one in extents if one is not None) * int(element)
 
 
 def _whole_s(session: Any) -> float | None:
@@ -306,7 +309,7 @@ def _whole_s(session: Any) -> float | None:
         return None
 
 
-def _copied_s(sizes: Any) -> float:
+def _copied_s(sizes: Sequence[int]) -> float:
     """Return the time of copying arrays of these sizes once each."""
     pairs = [(np.ones(size, np.uint8), np.zeros(size, np.uint8)) for size in sizes]
 
@@ -350,7 +353,7 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     node_count = found.op_count + len(found.breaks)
     return Conversion(
         model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
-        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1), boundary_bytes=0,
+        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1), boundary_bytes=None,
         boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.core.kind import Kind
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
@@ -73,7 +74,7 @@ class Scripts:
     def __init__(self, target: Target, setting: Setting) -> None:
         self.target, self.setting = target, setting
         self.groups = defaultdict[tuple[Any, ...], Group](Group)  # of predictions
-        self.step_groups = defaultdict[tuple[Any, ...], Group](Group)  # of what steps need of their cases
+        self.step_groups = defaultdict[Kind, Group](Group)  # of what steps need of their cases
         self.path: Path | None = None  # where later processes find them
         self.kept_count = -1  # scripts of steps that later processes have; less than none where nobody looked yet
 

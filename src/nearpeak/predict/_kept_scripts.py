@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.compiled import processor
+from nearpeak.core.kind import Kind
 from nearpeak.core.target import Target
 from nearpeak.errors import SpecError
 from nearpeak.folders import cache_folder, whole_file
@@ -38,8 +39,8 @@ def restore(scripts: Scripts) -> None:
     scripts.kept_count = 0
     scripts.path = path_of(scripts.target, scripts.setting)
     if scripts.path is not None:
-        for key, kept in _read(scripts.path, scripts.target).items():
-            scripts.step_groups[key].scripts.extend(kept)
+        for kind, kept in _read(scripts.path, scripts.target).items():
+            scripts.step_groups[kind].scripts.extend(kept)
     scripts.kept_count = _count(scripts)
 
 
@@ -55,8 +56,8 @@ def keep(scripts: Scripts) -> None:
             return
         kept = _read(path, target)  # others may have kept more meanwhile
         new = {
-            key: tuple(group.scripts) for key, group in scripts.step_groups.items()
-            if len(group.scripts) > len(kept.get(key, ())) and _can_be_kept(key, group.scripts, target)
+            kind: tuple(group.scripts) for kind, group in scripts.step_groups.items()
+            if len(group.scripts) > len(kept.get(kind, ())) and _can_be_kept(kind, group.scripts, target)
         }  # fmt: skip
         if new and len(kept) + len(new) <= _MOST_GROUPS:
             _write(path, dumped({**kept, **new}, target))
@@ -74,7 +75,7 @@ def _count(scripts: Scripts) -> int:
     return sum([len(group.scripts) for group in scripts.step_groups.values()])
 
 
-def _read(path: Path, target: Target) -> Mapping[tuple[Any, ...], tuple[Any, ...]]:
+def _read(path: Path, target: Target) -> Mapping[Kind, tuple[Any, ...]]:
     """Return the scripts of a file by group; none where there is none that is whole."""
     try:
         data = path.read_bytes()
@@ -83,15 +84,14 @@ def _read(path: Path, target: Target) -> Mapping[tuple[Any, ...], tuple[Any, ...
     payload = data[_DIGEST_BYTES:]
     if hashlib.sha256(payload).digest() != data[:_DIGEST_BYTES]:
         return {}
-    found: Mapping[tuple[Any, ...], tuple[Any, ...]] = loaded(payload, target)
+    found: Mapping[Kind, tuple[Any, ...]] = loaded(payload, target)
     return found
 
 
-def _can_be_kept(key: tuple[Any, ...], group: Sequence[Any], target: Target) -> bool:
+def _can_be_kept(kind: Kind, group: Sequence[Any], target: Target) -> bool:
     """Return whether scripts follow from what `path_of` looks at alone, and name nothing that cannot be kept."""
-    op, phase, dtypes, attributes = key
-    form = form_of(op, phase, target, dict(dtypes), dict(attributes))
-    if form.calibration is not None or not (_is_own(OPS[op].rule(phase)) and _is_own(form.rows)):
+    form = form_of(kind.op, kind.phase, target, dict(kind.dtypes), dict(kind.attributes))
+    if form.calibration is not None or not (_is_own(OPS[kind.op].rule(kind.phase)) and _is_own(form.rows)):
         return False
     try:
         dumped(tuple(group), target)

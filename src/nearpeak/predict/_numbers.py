@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.predict._columns import exponentials, powers
 from nearpeak.predict._script import Placeholder, called
+from nearpeak.predict._script_code import EXPONENTIAL, POWER
 
 _BY_NUMPY = (np.ndarray, Placeholder)
 """What NumPy's functions are for: columns, and numbers of a script, which these functions write down."""
@@ -71,12 +73,35 @@ def chosen(condition: Any, yes: Any, no: Any) -> Any:
 
 
 def raised(value: Any, power: float) -> Any:
-    """Return `value` to a power, row by row; of a number what NumPy gives a row, to the last bit.
+    """Return `value` to a power, row by row; of a number what its row of a column gives, to the last bit.
 
     >>> raised(2.0, 3.0), raised(np.array([2.0, 3.0]), 3.0).tolist()
     (8.0, [8.0, 27.0])
     """
-    return np.power(value, power) if isinstance(value, _BY_NUMPY) else float(np.power(value, power))
+    if isinstance(value, Placeholder):
+        return value.script.written(POWER, (value, power))
+    if isinstance(value, np.ndarray):
+        return powers(value, power)
+    try:
+        return math.pow(value, power)
+    except (ValueError, OverflowError):  # NumPy says that with infinity, or with what is no number
+        return float(np.power(float(value), power))
+
+
+def exponential(value: Any) -> Any:
+    """Return e to the power of `value`, row by row; of a number what its row of a column gives, to the last bit.
+
+    >>> exponential(0.0), exponential(np.array([0.0, -np.inf])).tolist()
+    (1.0, [1.0, 0.0])
+    """
+    if isinstance(value, Placeholder):
+        return value.script.written(EXPONENTIAL, (value,))
+    if isinstance(value, np.ndarray):
+        return exponentials(value)
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
 
 
 def rounded_up(value: Any) -> Any:

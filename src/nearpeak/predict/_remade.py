@@ -1,19 +1,19 @@
 """Scripts as bytes: functions that they name are kept as what made them, forms by their name."""
 
-import builtins
 import importlib
 import io
 import marshal
 import pickle
 from collections.abc import Callable
-from functools import wraps
-from types import FunctionType
+from functools import lru_cache, wraps
+from types import CodeType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import Form
-from nearpeak.predict._script import KNOWN, is_object_name
+from nearpeak.predict._script_code import SCRIPT, made
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,9 +62,8 @@ class _Pickler(pickle.Pickler):
         return "" if value is self._target else None
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, FunctionType) and value.__name__ == "script":
-            objects = {name: value.__globals__[name] for name in value.__code__.co_names if is_object_name(name)}
-            return _script, (marshal.dumps(value.__code__), objects)
+        if isinstance(value, FunctionType) and value.__name__ == SCRIPT:
+            return _script, (_bytes_of(Same(value.__code__)), *(value.__defaults__ or ()))
         made = _made(value) if callable(value) else None
         return NotImplemented if made is None else (_made_again, made)
 
@@ -92,8 +91,21 @@ def _form(name: str) -> Form:
     return FORMS[name]
 
 
-def _script(code: bytes, objects: dict[str, Any]) -> Callable[..., Any]:
-    return FunctionType(marshal.loads(code), {**KNOWN, **objects, "__builtins__": builtins}, "script")
+def _script(code: bytes, constants: tuple[Any, ...]) -> Callable[..., Any]:
+    return made(_code_of(code), constants)
+
+
+@lru_cache(maxsize=1 << 10)
+def _bytes_of(code: "Same[CodeType]") -> bytes:
+    """Return a code as bytes, the same object for the same code: files hold it once."""
+    return marshal.dumps(code.held)
+
+
+@lru_cache(maxsize=1 << 10)
+def _code_of(data: bytes) -> CodeType:
+    """Return the code of bytes, the same one for the same bytes."""
+    found: CodeType = marshal.loads(data)
+    return found
 
 
 def _made_again(module: str, name: str, arguments: tuple[Any, ...]) -> Any:

@@ -1,14 +1,12 @@
 """Arithmetic written down while it runs once, to be run again on other numbers: no formula has a second copy."""
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from math import ceil, gcd
 from typing import Any
 
 import numpy as np
+
+from nearpeak.predict._script_code import KNOWN, Line, function_of
 
 _LARGER, _SMALLER = "({1} if {1} > {0} else {0})", "({1} if {1} < {0} else {0})"
 _OPERATORS = {
@@ -23,59 +21,35 @@ _UFUNCS = {
     "floor_divide": _OPERATORS["floordiv"], "less": "{0} < {1}", "less_equal": "{0} <= {1}", "greater": "{0} > {1}",
     "greater_equal": "{0} >= {1}", "equal": "{0} == {1}", "not_equal": "{0} != {1}", "gcd": "gcd({0}, {1})",
     "logical_and": "{0} & {1}", "logical_or": "{0} | {1}", "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}",
-    "ceil": "float(ceil({0}))", "sqrt": "float(sqrt({0}))", "exp": "float(exp({0}))",
+    "ceil": "float(ceil({0}))", "sqrt": "sqrt({0})", "exp": "float(exp({0}))",
     "log": "float(log({0}))", "log2": "float(log2({0}))", "hypot": "float(hypot({0}, {1}))",
-    "power": "float(power({0}, {1}))",
 }  # fmt: skip
 """What stands for a function of NumPy, of one number: the same value to the last bit."""
 _FUNCTIONS = {"where": "({1} if {0} else {2})", "clip": "({1} if {0} < {1} else {2} if {0} > {2} else {0})"}
 _FLOAT = "float({0})"
+_GIVE_FLOATS = ("float(", "sqrt(", "power(", "exponential(")
+"""What expressions begin with that are floats, whatever their arguments are."""
+_LITERALS = (0, 1)
+"""Numbers that stand in the code itself."""
 _NEUTRAL = {"{0} * {1}": (1, (0, 1)), "{0} + {1}": (0, (0, 1)), "{0} - {1}": (0, (0,)), "{0} / {1}": (1, (0,))}
 """Numbers that change nothing, and which argument they leave as it is."""
 _OF_ITSELF = {f"{{0}} {sign} {{1}}": sign in ("<=", ">=", "==") for sign in _COMPARISONS.values()}
 """What comparing a number with itself gives."""
 _EQUAL = "{0} == {1}"
-_NAME = re.compile(r"\bx\d+(?:_\d+)?\b")
-"""Names that lines define."""
-_LONGEST_TEXT = 150
-"""Letters of an expression that stands within another one: parsers stop at some depth."""
-KNOWN = {
-    "ceil": ceil, "gcd": gcd, "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "log2": np.log2, "hypot": np.hypot,
-    "power": np.power,
-}  # fmt: skip
-"""Names that scripts may use."""
-
-
-def is_object_name(name: str) -> bool:
-    """Return whether a name of a script's code stands for something that is no number.
-
-    >>> is_object_name("o140"), is_object_name("x7")
-    (True, False)
-    """
-    return name[:1] == "o" and name[1:].isdigit()
 
 
 class NotWrittenError(TypeError):
     """Something that cannot be written down was done to a number of a script."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    names: tuple[str, ...]
-    """What it defines; nothing where it is a condition that the script holds for."""
-    text: str
-    """Expression or statement."""
-    uses: tuple[str, ...]
-    """Names that it needs."""
-
-
 class Script:
     """Lines of arithmetic, in the order in which they were done."""
 
     def __init__(self) -> None:
-        self._lines: list[_Line] = []
+        self._lines: list[Line] = []
         self._known: dict[str, Any] = {}  # what each expression was written down as, so that none is twice
-        self._objects: dict[str, Any] = {}  # what lines name
+        self._names: dict[tuple[type, Any], str] = {}  # what constants are called
+        self._constants: dict[str, Any] = {}  # what lines name
         self._outcomes: dict[str, bool] = {}  # conditions that the script holds under
         self._floats: dict[str, Any] = {}  # what each float was made of; nothing where a function gave it
         self._equal: dict[str, tuple[Placeholder, Any]] = {}  # what a condition says to be which number
@@ -87,9 +61,7 @@ class Script:
 
     def alike(self, name: str, other: Any) -> Any:
         """Return `other`, a number or what stands for one, for an argument: the script holds where both are equal."""
-        self._lines.append(
-            _Line(names=(), text=f"if {name} != {self._text(other)}: return None", uses=_names((other,)))
-        )
+        self._lines.append(Line(names=(), text=f"if {name} != {self._text(other)}: return None", uses=_names((other,))))
         return other
 
     def written(self, template: str, arguments: Sequence[Any]) -> Any:
@@ -103,9 +75,9 @@ class Script:
         text = template.format(*map(self._text, arguments))
         if text not in self._known:
             name, value = f"x{len(self._lines)}", _evaluated(template, len(arguments))(*map(_value, arguments))
-            self._lines.append(_Line(names=(name,), text=text, uses=_names(arguments)))
+            self._lines.append(Line(names=(name,), text=text, uses=_names(arguments)))
             self._known[text] = Placeholder(self, name, value)
-            if template.startswith("float("):
+            if template.startswith(_GIVE_FLOATS):
                 self._floats[name] = arguments[0] if template == _FLOAT else None
             elif template == _EQUAL and len(_names(arguments)) == 1:
                 self._equal[name] = _ordered(arguments)
@@ -124,7 +96,7 @@ class Script:
             values, name = list(map(_value, arguments)), f"x{len(self._lines)}"
             found = function(*values[:first], **dict(zip(names, values[first:], strict=True)))
             several = [f"{name}_{place}" for place in range(len(found))] if isinstance(found, list) else []
-            self._lines.append(_Line(names=tuple(several or [name]), text=text, uses=_names(arguments)))
+            self._lines.append(Line(names=tuple(several or [name]), text=text, uses=_names(arguments)))
             self._known[text] = (
                 [Placeholder(self, one, value) for one, value in zip(several, found, strict=True)]
                 if several
@@ -138,7 +110,7 @@ class Script:
         if what.name not in self._outcomes:
             self._outcomes[what.name] = held
             text = f"if {'not ' if held else ''}{what.name}: return None"
-            self._lines.append(_Line(names=(), text=text, uses=(what.name,)))
+            self._lines.append(Line(names=(), text=text, uses=(what.name,)))
             if held and what.name in self._equal:
                 self._fix(*self._equal[what.name])
         return held
@@ -181,28 +153,24 @@ class Script:
         Args:
             names: where they are stated the function takes one tuple, of these names each with its argument.
         """
-        needed, kept = {result.name}, list[_Line]()
+        needed, kept = {result.name}, list[Line]()
         for line in reversed(self._lines):
             if not line.names or needed.intersection(line.names):
                 needed.update(line.uses)
                 kept.append(line)
-        last = _Line(names=(), text=f"return {result.name}", uses=(result.name,))
-        lines = [*_taken_apart(arguments, names), *_shortened([*reversed(kept), last])]
-        body, taken = "\n    ".join(lines), "pairs" if names else ", ".join(arguments)
-        space: dict[str, Any] = {**KNOWN, **self._objects}
-        exec(f"def script({taken}):\n    {body}", space)
-        found: Callable[..., Any] = space["script"]
-        return found
+        last = Line(names=(), text=f"return {result.name}", uses=(result.name,))
+        return function_of(arguments, names, [*reversed(kept), last], self._constants)
 
     def _text(self, argument: Any) -> str:
         if isinstance(argument, Placeholder):
             return argument.name
         if isinstance(argument, np.generic):
             argument = argument.item()
-        if isinstance(argument, (bool, int, str)) or (isinstance(argument, float) and np.isfinite(argument)):
+        if isinstance(argument, bool) or (type(argument) is int and argument in _LITERALS):
             return f"({argument!r})"
-        name = f"o{id(argument)}"
-        self._objects[name] = argument
+        key = (type(argument), repr(argument) if isinstance(argument, (int, float, str)) else id(argument))
+        name = self._names.setdefault(key, f"k{len(self._names)}")
+        self._constants[name] = argument
         return name
 
 
@@ -336,28 +304,6 @@ def _absorbed(sign: str, one: Placeholder, other: Any) -> tuple[Any, ...]:
     if type(one.value) not in (bool, np.bool_) or type(other) is not bool:
         return ()
     return (one if other is (sign == "&") else other,)
-
-
-def _taken_apart(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the lines that take pairs of these names and their arguments apart; nothing without names."""
-    if not names:
-        return []
-    pairs = "".join(f"(n{place}, {one}), " for place, one in enumerate(arguments))
-    seen = "".join(f"n{place}, " for place in range(len(names)))
-    return [f"{pairs}= pairs", f"if ({seen}) != {tuple(names)!r}: return None"]
-
-
-def _shortened(lines: Sequence[_Line]) -> list[str]:
-    """Return lines of code, expressions that are used once in the place where they are."""
-    counts = Counter(name for line in lines for name in _NAME.findall(line.text))
-    held, found = dict[str, str](), list[str]()
-    for line in lines:
-        text = _NAME.sub(lambda name: held.pop(name[0], name[0]), line.text)
-        if len(line.names) == 1 and counts[line.names[0]] == 1 and len(text) <= _LONGEST_TEXT:
-            held[line.names[0]] = f"({text})"
-        else:
-            found.append(f"{', '.join(line.names)} = {text}" if line.names else text)
-    return found
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a step needs of each of its cases: times, and work and bounds by which its calls are ordered and held."""
+"""What a step needs of each of its cases: times, and the bytes and bounds that its calls are held to."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -6,6 +6,8 @@ from math import nan
 from typing import Any, NamedTuple
 
 from nearpeak.core.case import Case
+from nearpeak.core.distinct import DistinctRows
+from nearpeak.core.kind import kind_of
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
@@ -17,7 +19,6 @@ from nearpeak.predict._grounds import CLASSICAL, FARTHEST
 from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of
 from nearpeak.predict.prediction import predict_case
-from nearpeak.theory.rows import matrix_flop_of
 from nearpeak.theory.terms import proved_s
 
 _WORTH_COUNT = 1
@@ -35,8 +36,6 @@ class StepFigures(NamedTuple):
     """High end of its 90 % interval."""
     distance_count: int
     """Steps from the data of its scalars."""
-    matrix_flop: int
-    """Arithmetic of products."""
     read_bytes: int
     """Distinct bytes read."""
     write_bytes: int
@@ -49,22 +48,29 @@ class StepFigures(NamedTuple):
     """Why it has no prediction; empty where it has one."""
 
 
-@lru_cache(maxsize=1 << 14)
-def step_figures(case: Case, scripts: Scripts) -> StepFigures:
-    """Return what a step needs of a case, once: steps of one kind share most of theirs.
+def step_figures(step: DistinctRows, scripts: Scripts) -> list[StepFigures]:
+    """Return what a step needs of each of its cases, those of a kind one after the other.
 
     Raises:
-        NotModelledError: the device states too little for its bound.
+        NotModelledError: the device states too little for the bound of one.
     """
-    group = scripts.step_groups[case.op, case.phase, case.dtypes, case.attributes]
-    found: StepFigures | None = group.found(case.axes)
-    if found is not None:
-        return found
+    found: list[Any] = [None] * len(step.cases)
+    for kind, places in step.kinds:
+        group = scripts.step_groups[kind]
+        for place in places:
+            case = step.cases[place]
+            found[place] = group.found(case.axes) or _by_formulas(case, scripts)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _by_formulas(case: Case, scripts: Scripts) -> StepFigures:
     columns = case_columns(case)
     try:
         prediction = predict_case(case, scripts.target, scripts.setting)
     except NotModelledError as error:
         return StepFigures._make((nan, nan, nan, FARTHEST, *_of_work(columns, scripts.target), str(error)))
+    group = scripts.step_groups[kind_of(case)]
     group.extend(columns, lambda some: _scripted(some, scripts), _WORTH_COUNT)
     return StepFigures._make(_figures(columns, prediction, scripts.target))
 
@@ -86,4 +92,4 @@ def _of_work(columns: CaseColumns, target: Target) -> tuple[Any, ...]:
     work = OPS[columns.op].work(columns.phase, "classical", {**columns.axes, **fixed_of(columns)})
     other = replace(work, read_bytes=0, write_bytes=0, contraction=None, barrier=None)
     bounds_s = (proved_s(one, target, CLASSICAL) for one in (work, other))
-    return (matrix_flop_of(work), work.read_bytes, work.write_bytes, *bounds_s)
+    return (work.read_bytes, work.write_bytes, *bounds_s)

@@ -1,8 +1,8 @@
 """The expected time of a step from what it needs of its cases alone: the sum over its calls, as analyses have it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from math import fsum
 
-from nearpeak.core.case import Case
 from nearpeak.core.distinct import DistinctRow, DistinctRows
 from nearpeak.core.later import deferred
 from nearpeak.core.step_prediction import StepPrediction
@@ -14,10 +14,6 @@ from nearpeak.predict._step_figures import StepFigures
 from nearpeak.theory.rows import touched_of
 from nearpeak.theory.terms import proved_s
 
-_Row = tuple[int, int, int, StepFigures, float, int]
-"""FLOP of products and bytes of the calls of a row, both negative, its position, what is known of its case, what bounds
-a call, and calls: in ascending order, in which times are added up, rows are those of analyses."""
-
 
 def sum_of(
     step: DistinctRows, known: Sequence[StepFigures], target: Target, whole: Callable[[], StepPrediction]
@@ -28,45 +24,38 @@ def sum_of(
         known: what is known of each case.
         whole: gives the same with its causes and its energy, for when somebody asks for them.
     """
-    every = [one[3:] for one in sorted(_rows(step, known, target))]
-    found = [one for one in every if not one[0].reason]
-    if not found:
+    lows_s, highs_s, bounds_s, left_s = list[float](), list[float](), list[float](), list[float]()
+    times_s, left, call_count = dict[int, list[float]](), dict[str, int](), 0
+    for row in step.rows:
+        place, _, _, count, reads, writes = row
+        time_s, low_s, high_s, steps, all_reads, all_writes, bound_s, other_s, reason = known[place]
+        if (reads is not None and reads < all_reads) or (writes is not None and writes < all_writes):
+            all_reads = all_reads if reads is None else min(reads, all_reads)
+            all_writes = all_writes if writes is None else min(writes, all_writes)
+            bound_s = _touched_s(row, Work(read_bytes=all_reads, write_bytes=all_writes), other_s, step, target)
+        if reason:
+            left[reason] = left.get(reason, 0) + count
+            left_s.append(bound_s * count)
+            continue
+        if steps not in times_s:
+            times_s[steps] = []
+        times_s[steps].append((time_s if time_s > bound_s else bound_s) * count)
+        lows_s.append((low_s if low_s > bound_s else bound_s) * count)
+        highs_s.append((high_s if high_s > bound_s else bound_s) * count)
+        bounds_s.append(bound_s * count)
+        call_count += count
+    if not call_count:
         return None
-    times_s = [(figures.time_s if figures.time_s > s else s) * count for figures, s, count in found]
-    grounds: dict[int, float] = {}
-    for (figures, _, _), time_s in zip(found, times_s, strict=True):
-        grounds[figures.distance_count] = grounds.get(figures.distance_count, 0.0) + time_s
-    left: dict[str, int] = {}
-    missing = [one for one in every if one[0].reason]
-    for figures, _, count in missing:
-        left[figures.reason] = left.get(figures.reason, 0) + count
     return StepPrediction(
-        time_s=sum(times_s),
-        low_s=sum([(figures.low_s if figures.low_s > s else s) * count for figures, s, count in found]),
-        high_s=sum([(figures.high_s if figures.high_s > s else s) * count for figures, s, count in found]),
-        bound_s=sum([s * count for _, s, count in found]), call_count=sum([count for _, _, count in found]),
-        unpredicted=left, unpredicted_bound_s=sum([s * count for _, s, count in missing]),
-        grounds_s={str(steps): time_s for steps, time_s in grounds.items()},
+        time_s=fsum([time_s for some in times_s.values() for time_s in some]), low_s=fsum(lows_s),
+        high_s=fsum(highs_s), bound_s=fsum(bounds_s), call_count=call_count, unpredicted=left,
+        unpredicted_bound_s=fsum(left_s), grounds_s={str(steps): fsum(some) for steps, some in times_s.items()},
         gap_s=deferred(lambda: whole().gap_s), energy=deferred(lambda: whole().energy),
     )  # fmt: skip
 
 
-def _rows(step: DistinctRows, known: Sequence[StepFigures], target: Target) -> Iterator[_Row]:
-    """Yield the rows of a step."""
-    for position, row in enumerate(step.rows):
-        place, _, _, count, reads, writes = row
-        figures = known[place]
-        bound_s, (_, _, _, _, flop, all_reads, all_writes, *_) = figures.bound_s, figures
-        if (reads is not None and reads < all_reads) or (writes is not None and writes < all_writes):
-            all_reads = all_reads if reads is None else min(reads, all_reads)
-            all_writes = all_writes if writes is None else min(writes, all_writes)
-            touched = Work(read_bytes=all_reads, write_bytes=all_writes)
-            bound_s = _touched_s(row, touched, figures, step.cases[place], target)
-        yield -flop * count, -(all_reads + all_writes) * count, position, figures, bound_s, count
-
-
-def _touched_s(row: DistinctRow, touched: Work, figures: StepFigures, case: Case, target: Target) -> float:
+def _touched_s(row: DistinctRow, touched: Work, other_s: float, step: DistinctRows, target: Target) -> float:
     """Return what bounds calls that touch less than their case counts."""
     if len(row.calls) > 1:  # some of them may touch all
-        return float(proved_s(touched_of(row, work_of(case)), target, CLASSICAL))
-    return max(float(proved_s(touched, target, CLASSICAL)), figures.other_s)
+        return float(proved_s(touched_of(row, work_of(step.cases[row.place])), target, CLASSICAL))
+    return max(float(proved_s(touched, target, CLASSICAL)), other_s)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.predict._numbers import is_number
+from nearpeak.predict._numbers import exponential, is_number
 from nearpeak.predict._script import called
 
 LEAST_COUNT = 30
@@ -139,8 +139,8 @@ def stretched(logs: Any, scale: Any, apart_ratio: Any, *, is_low: bool) -> Any:
     """
     own = logs * scale
     if isinstance(apart_ratio, float) and apart_ratio == 1.0:
-        return np.exp(own)
-    return np.exp((-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
+        return exponential(own)
+    return exponential((-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
 
 
 def shortest(ratios: Any, inside: int) -> tuple[float, float]:

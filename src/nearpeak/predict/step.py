@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from math import fsum
 from pathlib import Path
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
@@ -67,7 +68,7 @@ def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Set
     step, scripts = distinct_rows(workload.held.calls, label_of), scripts_of(target.held, setting)
     if scripts.kept_count < 0:
         restore(scripts)
-    known = [step_figures(case, scripts) for case in step.cases]
+    known = step_figures(step, scripts)
     keep(scripts)
     return sum_of(step, known, target.held, partial(_explained, workload, target, setting))
 
@@ -90,7 +91,7 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    cases, _ = distinct_rows(workload.held.calls, label_of)
+    cases = distinct_rows(workload.held.calls, label_of).cases
     return parts_of(workload.held, {case: work_of(case) for case in cases})
 
 
@@ -165,25 +166,25 @@ def _sum(
     if not pairs:
         return None
     gap: dict[str, float] = {}
-    grounds: dict[str, float] = {}
+    grounds: dict[str, list[float]] = {}
     for row, _, call in pairs:
-        steps = str(call.distance_count)
-        grounds[steps] = grounds.get(steps, 0.0) + call.time_s * row.call_count
+        grounds.setdefault(str(call.distance_count), []).append(call.time_s * row.call_count)
         for cause, time_s in call.gap_s.items():
             gap[cause] = gap.get(cause, 0.0) + time_s * row.call_count
     missing = {id(row) for row, _ in reasons}
     left: dict[str, int] = {}
     for row, text in reasons:
         left[text] = left.get(text, 0) + row.call_count
-    time_s = sum(call.time_s * row.call_count for row, _, call in pairs)
+    time_s = fsum(call.time_s * row.call_count for row, _, call in pairs)  # the same in any order of the rows
     drawn = [(call.energy, row.call_count) for row, _, call in pairs if call.energy is not None]
     return StepPrediction(
         time_s=time_s, energy=energy_sum(drawn, time_s) if len(drawn) == len(pairs) else None,
-        low_s=sum(call.low_s * row.call_count for row, _, call in pairs),
-        high_s=sum(call.high_s * row.call_count for row, _, call in pairs),
-        bound_s=sum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,
-        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left, grounds_s=grounds,
-        unpredicted_bound_s=sum(
+        low_s=fsum(call.low_s * row.call_count for row, _, call in pairs),
+        high_s=fsum(call.high_s * row.call_count for row, _, call in pairs),
+        bound_s=fsum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,
+        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left,
+        grounds_s={steps: fsum(some) for steps, some in grounds.items()},
+        unpredicted_bound_s=fsum(
             time.bound_s * row.call_count for row, time in zip(rows, times, strict=True) if id(row) in missing
         ),
     )  # fmt: skip

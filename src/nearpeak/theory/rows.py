@@ -25,9 +25,9 @@ class Part:
 
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
-    cases, rows = distinct_rows(workload.calls, label_of)
-    own = [works[case] for case in cases]
-    parts = [_part(row, own[row.place]) for row in rows]
+    step = distinct_rows(workload.calls, label_of)
+    own = [works[case] for case in step.cases]
+    parts = [_part(row, own[row.place]) for row in step.rows]
     return tuple(sorted(parts, key=_order))
 
 

@@ -79,6 +79,19 @@ def test_wrong_words_are_refused_in_one_line(monkeypatch, capsys, words, said):
     assert len(error.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["nowhere.jsonl", "nowhere.csv", "nowhere.json"])
+def test_a_file_that_is_not_there_is_no_operator(monkeypatch, capsys, name):
+    code, _, error = run(monkeypatch, capsys, name)
+    assert (code, error) == (2, f"nearpeak: {name}: not found\n")
+
+
+def test_every_case_of_a_table_is_validated(monkeypatch, capsys, tmp_path):
+    (tmp_path / "cases.csv").write_text("op,dtype,rows,columns\nsoftmax,fp32,2,8\nsoftmax,fp64,3,4\n")
+    code, out, error = run(monkeypatch, capsys, str(tmp_path / "cases.csv"), "--json")
+    assert (code, error) == (0, "2 cases: 2 right\n")
+    assert [json.loads(line)["case"]["dtype"] for line in out.splitlines()] == ["fp32", "fp64"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -71,6 +71,17 @@ def test_a_node_behind_one_of_an_unknown_domain_is_tried_with_the_format_before_
     assert all("not a registered function" in row.reason for row in found.ledger)
 
 
+def test_bytes_across_borders_are_unknown_where_a_shape_is(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path = model(tmp_path / "m.onnx", ("MatMul", "mine.Foo", "MatMul", "Softmax"))
+    stated = onnx.load(str(path))
+    del stated.graph.value_info[:]  # what no rule infers behind a node of an unknown domain
+    onnx.save(stated, str(path))
+    found = coverage(path, "onnxruntime")
+    assert (found.boundary_count, found.boundary_bytes, found.boundary_s) == (2, None, None)
+    assert "  bytes across borders: unknown" in _words(found)
+
+
 def test_a_type_to_leave_out_that_the_model_lacks_is_refused_with_those_that_it_has(tmp_path):
     pytest.importorskip("onnxruntime")
     with pytest.raises(SpecError, match="no node of type 'Gelu' to leave out; it has Erf, MatMul"):

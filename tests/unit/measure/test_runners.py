@@ -60,6 +60,22 @@ def test_runners_agree_with_the_reference(runner, case):
         np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("words", "first"), [
+    ({"op": "gemm", "m": 8, "n": 5, "k": 7, "layout": "nt"}, ""),
+    ({"op": "conv", "batch": 2, "in_channels": 3, "out_channels": 4, "h": 5, "w": 6, "kh": 3, "kw": 3,
+      "layout": "channels_last"}, "Transpose+"),
+    ({"op": "softmax", "rows": 3, "columns": 8, "x.layout": "transposed"}, "Transpose+"),
+    ({"op": "softmax", "rows": 3, "columns": 8, "x.offset": 4}, ""),
+], ids=["product", "convolution", "transposed", "offset"])  # fmt: skip
+def test_onnx_runtime_is_given_tensors_as_they_lie(words, first):
+    pytest.importorskip("onnxruntime")
+    case = nearpeak.case(dtype="fp32", **words)
+    wanted, got = outputs_of("numpy", case), outputs_of("onnxruntime", case)
+    for name in wanted:
+        np.testing.assert_allclose(got[name], wanted[name], rtol=1e-5, atol=1e-5)
+    assert runner_of("onnxruntime", TIMING).measure(case).algorithm.startswith(first)
+
+
 def test_the_gradient_is_that_of_the_reference_for_the_same_upstream():
     case = nearpeak.case("softmax", "backward", rows=4, columns=9, dtype="fp64")
     got = outputs_of("torch_cpu", case)["grad_x"]
@@ -73,6 +89,7 @@ def test_the_gradient_is_that_of_the_reference_for_the_same_upstream():
 @pytest.mark.parametrize(("runner", "case", "note"), [
     ("onnxruntime", nearpeak.case("softmax", "backward", rows=4, columns=8, dtype="fp32"), "no backward phase"),
     ("onnxruntime", nearpeak.case("cast", elements=8, dtype="fp32", out_dtype="fp8_e4m3"), "has no fp8_e4m3"),
+    ("onnxruntime", nearpeak.case("softmax", rows=4, columns=8, dtype="fp32", **{"x.layout": "padded"}), "gaps"),
     (f"process:{sys.executable} {PROGRAM}", nearpeak.case("layer_norm", rows=4, hidden=8, dtype="fp32"), "only"),
 ])  # fmt: skip
 def test_what_a_runner_cannot_do_is_a_row_with_its_reason(runner, case, note):

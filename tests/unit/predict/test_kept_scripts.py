@@ -5,6 +5,9 @@ import sys
 import pytest
 
 import nearpeak
+from nearpeak.core.distinct import distinct_rows
+from nearpeak.core.workload import Call
+from nearpeak.ops import label_of
 from nearpeak.predict import _kept_scripts
 from nearpeak.predict._case_scripts import Scripts
 from nearpeak.predict._form import USUAL
@@ -42,11 +45,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "scripts"
 
 
+def figures_of(cases, scripts):
+    calls = tuple(Call(case=case, operator=case.op, phase="forward") for case in cases)
+    return step_figures(distinct_rows(calls, label_of), scripts)
+
+
 def first_step(target, cases=CASES):
     """Return the scripts of a process that predicts its first step, and what the step needs of its cases."""
     scripts = Scripts(target, USUAL)
     _kept_scripts.restore(scripts)
-    found = [step_figures(case, scripts) for case in cases]
+    found = figures_of(cases, scripts)
     _kept_scripts.keep(scripts)
     return scripts, repr(found)
 
@@ -83,7 +91,7 @@ def test_what_two_processes_have_kept_one_after_the_other_is_all_there(folder):
     both = [Scripts(target, USUAL) for _ in range(2)]
     for scripts, case in zip(both, CASES, strict=False):
         _kept_scripts.restore(scripts)
-        step_figures(case, scripts)
+        figures_of([case], scripts)
     for scripts in both:
         _kept_scripts.keep(scripts)
     assert written_count(first_step(target, CASES[:2])[0]) == 0
@@ -100,7 +108,7 @@ def test_two_processes_at_once_leave_a_whole_file(folder):
     assert [path.suffix for path in folder.iterdir()] == [".scripts"]
     scripts = Scripts(target_of("h100_sxm"), USUAL)
     _kept_scripts.restore(scripts)
-    assert {key[0] for key in scripts.step_groups} == {"softmax", "rms_norm"}
+    assert {kind.op for kind in scripts.step_groups} == {"softmax", "rms_norm"}
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing keeps this user from writing")
