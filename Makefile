@@ -14,6 +14,9 @@ SPREAD := -n $(WORKERS) --dist loadfile
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# `make check JUNIT=FILE` writes how long each test took, for tests/list_slow.py.
+REPORT := $(if $(JUNIT),--junitxml=$(JUNIT) -o junit_family=xunit1)
+
 # Tests start hundreds of processes: each would compile the whole package again where Python keeps no bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,7 +51,7 @@ test: lint
 	$(PYTEST) $(SPREAD) -m 'not device' --durations=10
 
 check: lint
-	$(PYTEST) $(SPREAD) -m 'not device and not slow' tests/conventions tests/golden tests/unit
+	$(PYTEST) $(SPREAD) -m 'not device and not slow' $(REPORT) tests/conventions tests/golden tests/unit
 
 # Where nothing can be installed: `make test-device DEVICE_PYTHON=python3`, an interpreter that has what is needed.
 SECONDS ?= 820

@@ -4,6 +4,7 @@ import atexit
 import functools
 import gc
 import os
+from pathlib import Path
 
 import pytest
 import typer.testing
@@ -97,8 +98,12 @@ SLOW_FILES = frozenset({
 """Files that take more than a second and a half: they start processes or run many models."""
 
 
+SLOW = frozenset(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split())
+"""Other functions that take long, all their cases together; `list_slow.py` writes them."""
+
+
 def pytest_collection_modifyitems(items):
-    """Leave slow files to `make test`, so that `make check` stays quick."""
+    """Leave slow files and functions to `make test`, so that `make check` stays quick."""
     for item in items:
-        if item.path.stem in SLOW_FILES:
+        if item.path.stem in SLOW_FILES or item.nodeid.partition("[")[0] in SLOW:
             item.add_marker(pytest.mark.slow)

@@ -62,3 +62,9 @@ def test_size_table_is_printed(capsys):
             largest = max(own, key=lambda file: own[file])
             print(f"{folder:<10} {len(own):>5} {sum(own.values()):>5} {largest.name} {own[largest]}")
     assert sum(sizes.values()) > 0
+
+
+def test_every_function_that_is_called_slow_is_there():
+    for name in (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split():
+        file, _, function = name.partition("::")
+        assert f"\ndef {function}(" in (ROOT / file).read_text(encoding="utf-8"), f"tests/slow.txt: {name}"
