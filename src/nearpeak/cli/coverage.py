@@ -52,7 +52,7 @@ def _words(found: "Conversion") -> str:
     lines = [f"{found.model} on {found.runner}: {nodes}, {share} of the arithmetic"]
     lines.append(f"  pieces: {found.fragment_count}; tensors across borders: {found.boundary_count}")
     if found.boundary_count and found.boundary_bytes is None:
-        lines.append("  bytes across borders: unknown, as not all of these tensors have a known shape")
+        lines.append("  bytes across borders: unknown")
     elif found.boundary_bytes:
         cost = "" if found.boundary_s is None else f", {show(found.boundary_s, 's')} to copy them once"
         lines.append(f"  {show(found.boundary_bytes, 'B')} across borders{cost}")

@@ -22,7 +22,7 @@ class Conversion:
     boundary_count: int
     """Tensors that cross from a piece to what stays behind, or back."""
     boundary_bytes: int | None
-    """Their bytes, each counted once; none where the shape of one is not known."""
+    """Their bytes, each counted once; none where those of one are not known."""
     boundary_s: float | None
     """Time of copying these bytes once on this machine; none where nothing was timed."""
     converted_s: float | None

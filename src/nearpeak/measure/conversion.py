@@ -353,8 +353,8 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     node_count = found.op_count + len(found.breaks)
     return Conversion(
         model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
-        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1), boundary_bytes=None,
-        boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
+        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1),
+        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
     )  # fmt: skip
 
 
