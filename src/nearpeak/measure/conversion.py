@@ -354,7 +354,8 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     return Conversion(
         model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
         fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1),
-        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s, unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
+        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
+        unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
     )  # fmt: skip
 
 
