@@ -371,7 +371,8 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
     longest = np.fmax(weight, moves.shift)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
-    passed = reach if numerics.kind in SUMS else weight
+    # Positions and the weights that follow from them are worked out in fp32; what is stored errs by what it holds.
+    passed = reach if numerics.kind in (*SUMS, "sampling") else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
     cancelled = max(arithmetic, store if numerics.steps_count else 0.0) * moves.inside

@@ -144,11 +144,12 @@ def test_a_sampler_that_does_not_start_says_why(monkeypatch, tmp_path):
     (tmp_path / "nearpeak").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "nearpeak" / "__init__.py").write_text("raise RuntimeError('broken installation')")
+    gc.collect()  # what other tests left open is none of this one's
     before = os.listdir("/dev/fd")
     with pytest.raises(MeasureError, match=r"the sampler did not start: .*broken installation"):
         Sampler(10)
     gc.collect()
-    assert len(os.listdir("/dev/fd")) == len(before)
+    assert len(os.listdir("/dev/fd")) <= len(before)
 
 
 def test_a_record_that_is_still_being_written_waits(tmp_path):
