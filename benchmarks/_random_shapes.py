@@ -15,6 +15,8 @@ from nearpeak.ops import OPS, work_of
 
 FORMATS = ("fp32", "bf16", "fp64", "fp16")
 MOST_ELEMENTS, MOST_FLOP = 20_000, 2_000_000
+MOST_WRITTEN_BYTES = 2**22
+"""An enlargement to the nearest value takes no FLOP, and fills any memory."""
 TRIES = 60
 EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 31, 32, 33, 48, 64, 65, 80, 100, 127, 128, 200, 257)
 """What an axis may become; small ones are as likely as large ones."""
@@ -60,7 +62,8 @@ def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
         declared = OPS[op].inputs(**arguments_of(case)).values()
         if sum(tensor.elements for tensor in declared) > MOST_ELEMENTS or not all(t.elements for t in declared):
             return None
-        if sum(work_of(case).flop.values()) > MOST_FLOP or not declared_formats(case):
+        work = work_of(case)
+        if sum(work.flop.values()) > MOST_FLOP or work.write_bytes > MOST_WRITTEN_BYTES or not declared_formats(case):
             return None
         asked = question(case, 0, "normal")
         return case if asked is not None and _tells(asked) else None

@@ -92,6 +92,27 @@ def _inputs(batch: int, channels: int, dtype: str, **arguments: Any) -> dict[str
     }
 
 
+def _valid(drawn: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    """Return the grid with the first point of some images in the first pixel, the last point of some in the last one.
+
+    Few points would miss the ends of a long extent in every round. The last digits of a point say whether it is moved.
+    """
+    grid = drawn["grid"].copy()
+    points = grid.reshape(len(grid), -1, grid.shape[-1])
+    if not points.size or not np.isfinite(points).all():
+        return {}
+    # Between a quarter and three quarters of the pixel: nearer to its edges, roundings decide.
+    inward = (0.5 + np.mod(np.abs(points), 1.0)) / np.asarray(_extents(arguments)[::-1], dtype=float)
+    chance = np.mod(np.abs(points[..., :1]) * _LAST_DIGITS, 1.0)
+    points[:, 0] = np.where(chance[:, 0] > 0.75, inward[:, 0] - 1, points[:, 0])
+    points[:, -1] = np.where((chance[:, -1] > 0.25) & (chance[:, -1] <= 0.75), 1 - inward[:, -1], points[:, -1])
+    return {"grid": points.reshape(grid.shape)}
+
+
+_LAST_DIGITS = 64.0
+"""What coordinates are multiplied with, so that what is left of the point tells nothing of where it lies."""
+
+
 def _meetings(arrays: dict[str, Any], arguments: dict[str, Any]) -> Any:
     """Give per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
 
@@ -191,6 +212,7 @@ OPERATOR = Operator(
         kind="sampling", reduction="h w d", ulp_count=64.0, special="unspecified", steps_count=2, least_format="fp32"
     ),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

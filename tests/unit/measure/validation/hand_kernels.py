@@ -185,10 +185,33 @@ CONV = (
 )
 TOPK = ("topk", {"rows": 5, "columns": 40, "k": 6, "dtype": "bf16"})
 SQUARE = ("softmax", {"rows": 24, "columns": 24, "dtype": "bf16"})
+
+
+def enlarged(tensors, *, swapped=False, way="fp32", **_):
+    """Cubic enlargement of 5 x 4 to 64 x 7: in fp32, or stored in bf16 between the dimensions."""
+    x = tensors["x"].float()
+    if way == "stored between":
+        x = F.interpolate(x, size=(7, 5), mode="bicubic", align_corners=False).to(torch.bfloat16).float()
+    y = F.interpolate(x, size=(7, 64), mode="bicubic", align_corners=False)
+    order = [*range(62), 63, 62] if swapped else range(64)
+    return {"y": y[..., list(order)].to(tensors["x"].dtype)}
+
+
+def sampled(tensors, *, lost=False, **_):
+    x = tensors["x"].clone()
+    x[:, :, -1] = 0.0 if lost else x[:, :, -1]
+    return {"y": F.grid_sample(x, tensors["grid"], mode="nearest", align_corners=False)}
+
+
 GEMM = ("gemm", {"m": 12, "n": 20, "k": 64, "dtype": "bf16"})
 MAXIMUM = ("reduce", {"outputs": 8, "reduced": 33, "dtype": "fp32", "function": "max"})
 CONVOLVED = partial(convolution, shape=(7, 15))
 
+ENLARGED = "interpolate", {"planes": 2, "w": 5, "ow": 64, "h": 4, "oh": 7, "mode": "cubic", "dtype": "bf16"}
+DEEP = "grid_sample", {
+    "batch": 1, "channels": 1, "w": 5, "ow": 6, "h": 4, "oh": 3, "d": 200, "od": 5, "mode": "nearest", "volume": True,
+    "dtype": "fp64",
+}  # fmt: skip
 WRONG = {
     "scale missing": (ATTENTION, partial(attention, scaled=False)),
     "heads wrapped over key heads": (ATTENTION, partial(attention, wrapped=True)),
@@ -220,6 +243,8 @@ WRONG = {
     "accumulator of an earlier call": (GEMM, Accumulator()),
     "maximum without NaN": (MAXIMUM, partial(maximum, swallowed=True)),
     "maximum from 0": (MAXIMUM, partial(maximum, start=0.0)),
+    "the last columns of an enlargement exchanged": (ENLARGED, partial(enlarged, swapped=True)),
+    "the last of 200 slices not sampled": (DEEP, partial(sampled, lost=True)),
 }
 """By mistake: case and kernel."""
 RIGHT = {
@@ -242,6 +267,9 @@ RIGHT = {
     "powers of two": (SQUARE, partial(softmax, base=torch.exp2)),
     "k in four parts": (GEMM, partial(product, way="parts")),
     "compensated": (GEMM, partial(product, way="compensated")),
+    "enlarged": (ENLARGED, enlarged),
+    "enlarged, stored between": (ENLARGED, partial(enlarged, way="stored between")),
+    "sampled": (DEEP, sampled),
     "tree of maxima": (MAXIMUM, maximum),
     "tree of maxima among equals": (("reduce", {**MAXIMUM[1], "dtype": "bf16"}), maximum),
 }
