@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.accuracy.bars_table import BARS, FIGURES, Bar
 from benchmarks.accuracy.evidence import Evidence
 from benchmarks.accuracy.noise import noises
-from benchmarks.accuracy.records import FOLDER, GROUP, Record, figure, scored, written
+from benchmarks.accuracy.records import FOLDER, GROUP, SEEN, Record, figure, scored, written
 
 PAGE = FOLDER / "accuracy_bars.md"
 HEAD = """# Which bars predictions reach
@@ -42,7 +42,11 @@ rows faster than the bound that admits Winograd's algorithm, FFT and every other
 choices](accuracy_choices.md) tells which rows beat the classical bound by what. *All outputs charged*: bounds let
 outputs stay in the last cache (assumption A5), the plain roofline writes them all to memory, so that it is no bound;
 what is left below it with all outputs charged is the highest permitted clock against the documented rate (A7): *one
-clock* holds the bound against the roofline at the least documented clock over the highest permitted one."""
+clock* holds the bound against the roofline at the least documented clock over the highest permitted one. *One factor*:
+what is left once predictions of a board are multiplied by the one factor that suits it best, such as its true clock.
+*Both sides above 128*: products with more rows and columns than that; the libraries of DeepBench (2016 and 2017) leave
+most of a device idle on others, as they do not split k. *Fitted board, same source*: the error on that source's rows of
+a board that was fitted on another one's: what the age of the library makes of a device that is known."""
 INTERVALS = """
 ## Intervals of every family on every device
 
@@ -132,6 +136,7 @@ def _found(corpus: Path) -> tuple[list[Record], Evidence]:
     return records, Evidence(
         corpus=corpus, noises={(one.file, one.device, one.dtype): one for one in noises(corpus)}, blocks=blocks,
         own={(one.family, one.name): one.values["mean"] for one in records if one.origin == "sites"},
+        seen={(one.family, one.name): one.values["mean"] for one in records if one.origin == SEEN},
     )  # fmt: skip
 
 

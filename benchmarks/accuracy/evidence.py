@@ -10,7 +10,7 @@ from benchmarks.accuracy.choices import by_neighbours
 from benchmarks.accuracy.families.conv import miopen_kernels
 from benchmarks.accuracy.family import Block, folds
 from benchmarks.accuracy.noise import ALLOWANCE, Noise
-from benchmarks.accuracy.records import Record
+from benchmarks.accuracy.records import KIN, STRANGE, Record
 from benchmarks.accuracy.scores import HELD_OUT, error_of
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
@@ -34,6 +34,8 @@ FILES = {
     "mla_context": "aic_mla", "moe": "aic_moe",
 }  # fmt: skip
 """File whose noise is that of a block, by the first word of its kind; products have their format there."""
+FEW = 128
+"""Rows or columns of a result up to which old libraries leave most of a device idle, as they do not split k."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class Evidence:
     """Blocks by name."""
     own: Mapping[tuple[str, str], float]
     """Mean error on held-out sites where the device itself was fitted, by family and name of the block."""
+    seen: Mapping[tuple[str, str], float]
+    """Mean error of blocks of a source that no board was fitted on, on boards that were, by family and name."""
 
     def noise_of(self, name: str) -> Noise | None:
         """Return the noise of a block; none where no shape was measured with two versions."""
@@ -77,11 +81,36 @@ class Evidence:
             cells |= _neighbours(self.corpus, block)
         if (own := self.own.get((record.family, record.name))) is not None and record.origin != "sites":
             cells["own fit"] = _shown(own)
+        if block is not None and record.origin in (KIN, STRANGE):
+            cells |= _other_boards(block) | self._of_fitted_board(record)
         return cells
+
+    def _of_fitted_board(self, record: Record) -> dict[str, str]:
+        """Return how far the same source's rows are from predictions for the boards that were fitted on others."""
+        source, _, kind = record.name.split(" ", 2)
+        alike = {
+            name.split(" ", 2)[1]: mean for (family, name), mean in self.seen.items()
+            if family == record.family and name.startswith(f"{source} ") and name.endswith(f" {kind}")
+        }  # fmt: skip
+        said = ", ".join(f"{_shown(mean)} ({device})" for device, mean in alike.items())
+        return {"fitted board, same source": said} if said else {}
 
 
 def _shown(value: float, *, is_percent: bool = True) -> str:
     return f"{100 * value:.1f} %" if is_percent else f"{value:.2f}"
+
+
+def _other_boards(block: Block) -> dict[str, str]:
+    """Return the error that one factor for the board leaves, and that of products with many rows and columns."""
+    every = np.arange(len(block.measured_s))
+    found = predict_table(block.table(every), target_of(block.device), block.setting_of(every)).predicted_s
+    whole = error_of(found * np.median(block.measured_s / found), block.measured_s)
+    cells = {} if whole is None else {"one factor": _shown(whole.mean_ratio)}
+    if {"m", "n"} <= block.axes.keys():
+        many = np.minimum(block.axes["m"], block.axes["n"]) > FEW
+        part = error_of(found[many], block.measured_s[many]) if many.any() else None
+        cells |= {} if part is None else {f"both sides above {FEW}": _shown(part.mean_ratio)}
+    return cells
 
 
 def _neighbours(corpus: Path, block: Block) -> dict[str, str]:

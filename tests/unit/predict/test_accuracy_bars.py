@@ -1,12 +1,18 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.accuracy import bars, records
 from benchmarks.accuracy.bars_table import BARS, FIGURES, Bar
 from benchmarks.accuracy.evidence import Evidence
+from benchmarks.accuracy.family import Block
 from benchmarks.accuracy.noise import Noise
 from benchmarks.accuracy.records import Record
+
+from nearpeak.predict.prediction import predict_table
+from nearpeak.targets import target_of
 
 BAR = Bar(text="decode", origin="sites", family="attention", names="decode", value="mean", most=0.09)
 
@@ -26,7 +32,18 @@ def noise(mean, apart=0.3):
 
 def evidence(*noises):
     found = {(one.file, one.device, one.dtype): one for one in noises}
-    return Evidence(corpus=Path(), noises=found, blocks={}, own={("attention", "elsewhere"): 0.07})
+    return Evidence(corpus=Path(), noises=found, blocks={}, own={("attention", "elsewhere"): 0.07}, seen={})
+
+
+def unseen_board():
+    """Return products of a board that no scalars were fitted on, and what predictions for it say times two."""
+    m, ones = np.array([64, 4096, 4096, 4096]), np.ones(4, dtype=np.int64)
+    plain = Block(
+        source="deepbench", device="v100_sxm", kind="float32", op="gemm", dtypes={"dtype": "fp32"},
+        axes={"m": m, "n": 4096 * ones, "k": 1024 * ones}, measured_s=np.ones(4), sites=np.arange(4),
+    )  # fmt: skip
+    found = predict_table(plain.table(np.arange(4)), target_of("v100_sxm"), plain.setting_of(np.arange(4)))
+    return replace(plain, measured_s=2 * found.predicted_s * np.array([3, 1, 1, 1]))
 
 
 def none(_name):
@@ -69,6 +86,19 @@ def test_a_share_may_leave_an_interval_at_either_end_and_the_worst_is_the_farthe
     assert [held.is_met for held in one.held] == [True, False, False]
     assert one.worst.record.name == "b"
     assert "85.0 % to 95.0 %" in bars.summary_line(one)
+
+
+def test_other_boards_are_told_apart_by_one_factor_by_few_rows_and_by_their_source():
+    block = unseen_board()
+    known = Evidence(
+        corpus=Path(), noises={}, blocks={block.name: block}, own={},
+        seen={("gemm", "deepbench p100_pcie float32"): 0.31, ("gemm", "deepbench p100_pcie float16"): 0.5},
+    )  # fmt: skip
+    one = Record(origin=records.KIN, family="gemm", name=block.name, row_count=4, values={})
+    assert known.cells(one, "long_mean") == {
+        "one factor": "16.7 %", "both sides above 128": "50.0 %",
+        "fitted board, same source": "31.0 % (p100_pcie)",
+    }  # fmt: skip
 
 
 def test_noise_takes_the_place_of_a_bar_only_where_it_is_larger_and_allowed():
