@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nearpeak.core.case import Case
-from nearpeak.errors import MeasureError, SpecError
+from nearpeak.errors import MeasureError, NearpeakError, SpecError
 
 if TYPE_CHECKING:
     from nearpeak.core.measurement import Measurement, Timing
@@ -48,7 +48,8 @@ class Attained:
 
         Raises:
             AssertionError: with both times, what limits the bound, and the command that measures it again.
-            SpecError: the ratio is not above 0 and at most 1: nothing would be asserted, or nothing could pass.
+            SpecError: the ratio is not above 0 and at most 1: nothing would be asserted, or nothing could pass; or no
+                roofs of this machine's CPU are measured, which is for 'nearpeak calibrate roofs'.
         """
         from nearpeak.api import bound
         from nearpeak.report._words import known_to
@@ -57,7 +58,11 @@ class Attained:
         __tracebackhide__ = True  # what failed is the caller's line
         if not 0 < least_ratio <= 1:  # below, nothing would fail; above, nothing could pass
             raise SpecError(f"require_ratio: {least_ratio!r} is no share of the bound; give one above 0, at most 1")
-        found, name = self.ratio(target), target or self.measurement.target
+        name = target or self.measurement.target
+        try:
+            found = self.ratio(target)
+        except NearpeakError as error:  # raised anew, as pytest shows the frames that it came through
+            raise type(error)(str(error)) from None
         if found >= least_ratio:
             return
         least, known = bound(self.measurement.case, name), known_to(self.measurement.estimate())

@@ -155,7 +155,10 @@ def _measure_roofs() -> None:
 
     with shared.progress("measuring the roofs of this machine, in under a minute"):
         path, _ = measure_roofs()
-    sys.stderr.write(f"measured the roofs of this machine first, as 'nearpeak calibrate roofs' does: wrote {path}\n")
+    sys.stderr.write(
+        f"measured the roofs of this machine first: wrote {path}; 'nearpeak calibrate roofs' measures what predictions "
+        "need, too\n"
+    )
 
 
 def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def roofs(
     probes: bool = typer.Option(True, "--probes/--no-probes", help="Also time a few sizes of many operators."),
 ) -> None:
-    """Measure the roofs of this machine's CPU, in under a minute; the best ever reached make the target 'cpu'.
+    """Measure the roofs of this machine's CPU, in about a minute; the best ever reached make the target 'cpu'.
 
     With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
     time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.

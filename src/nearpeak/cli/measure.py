@@ -263,14 +263,28 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     text += f" ({one.outcome.value}, {found.sample_count} samples{more})"
     if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
         text += f", CPU {show(one.cpu_low_s, 's')}"
-    least_s = bound_s(one.case, device or known_target(one.target))
+    ran_on = device or known_target(one.target)
+    least_s = bound_s(one.case, ran_on)
     if least_s is not None:
-        text += f", bound {show(least_s, 's')} ({percent(least_s / found.centre_s)} attained)"
+        text += f", bound {show(least_s, 's')} ({percent(least_s / found.centre_s)} attained{_cores(one, ran_on)})"
     if one.telemetry is not None:
         from nearpeak.report._telemetry import in_brief
 
         text += f", {in_brief(one.telemetry)}"
     return text + (f"; {one.note}" if one.note else "")
+
+
+def _cores(one: "Measurement", device: "Target | None") -> str:
+    """Return on how many cores a case ran, where the bound is that of more: a share of theirs is no fault of the case.
+
+    Without `--threads` a case has one thread, and the roofs of the target `cpu` are those of all cores.
+    """
+    from nearpeak.targets import CPU
+
+    count = one.method.thread_count if one.method is not None else 0
+    if device is None or device.name != CPU or not 0 < count < device.sm_count:
+        return ""
+    return f" on {count} of {device.sm_count} cores"
 
 
 def _hung(row: str) -> str:

@@ -65,7 +65,7 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
     if own is not None:
         return _derived(own.stem, part, tuple(sorted(edits)), _read(own), own)
     if stem == CPU:
-        raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (under a minute)")
+        raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (a few minutes)")
     return _shipped(stem, part, tuple(sorted(edits)))
 
 

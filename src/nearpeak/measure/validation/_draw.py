@@ -374,4 +374,6 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp
     if any(np.isnan(array).any() for array in floats):
         return ""
     far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
-    return "finite" if all((np.abs(array) < far).all() for array in floats) else "defined"
+    with np.errstate(all="ignore"):  # fp16 does not hold the others' limit, and is below it
+        is_near = all((np.abs(array) < far).all() for array in floats)
+    return "finite" if is_near else "defined"

@@ -82,10 +82,18 @@ def test_an_input_that_the_case_does_not_have_is_answered_with_those_that_it_has
 
 
 def test_what_raises_without_words_is_said_by_its_kind():
-    def call(tensors, **_):
-        raise MemoryError
+    def call(tensors, **arguments):
+        if tensors["x"].requires_grad:
+            raise MemoryError
+        return right(SOFTMAX)(tensors, **arguments)
 
     assert validate(SOFTMAX, call, seed=0).results[9].reason == "its gradient: MemoryError"
+
+
+def test_checks_that_need_results_say_that_there_are_none():
+    found = validate(SOFTMAX, lambda tensors, **_: {"z": tensors["x"]}, seed=0)
+    assert found.failed == ("V1",)
+    assert {found.results[number].reason for number in (2, 3, 5, 9)} == {"V1 failed"}
 
 
 def test_changed_inputs_and_overrun_guard_bands_are_seen():

@@ -1,6 +1,7 @@
 """V2: inputs are as they were, what is moved was moved, and nothing is written beside a tensor."""
 
-from nearpeak.core.validation import PASS, CheckResult
+from nearpeak.core.validation import PASS, SKIPPED, CheckResult
+from nearpeak.measure.validation._compare import comparable
 from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._trial import Trial
@@ -14,7 +15,8 @@ def memory(trial: Trial) -> CheckResult:
     PyTorch's compiled dropout does outside of training.
     """
     moves = OPS[trial.case.op].family == "movement"
-    for asked, ran in zip(trial.questions, trial.runs, strict=True):
+    rounds = list(zip(trial.questions, trial.runs, strict=True))
+    for asked, ran in rounds:
         if ran.overrun:
             reason = f"{asked.distribution} inputs: wrote beside {', '.join(ran.overrun)}"
             return CheckResult(check="V2", status="OOB_WRITE", reason=reason)
@@ -27,6 +29,8 @@ def memory(trial: Trial) -> CheckResult:
             output, name = aliased[0]
             reason = f"{asked.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
             return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
+    if any(ran.error or not comparable(ran.outputs, asked.expected) for asked, ran in rounds):
+        return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # nothing, or not all, was written anywhere
     return CheckResult(check="V2", status=PASS)
 
 

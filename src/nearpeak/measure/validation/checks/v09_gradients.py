@@ -36,6 +36,9 @@ def gradients(trial: Trial) -> CheckResult:
     missing = without_gradient(trial.case, trial.questions[0])
     if not missing and trial.implementation.arrays != "torch" and trial.implementation.backward is None:
         missing = "the implementation has no gradient"
+    ran = trial.runs[0]
+    if not missing and (ran.error or not comparable(ran.outputs, trial.questions[0].expected)):
+        missing = "V1 failed"
     if missing:
         return CheckResult(check="V9", status=SKIPPED, reason=missing)
     results = [_of_round(trial, asked) for asked in asked_of(trial)]
