@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +72,8 @@ def measured(
     from nearpeak.analyze.plausibility import with_measurements
     from nearpeak.measure.session import run_cases
 
-    target = timed_target(runner)
-    here = next((one for one in analysis.targets if one.target == target), None)
-    if here is None:
-        raise SpecError(f"--measure: {runner} times the target {target!r}; add --target {target}")
+    target = require_timed(runner, [one.target for one in analysis.targets])
+    here = next(one for one in analysis.targets if one.target == target)
     labels = {row.case: row.label for row in analysis.rows}
     taken: dict[Case, Measurement] = {}
     for found in run_cases(labels, runner, Timing(budget_s=budget_s)):
@@ -84,6 +82,21 @@ def measured(
             progress(labels[found.case])
     new = with_measurements(analysis.rows, here, taken)
     return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def require_timed(runner: str, targets: Collection[str]) -> str:
+    """Return the name of the device that the runner times, which must be among the targets.
+
+    Raises:
+        SpecError: it is not.
+
+    >>> require_timed("torch_cpu", ["h200_sxm", "cpu"])
+    'cpu'
+    """
+    found = timed_target(runner)
+    if found not in targets:
+        raise SpecError(f"--measure: {runner} times the target {found!r}; add --target {found}")
+    return found
 
 
 def timed_target(runner: str) -> str:
@@ -99,7 +112,7 @@ def timed_target(runner: str) -> str:
     from nearpeak.targets.naming import UNKNOWN
 
     named: str = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
-    return named if named != UNKNOWN else runner_of(runner).target
+    return named if named not in ("", UNKNOWN) else runner_of(runner).target
 
 
 def _target_of(runner: str) -> "Target | None":

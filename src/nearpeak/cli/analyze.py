@@ -133,12 +133,27 @@ def _analysis(
     """Return the analysis of a model, with measured times where a runner is named."""
     from nearpeak import api
 
+    if runner:
+        _refuse_other_targets(target, edits, runner)
     captured = take(model) if _lacks_roofs(target, runner) else None
     if captured is not None:  # a name that is wrong is said before a minute is spent
         _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
     found = api.analyze(captured or take(model), targets, bounds)
     return _measured(found, runner) if runner else found
+
+
+def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
+    """Refuse a runner that is none, and targets that it does not time, before a capture is waited for."""
+    from nearpeak.measuring import require_timed, timed_target
+    from nearpeak.targets import CPU
+
+    if target:
+        others = [one for one in target if one != CPU]  # whose roofs may not be measured yet
+        names = [one.name for one in (shared.targets_of(others, edits) if others else [])]
+        require_timed(runner, [*names, *([CPU] if CPU in target else [])])
+    else:
+        timed_target(runner)
 
 
 def _lacks_roofs(target: list[str], runner: str) -> bool:

@@ -55,6 +55,25 @@ def test_no_roofs_are_measured_where_another_device_is_asked_for(capsys, monkeyp
     assert not roofs_file().exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--runner", "nosuch"), "nosuch"),
+        (("--target", "h20"), "torch_cpu times the target 'cpu'; add --target cpu"),
+        (("--target", "h20", "--runner", "sim:h100_sxm"), "sim:h100_sxm times the target 'h100_sxm'; add"),
+    ],
+)
+def test_a_runner_that_times_no_target_is_refused_before_the_capture(capsys, monkeypatch, words, said):
+    monkeypatch.setattr("nearpeak.cli.analyze.workload_of", lambda *_, **__: pytest.fail("captured"))
+    with pytest.raises(NearpeakError, match=said):
+        analyzed(capsys, "resnet-50", "--measure", *words)
+
+
+def test_what_a_simulated_device_takes_is_measured_beside_its_bound(capsys, sweep):
+    found = analyzed(capsys, sweep, "--measure", "--target", "h100_sxm", "--runner", "sim:h100_sxm")
+    assert found["targets"][0]["times"][0]["measured_s"] > 0
+
+
 def test_a_target_is_still_asked_for_where_nothing_is_measured(capsys, sweep):
     with pytest.raises(SpecError, match="--target: is missing"):
         analyzed(capsys, sweep)

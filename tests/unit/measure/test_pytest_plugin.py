@@ -177,6 +177,15 @@ def test_a_ratio_that_asserts_nothing_or_cannot_be_reached_is_refused(tmp_path, 
     assert "is no share of the bound" in said
 
 
+def test_a_target_without_a_bound_is_said_at_the_line_of_the_test(tmp_path):
+    said = said_by_pytest(tmp_path, MARK + (
+        "def test_softmax(nearpeak_measure):\n"
+        "    nearpeak_measure(lambda t, **_: torch.softmax(t['x'], -1), **quick).require_ratio(0.3, 't5')\n"
+    ))  # fmt: skip
+    assert "target 't5': not known" in said, said
+    assert "src/nearpeak" not in said, said
+
+
 def test_a_time_that_is_no_number_of_seconds_is_no_fault_of_the_kernel(tmp_path):
     said = said_by_pytest(tmp_path, MARK + (
         "def test_softmax(nearpeak_measure):\n"
