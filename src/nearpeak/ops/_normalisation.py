@@ -18,6 +18,11 @@ def normalised(x: Any, axis: int | tuple[int, ...]) -> tuple[Any, Any]:
     return centred * factor, factor
 
 
+def of_mean(x: Any, factor: Any, axis: int | tuple[int, ...]) -> Any:
+    """Return the size of the mean that `normalised` subtracts, in units of its output."""
+    return np.broadcast_to(abs(x.mean(axis=axis, keepdims=True)) * factor, x.shape)
+
+
 def through(upstream: Any, normal: Any, factor: Any, axis: int | tuple[int, ...]) -> Any:
     """Return the gradient of the input of `normalised` from that of its output."""
     mean = upstream.mean(axis=axis, keepdims=True)

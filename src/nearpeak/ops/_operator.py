@@ -190,6 +190,9 @@ class Operator:
     """Identifiers of what its work rests on beside what every bound does."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    subtracted: Callable[..., dict[str, Any]] | None = None
+    """(arrays, **arguments) → by output, the size of what is subtracted on the way, in units of the output, where the
+    inputs do not show it: rounding the mean of two numbers moves a norm that moving these leaves as it is."""
     passed: Callable[..., dict[str, Any]] | None = None
     """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what cancels, where results hide it."""
     stored: Callable[..., dict[str, Any]] | None = None

@@ -17,6 +17,7 @@ from nearpeak.ops._normalisation import (
     column,
     formats,
     normalised,
+    of_mean,
     passed_through,
     through,
     unread,
@@ -134,6 +135,13 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _subtracted(arrays: dict[str, Any], train: bool, **_: Any) -> dict[str, Any]:
+    if not train:
+        return {}
+    _, factor = _normal(arrays, train=train)
+    return {"output": of_mean(arrays["input"], factor, axis=(0, 2)) * abs(column(arrays, "weight", 1.0))}
+
+
 def _passed(arrays: dict[str, Any], train: bool, **_: Any) -> dict[str, Any]:
     normal, factor = _normal(arrays, train=train)
     upstream = arrays["grad_output"] * column(arrays, "weight", 1.0)
@@ -217,6 +225,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    subtracted=_subtracted,
     passed=_passed,
     torch_call=_torch_call,
     aten={f"aten.{name}": _from_aten for name in (*_FORWARD, *_GRADIENTS)},

@@ -93,10 +93,19 @@ def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **argument
 
 
 def _valid(drawn: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
-    """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero."""
+    """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero.
+
+    Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several.
+    """
     starts = np.sort(np.minimum(drawn["offsets"], tokens))
     starts[:1] = 0
+    if len(starts) > tokens:
+        starts[starts < _SEVERAL] = 0
     return {"offsets": starts}
+
+
+_SEVERAL = 3
+"""Tokens of one bag where there are few for many."""
 
 
 def _bags(arrays: dict[str, Any], tokens: int) -> list[slice]:

@@ -16,6 +16,7 @@ from nearpeak.ops._normalisation import (
     column,
     formats,
     normalised,
+    of_mean,
     passed_through,
     through,
     unread,
@@ -116,6 +117,13 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _subtracted(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    x = _split(arrays["input"], arguments["groups"])
+    _, factor = normalised(x, axis=-1)
+    size = of_mean(x, factor, axis=-1).reshape(arrays["input"].shape)
+    return {"output": size * abs(column(arrays, "weight", 1.0))}
+
+
 def _passed(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, groups = arrays["input"], arguments["groups"]
     normal, factor = normalised(_split(x, groups), axis=-1)
@@ -163,6 +171,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    subtracted=_subtracted,
     passed=_passed,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten.native_group_norm.default", "aten.native_group_norm_backward.default"), _from_aten),

@@ -9,7 +9,17 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
-from nearpeak.ops._normalisation import EPSILON, asked, normalised, passed_through, sizes, through, unread, wanted
+from nearpeak.ops._normalisation import (
+    EPSILON,
+    asked,
+    normalised,
+    of_mean,
+    passed_through,
+    sizes,
+    through,
+    unread,
+    wanted,
+)
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
 
 
@@ -86,6 +96,11 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return asked(grads, arguments)
 
 
+def _subtracted(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
+    _, factor = normalised(arrays["input"], axis=-1)
+    return {"output": of_mean(arrays["input"], factor, axis=-1) * abs(arrays.get("weight", 1.0))}
+
+
 def _passed(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     normal, factor = normalised(arrays["input"], axis=-1)
     return {"grad_input": passed_through(arrays["grad_output"] * arrays.get("weight", 1.0), normal, factor, axis=-1)}
@@ -127,6 +142,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,
+    subtracted=_subtracted,
     passed=_passed,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten.native_layer_norm.default", "aten.native_layer_norm_backward.default"), _from_aten),

@@ -142,7 +142,9 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
 
     numerics = contract_of(case)
     length = sum_length(numerics, arguments)
-    expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case))
+    size = operator.subtracted
+    passed = None if size is None else lambda arrays: size(arrays, **arguments)
+    expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case), passed=passed)
     if operator.kept is not None:
         from nearpeak.measure.validation._kept import in_either_way
 

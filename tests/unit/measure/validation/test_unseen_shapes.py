@@ -65,6 +65,8 @@ KILLED = [
         for categories in (2, 5)
         for row in ("tile counted twice", "last slice dropped")
     ),
+    ("embedding_bag", {"tokens": 33, "bags": 200, "dim": 20, "vocab": 8, "touched_rows": 6, "dtype": "fp64"},
+     "mean for sum mode"),
 ]  # fmt: skip
 
 
@@ -107,6 +109,10 @@ RIGHT = [
                         "dtype": "fp16"}),
     ("elementwise", {"function": "nextafter", "elements": 257, "dtype": "fp64"}),
     ("elementwise", {"function": "nextafter", "elements": 33, "dtype": "bf16"}),
+    ("layer_norm", {"rows": 200, "hidden": 2, "dtype": "fp32"}),
+    ("layer_norm", {"rows": 200, "hidden": 2, "dtype": "fp64"}),
+    ("group_norm", {"batch": 200, "channels": 1, "spatial": 2, "groups": 1, "dtype": "fp64"}),
+    ("batch_norm", {"batch": 2, "channels": 48, "spatial": 1, "train": True, "dtype": "fp64"}),
 ]  # fmt: skip
 
 
