@@ -1,5 +1,6 @@
 """The command line: exit codes, one line per error, data on stdout, nothing half-written."""
 
+import csv
 import io
 import json
 import re
@@ -113,13 +114,24 @@ def test_a_table_gets_two_columns_and_keeps_the_others(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "bound"])
-def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
+@pytest.mark.parametrize("cells", [["4096.5"], ["4096.5", "-1"]])
+def test_a_table_of_wrong_rows_alone_is_written_with_the_reasons(cells, command, run, tmp_path):
     cases, out = tmp_path / "cases.csv", tmp_path / "bounds.csv"
-    cases.write_text("op,dtype,m,n,k\ngemm,bf16,16,4096.5,16\ngemm,bf16,16,-1,16\n")
+    cases.write_text("op,dtype,m,n,k\n" + "".join(f"gemm,bf16,16,{cell},16\n" for cell in cells))
     code, _, err = run(command, "--cases", str(cases), "--target", "t4", "--out", str(out))
-    assert code == 2
-    assert "none of its 2 rows is a case; row 1, column 'n': 4096.5 is not a whole number" in err
-    assert not out.exists()
+    assert code == 1
+    count = len(cells)
+    assert f"{count} of {count} rows are refused (column 'refused'); the first is row 1: n: 4096.5 is not a" in err
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["n"], row["limiter"]) for row in rows] == [(cell, "") for cell in cells]
+    assert all("is not a whole number" in row["refused"] for row in rows)
+
+
+def test_piped_rows_of_which_none_is_a_case_come_back_with_the_reason(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"op": "gemm", "dtype": "bf16", "m": 4, "n": 4}\n'))
+    code, out, err = run("predict", "--cases", "-", "--target", "h100_sxm", "--energy")
+    assert (code, json.loads(out)["refused"]) == (1, "gemm: axis 'k' is missing; give k=EXTENT")
+    assert "1 of 1 rows are refused" in err
 
 
 @pytest.mark.parametrize(
@@ -128,11 +140,7 @@ def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
         ("op;dtype;m\ngemm;bf16;1\n", "its cells are separated by ';'; separate them by commas"),
         ("op\tdtype\tm\ngemm\tbf16\t1\n", r"its cells are separated by '\t'; separate them by commas"),
         ("OP,dtype\ngemm,bf16\n", "column 'op' is missing; it has OP, dtype"),
-        (
-            "op,dtype,m,n,k,phase\ngemm,bf16,1,1,1,backward\ngemm,bf61,1,1,1,\n",
-            "none of its 2 rows is a case; row 1: gemm: no rule for phase 'backward'; it has forward",
-        ),
-        ("op,dtype,rows,columns,log\nsoftmax,bf16,1,1,yes\nsoftmax,bf16,1,1,no\n", "log='yes' is not a bool"),
+        ("op,dtype,m,n,k,bias_element\ngemm,bf61,1,1,1,1\n", "column 'bias_element' is no axis of the operators here"),
     ],
 )
 def test_what_is_wrong_with_a_table_names_its_file(text, said, run, tmp_path):

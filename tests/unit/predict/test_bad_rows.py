@@ -45,7 +45,7 @@ def test_a_blank_operator_is_called_blank_wherever_a_table_is_read(blank, tmp_pa
     said = "is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)"
     found = usable_table({"op": ["gemm", blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
     assert found.refused == {1: ("op", said)}
-    with pytest.raises(SpecError, match=re.escape(f"table: row 1: column 'op' {said}")):
+    with pytest.raises(SpecError, match=re.escape(f"table: row 1, column 'op': {said}")):
         usable_table({"op": [blank], "dtype": "bf16", "m": [1], "n": 4, "k": 8})
     with pytest.raises(SpecError, match=re.escape(f"none of its 2 rows is a case; row 1, column 'op': {said}")):
         usable_table({"op": [blank, blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
