@@ -16,7 +16,7 @@ import numpy as np
 
 from nearpeak.canon import parsed_once
 from nearpeak.errors import MissingExtraError, SpecError
-from nearpeak.folders import whole_file
+from nearpeak.folders import refuse_folder, whole_file
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _PATTERN = frozenset("*?[")
@@ -27,10 +27,11 @@ def read_columns(path: Path) -> dict[str, Any]:
     """Return the columns of the table file at `path`; cells of CSV become numbers where a whole column allows it.
 
     Raises:
-        SpecError: the file is missing, empty, malformed, or of another kind.
+        SpecError: the file is missing, a folder, empty, malformed, or of another kind.
     """
     if not path.exists():
         raise SpecError(f"table {path}: not found")
+    refuse_folder(path)
     _refuse_packed(path)
     check_suffix(path)
     reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]

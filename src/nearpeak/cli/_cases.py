@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._words import case_of, value_of
 from nearpeak.errors import SpecError
+from nearpeak.folders import refuse_folder
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
@@ -44,6 +45,7 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
         raise SpecError(
             f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"
         )
+    refuse_folder(path)
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     found = _workload(path) if path.suffix == ".json" else _table(path)

@@ -174,6 +174,25 @@ def test_a_file_that_is_no_table_is_not_taken_for_an_operator(run, tmp_path):
     assert f"bound: {path} is a file; tables of cases are known by .csv, .jsonl or .parquet" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["predict NAME -t t4", "predict --cases NAME -t t4", "bound NAME -t t4", "measure NAME", "validate NAME",
+     "compare torch_cpu numpy NAME", "suite show NAME", "audit NAME -t t4"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["pdis", "cases.csv", "suite.jsonl"])
+def test_a_folder_in_place_of_a_file_is_called_one(name, words, run, tmp_path):
+    (tmp_path / name).mkdir()
+    path = str(tmp_path / name)
+    code, out, err = run(*words.replace("NAME", path).split())
+    assert (code, out, err) == (2, "", f"nearpeak: {path}: is a folder; name a file in it\n")
+
+
+def test_a_folder_of_an_operator_s_name_does_not_hide_it(run, tmp_path, monkeypatch):
+    (tmp_path / "gemm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run("bound", *GEMM, "--target", "t4")[0] == 0
+
+
 @pytest.mark.parametrize("command", ["predict", "bound"])
 def test_wrong_rows_keep_their_place_and_numbers_come_out_as_they_were(command, run, tmp_path):
     cases, out = tmp_path / "CASES.CSV", tmp_path / "out.JSONL"
