@@ -90,6 +90,8 @@ def test_what_if_edits_change_the_bound(run):
         (("bound", *GEMM, "--target", "t4", "--out", "x.csv"), 2, "--out writes a table"),
         (("bound", *GEMM, "phase=sideways", "--target", "t4"), 2, "phase 'sideways'"),
         (("analyze", "nowhere.json", "--against", "nowhere.json"), 2, "nowhere.json: not found"),
+        (("measure", *GEMM, "--json", "--text"), 2, "--json and --text: exclude each other; give one"),
+        (("compare", "torch_cpu", "numpy", *GEMM, "--json", "--text"), 2, "--json and --text: exclude each other"),
         (("frobnicate",), 2, "No such command"),
         (("bound", "--frobnicate"), 2, "No such option"),
     ],
