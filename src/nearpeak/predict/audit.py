@@ -11,7 +11,7 @@ from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.predict._form import USUAL
-from nearpeak.predict.below_bound import kinds_below
+from nearpeak.predict.below_bound import IMPOSSIBLE, kinds_below
 from nearpeak.predict.samples import Samples, check_device
 from nearpeak.predict.screen import screened
 from nearpeak.theory.table import answered_table
@@ -50,7 +50,8 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     """
     check_device(samples, target)
     labels = _labels(columns, samples)
-    slow = dict(_slow_repeats(samples, labels))
+    against = list(_against_bound(samples, target))
+    slow = dict(_slow_repeats(samples, labels, {one.row for one in against if one.kind == IMPOSSIBLE}))
     noise = tuple(_noise(samples, labels, slow))
     floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
     findings = [
@@ -59,7 +60,7 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
         )
         for one in samples.set_aside
     ]
-    findings += [*_against_bound(samples, target), *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
+    findings += [*against, *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
     findings += [
         _finding(samples, i, "slow_repeat", samples.measured_s[k], int(samples.rows[k])) for i, k in slow.items()
     ]
@@ -107,11 +108,18 @@ def _repeated(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[A
             yield _finding(samples, i, "repeated", time, int(samples.rows[first]))
 
 
-def _slow_repeats(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, int]]:
-    """Yield where repeats of one software stand that took far longer than the shortest, and where that stands."""
+def _slow_repeats(
+    samples: Samples, labels: Sequence[tuple[str, ...]], impossible: Collection[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield where repeats of one software stand that took far longer than the shortest, and where that stands.
+
+    Args:
+        impossible: numbers of rows that nothing can take as little time as: no repeat is slow beside them.
+    """
     places: dict[tuple[Case, tuple[str, ...]], list[int]] = defaultdict(list)
     for i, key in enumerate(zip(samples.cases, labels, strict=True)):
-        places[key].append(i)
+        if int(samples.rows[i]) not in impossible:
+            places[key].append(i)
     times = samples.measured_s.tolist()
     for own in places.values():
         best = min(own, key=times.__getitem__)

@@ -107,6 +107,11 @@ def test_a_repeat_that_took_far_longer_is_named_and_is_no_noise():
     assert not kinds(columns | {"time_us": [210.0, 200.0, 20_000.0, 401.0, 205.0, 9e3], "kernel": list("abcdef")})[0]
 
 
+def test_no_repeat_is_slow_beside_one_that_is_faster_than_anything_can_be():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [8192] * 3, "n": 8192, "k": 8192, "time_us": [0.1, 1600.0, 1700.0]}
+    assert kinds(columns)[0] == {(1, "faster_than_bound")}
+
+
 @pytest.mark.parametrize(
     ("factor", "said"), [(1e3, "times longer than expected"), (1e-3, "times shorter than expected")]
 )
