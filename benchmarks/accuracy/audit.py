@@ -16,7 +16,7 @@ from nearpeak.predict.samples import Samples
 from nearpeak.targets import target_of
 
 PAGE = Path(__file__).parents[2] / "docs/explain/corpus_audit.md"
-SHOWN = [kind for kind in KINDS if kind != "set_aside"]
+SHOWN = [kind for kind in KINDS if kind not in ("set_aside", "slow_repeat")]  # blocks have one row per shape
 HEAD = f"""# Audit of the measurements that predictions are scored on
 
 Written by `python -m benchmarks.accuracy.audit CORPUS`: `nearpeak audit` on every block of best clean rows (newest

@@ -50,6 +50,17 @@ def folder(variable: str, places: tuple[str, str, str], system: str, variables: 
     return home / places[system == "darwin"] / _NAME
 
 
+def refuse_folder(path: str | Path) -> None:
+    """Refuse a folder where a file is to be read.
+
+    >>> refuse_folder(os.curdir)
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: .: is a folder; name a file in it
+    """
+    if Path(path).is_dir():
+        raise SpecError(f"{path}: is a folder; name a file in it")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give where to write what then appears at `path` whole, or not at all.

@@ -9,6 +9,7 @@ from nearpeak.core.suite import Suite
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
+from nearpeak.folders import refuse_folder
 from nearpeak.suite.directed import directed_suite
 from nearpeak.suite.file import is_suite, load_text
 from nearpeak.suite.merge import merged, suite_of
@@ -58,6 +59,7 @@ def read_suite(name: str | Path) -> Suite:
     if str(name) in ready_names():
         return ready_suite(str(name))
     path = Path(name)
+    refuse_folder(path)
     if not path.is_file():
         raise SpecError(f"{name}: no such file, nor a ready-made suite; there are {', '.join(ready_names())}")
     try:

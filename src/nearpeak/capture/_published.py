@@ -44,6 +44,20 @@ class Published:
     notes: tuple[str, ...] = ()
     """What was left out, in sentences."""
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model takes or makes tokens: it states how many there are.
+
+        >>> MODELS["whisper-tiny"].reads_text, MODELS["resnet-50"].reads_text
+        (True, False)
+        """
+        return _states(self.config, "vocab_size")
+
+
+def _states(config: Mapping[str, Any], name: str) -> bool:
+    """Say whether a configuration, or one within it, states a dimension."""
+    return name in config or any(_states(value, name) for value in config.values() if isinstance(value, Mapping))
+
 
 def _load(name: str) -> Published:
     path = _FOLDER / f"{name}.toml"

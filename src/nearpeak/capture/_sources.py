@@ -27,7 +27,7 @@ def captured(
     if suffix == ".onnx":
         from nearpeak.capture.onnx_file import capture_onnx
 
-        _refuse(source, given, _OF_MODELS)
+        _refuse(source, given, _meaningless(source))
         if given["step"] != "forward":
             raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
         return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
@@ -50,14 +50,13 @@ def captured(
 
 def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
     """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
-    _refuse(str(path), given, ("batch", *(name for name in _OF_MODELS if name != "dtype")))
+    _refuse(str(path), given, _meaningless(str(path)))
     if path.suffix == ".h":
         from nearpeak.capture.deepbench_file import capture_deepbench
 
         return capture_deepbench(path, dtype=given.get("dtype"))
     from nearpeak.capture.op_log_file import capture_op_log
 
-    _refuse(str(path), given, ("dtype",))
     return capture_op_log(path)
 
 
@@ -87,16 +86,13 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
         ".py": "nearpeak.capture.problem_file:capture_problem",
         ".pt2": "nearpeak.capture.exported_file:capture_exported",
     }.get(Path(source).suffix)
+    _refuse(source, given, _meaningless(source))
     if file:
-        guessed = () if file.endswith("capture_problem") else ("guess_sizes",)
-        _refuse(source, given, ("batch", "sequence", "kv", "layers", *guessed))
         function, arguments = file, {"path": Path(source), **given}
     elif source.startswith("hf:"):
-        _refuse(source, given, ("training", "autocast", "fusion", "guess_sizes"))
         function = "nearpeak.capture.model_type:capture_model_type"
         arguments = {"name": source.removeprefix("hf:"), **given}
     else:
-        _refuse(source, given, ("training", "layers", "guess_sizes"))
         function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
     try:
         found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
@@ -108,11 +104,46 @@ def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes
 
 
 _OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
+_OF_LISTS = ("batch", *_OF_MODELS)
+_OF_FILES: Mapping[str, tuple[str, ...]] = {
+    ".onnx": _OF_MODELS, ".py": ("batch", "sequence", "kv", "layers"),
+    ".pt2": ("batch", "sequence", "kv", "layers", "guess_sizes"),
+}  # fmt: skip
+"""Options of models that have no meaning for files of some suffixes."""
 
 
 def refuse_for_lists(source: str, options: Mapping[str, Any]) -> None:
     """Refuse options of models that are given for a source that states its cases itself."""
-    _refuse(source, {k: v for k, v in options.items() if v is not None}, ("batch", *_OF_MODELS))
+    _refuse(source, {k: v for k, v in options.items() if v is not None}, _OF_LISTS)
+
+
+def refuse_early(source: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that have no meaning for a source, as far as that shows before anything of it is captured.
+
+    >>> refuse_early("resnet-50", {"batch": 8, "sequence": 128})
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: --sequence 128: resnet-50 reads no text; leave it out
+    """
+    from nearpeak.capture._published import MODELS
+
+    given = {name: value for name, value in options.items() if value is not None}
+    if json_kind(source) != "definition":
+        _refuse(source, given, _meaningless(source))
+    if "sequence" in given and source in MODELS and not MODELS[source].reads_text:
+        raise SpecError(f"--sequence {given['sequence']}: {source} reads no text; leave it out")
+
+
+def _meaningless(source: str) -> tuple[str, ...]:
+    """Return the options of models that have no meaning for a source, by what it is called and states to be."""
+    suffix = Path(source).suffix
+    if suffix in (".toml", ".jsonl") or json_kind(source) == "workload":
+        return _OF_LISTS
+    if suffix in _LISTS:
+        return tuple(name for name in _OF_LISTS if (suffix, name) != (".h", "dtype"))
+    if suffix in _OF_FILES:
+        return _OF_FILES[suffix]
+    hub = source.startswith("hf:")
+    return ("training", "autocast", "fusion", "guess_sizes") if hub else ("training", "layers", "guess_sizes")
 
 
 def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -16,9 +17,11 @@ import numpy as np
 
 from nearpeak.canon import parsed_once
 from nearpeak.errors import MissingExtraError, SpecError
-from nearpeak.folders import whole_file
+from nearpeak.folders import refuse_folder, whole_file
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
+_MAGIC = b"PAR1"
+"""What a Parquet file begins and ends with."""
 _PATTERN = frozenset("*?[")
 """Characters that make a pattern of a name."""
 
@@ -27,10 +30,11 @@ def read_columns(path: Path) -> dict[str, Any]:
     """Return the columns of the table file at `path`; cells of CSV become numbers where a whole column allows it.
 
     Raises:
-        SpecError: the file is missing, empty, malformed, or of another kind.
+        SpecError: the file is missing, a folder, empty, malformed, or of another kind.
     """
     if not path.exists():
         raise SpecError(f"table {path}: not found")
+    refuse_folder(path)
     _refuse_packed(path)
     check_suffix(path)
     reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]
@@ -90,8 +94,8 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
     return found
 
 
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.([0-9]+))?([eE][+-]?[0-9]+)?")
-"""How numbers are written: 007 and +1 are not, which as numbers would lose what they say."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.([0-9]+))?([eE][+-]?[0-9]+)?")
+"""How numbers are written: 007 and +1 are not, which as numbers would lose what they say, nor what no float reaches."""
 
 
 def numbers_of(column: Any) -> Any:
@@ -202,6 +206,7 @@ def _read_jsonl(path: Path) -> dict[str, Any]:
 
 def _read_parquet(path: Path) -> dict[str, Any]:
     duckdb = _duckdb()
+    _check_parquet(path)
     with _plainly_named(path) as plain:
         try:
             found = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
@@ -210,6 +215,17 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     return {
         name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
     }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
+
+
+def _check_parquet(path: Path) -> None:
+    """Refuse what is no Parquet file by its ends, in words of this table rather than of the library that reads it."""
+    with path.open("rb") as file:
+        begin = file.read(len(_MAGIC))
+        if not begin:
+            raise SpecError(f"table {path}: is empty; a Parquet file begins and ends with PAR1")
+        file.seek(-len(begin), os.SEEK_END)
+        if (begin, file.read()) != (_MAGIC, _MAGIC) or file.tell() < 2 * len(_MAGIC):
+            raise SpecError(f"table {path}: is no Parquet file; one begins and ends with PAR1")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The command line: one file per command; each parses, makes one call and prints."""
 
+import errno
 import importlib
 import io
 import os
@@ -9,11 +10,13 @@ from pathlib import Path
 import typer
 
 from nearpeak.cli._shared import Listing
-from nearpeak.errors import NearpeakError
+from nearpeak.errors import NearpeakError, shown
 
 COMMANDS = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
 BARE = {"--telemetry": "--telemetry=100"}
 """Options that may stand without their value, and what they say then."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a place that takes no more."""
 _UsageError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException" and issubclass(base, Exception)
 )
@@ -52,12 +55,12 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         _leave("stopped", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(0)
     except OSError as error:
         if "--debug" in sys.argv:
             raise
-        _leave(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+        _leave(f"{error.filename or _unnamed(error)}: {error.strerror or error}", 2)
     except _UsageError as error:
         _refuse_usage(error)
 
@@ -82,14 +85,39 @@ def _nearpeak(
     """
 
 
+def _unnamed(error: OSError) -> str:
+    """Return what an error of the system is about that names no file.
+
+    Files are written whole, by what names them (`folders.whole_file`): what is full without a name is standard output.
+    """
+    if error.errno not in _FULL:
+        return "file"
+    _drop_output()
+    return "standard output"
+
+
+def _drop_output() -> None:
+    """Let Python end without trying once more to write what standard output does not take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _refuse_usage(error: BaseException) -> None:
     """Say in one line what was wrong with the words of the command; the bare command shows its help instead."""
+    _say_value(error)
     text = getattr(error, "format_message", lambda: str(error))()
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stdout.write(f"{text}\n")
         sys.exit(2)
     context = getattr(error, "ctx", None)
     _leave(f"{text} ('{context.command_path if context else 'nearpeak'} --help' shows what there is)", 2)
+
+
+def _say_value(error: BaseException) -> None:
+    """Put the value that an option refuses into its message, where that lacks it but what checked it has kept it."""
+    details = getattr(error.__cause__, "errors", None)
+    found, message = details() if callable(details) else (), getattr(error, "message", "")
+    if found and message and "input" in found[0]:
+        vars(error)["message"] = f"got {shown(found[0]['input'])}; {message[0].lower()}{message[1:]}"
 
 
 def _leave(message: str, code: int) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from nearpeak.cli._words import case_of, value_of
 from nearpeak.errors import SpecError
+from nearpeak.folders import refuse_folder
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
@@ -44,6 +45,7 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
         raise SpecError(
             f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"
         )
+    refuse_folder(path)
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     found = _workload(path) if path.suffix == ".json" else _table(path)
@@ -99,21 +101,22 @@ def _case(row: dict[str, Any], where: str) -> "Case":
     """Return the case of a row; columns that its operator does not have are provenance and left out."""
     from nearpeak.ops import OPS
     from nearpeak.ops._cells import is_blank
-    from nearpeak.ops._table import check_named
+    from nearpeak.ops._table import check_named, unused
 
     check_named(row.get("op"), f"{where}: op ")
+    hint, filled = "", {name: value for name, value in row.items() if not is_blank(value)}
     try:
         operator = OPS[str(row["op"])]
         phase = str(row.get("phase") or "forward")
         operator.rule(phase)
         signature = operator.signatures[phase]
-        filled = {name: value for name, value in row.items() if not is_blank(value)}
+        hint = unused(signature, filled)
         lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
         cells = {name: value for name, value in filled.items() if name in signature.names()} | lying
         given = {name: _given(value, name in signature.axes or name in lying) for name, value in cells.items()}
         return operator.case(phase, **given)
     except (SpecError, KeyError) as error:
-        raise SpecError(f"{where}: {error}") from None
+        raise SpecError(f"{where}: {error}{hint}") from None
 
 
 def _given(value: Any, may_be_whole: bool) -> Any:

@@ -132,6 +132,18 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def as_json(*, json: bool, text: bool) -> bool:
+    """Say whether to print JSON: as asked for, else where no person reads.
+
+    >>> as_json(json=True, text=True)
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: --json and --text: exclude each other; give one
+    """
+    if json and text:
+        raise SpecError("--json and --text: exclude each other; give one")
+    return json or not (text or on_terminal())
+
+
 def check_writable(path: Path | None) -> None:
     """Refuse a path that cannot become a file, before any work is done for it."""
     if path is None or (path.exists() and not path.is_file() and not path.is_dir()):  # a device is written to

@@ -20,11 +20,11 @@ _SUITE_COLUMNS = ("digest", "call_count")
 
 def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "UsableTable"]:
     """Return the columns of a table, of the cases of a suite, or of JSON lines on standard input, and usable rows."""
-    from nearpeak.ops._usable import usable_table
+    from nearpeak.ops._usable import usable_rows
 
     columns = _suite_columns(path) or _read(path, command)
     with naming(path):
-        usable = usable_table({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
+        usable = usable_rows({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
     _tell_passed(usable.table)
     return columns, usable
 

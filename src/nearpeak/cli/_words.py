@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearpeak.errors import SpecError, shown
+from nearpeak.folders import refuse_folder
 
 if TYPE_CHECKING:
     from nearpeak.core.case import Case
@@ -25,6 +26,8 @@ def case_of(words: list[str], command: str) -> "Case":
 
     if "=" in words[0]:
         raise SpecError(f"{command}: {words[0]!r} is no operator; name it first, its axes apart: gemm m=256 n=256 …")
+    if words[0] not in OPS:
+        refuse_folder(words[0])
     if words[0] not in OPS and Path(words[0]).is_file():
         raise SpecError(f"{command}: {words[0]} is a file; tables of cases are known by .csv, .jsonl or .parquet")
     arguments: dict[str, Any] = {}

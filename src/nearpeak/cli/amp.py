@@ -56,8 +56,8 @@ def amp(
     baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown. With --trace:
     what ran instead, and where the difference goes.
     """
-    _check(json=json, text=text, train=train, step=step, traced=trace is not None, baseline=baseline, html=html)
-    as_json = json or not (text or shared.on_terminal())
+    as_json = shared.as_json(json=json, text=text)
+    _check(train=train, step=step, traced=trace is not None, baseline=baseline, html=html)
     if is_trace(model):
         if trace is not None or html is not None:
             raise SpecError(f"--trace, --html: {model} is a trace itself; give the model, and the trace with --trace")
@@ -79,11 +79,7 @@ def amp(
     return _deliver(found, html, as_json=as_json)
 
 
-def _check(
-    *, json: bool, text: bool, train: bool, step: str, traced: bool, baseline: Path | None, html: Path | None
-) -> None:
-    if json and text:
-        raise SpecError("--json and --text: exclude each other; give one")
+def _check(*, train: bool, step: str, traced: bool, baseline: Path | None, html: Path | None) -> None:
     if train and step not in ("forward", "train"):
         raise SpecError(f"--train: is a training step, --phase says {step}; give one")
     if baseline is not None and not traced:

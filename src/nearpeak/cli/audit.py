@@ -21,8 +21,10 @@ def audit(
 ) -> None:
     """Find rows of a measurement table that cannot be right, and how far its repeats differ.
 
-    Rows faster than their bound, copies, cells rewritten to the roofline, larger cases that are faster, points off
-    their curve. Columns such as software or kernel tell implementations apart. Nothing is dropped or changed.
+    Rows faster than their bound, copies, repeats that took twice the shortest, cells rewritten to the roofline, larger
+    cases that are faster, points off their curve. A kind of case whose times are as a whole far off what is expected,
+    as in another unit, is remarked on. Columns such as software or kernel tell implementations apart. Nothing is
+    dropped or changed.
     """
     from nearpeak.capture.table_file import read_columns
     from nearpeak.predict.audit import audit as audited

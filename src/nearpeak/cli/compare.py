@@ -62,12 +62,13 @@ def compare(
     ]
     timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
     warn_of_threads(threads)
+    as_json = shared.as_json(json=json, text=text)
     within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
     found = []
     for case in cases_of(cases, "compare"):
         one = measuring.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
         found.append(one)
-        line = _json_line(one) if json or not (text or shared.on_terminal()) else _words(one)
+        line = _json_line(one) if as_json else _words(one)
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     raise typer.Exit(_exit_code(found))

@@ -75,13 +75,13 @@ def measure(
     """
     from nearpeak import measuring
 
-    runner = _with_target(runner, target, edits)
+    runner, plain = _with_target(runner, target, edits), shared.as_json(json=json, text=text)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
     timing = timing_of(budget, limit, cache, threads, memory, check=not no_check)
     _check_files(out, export)
     warn_of_threads(threads)
     keep = _keeper(store, repository, branch, push)
-    device, plain, found = measuring._target_of(runner), json or not (text or shared.on_terminal()), []
+    device, found = measuring._target_of(runner), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
     for one in measuring.measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz

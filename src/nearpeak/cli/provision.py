@@ -44,8 +44,7 @@ def provision(
     if on is None and edits:
         raise SpecError("provision: --set edits the target of --on; give --on TARGET too")
     target = shared.targets_of([on], edits)[0] if on is not None else None
-    if json and text:
-        raise SpecError("--json and --text: exclude each other; give one")
+    as_json = shared.as_json(json=json, text=text)
     bounds = shared.policy_of(policy, algorithm, no_credit)
     subject: Case | Workload
     if _is_case(words):
@@ -60,7 +59,7 @@ def provision(
     from nearpeak.report import _provision as report
 
     found = api.provision(subject, within_s, target, bounds)
-    if json or not (text or shared.on_terminal()):
+    if as_json:
         sys.stdout.write(report.to_json(found) + "\n")
     else:
         width = shutil.get_terminal_size().columns

@@ -3,6 +3,7 @@
 import json as jsonlib
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from nearpeak.errors import SpecError
 from nearpeak.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from nearpeak.core.suite import Suite, SuiteCase
     from nearpeak.core.target import Target
@@ -68,9 +69,10 @@ def build(
 ) -> None:
     """Build a suite: distinct cases with counts and reasons, from models, files, sweeps and rules.
 
-    Options of capture hold for every source; for models that differ in them, save workloads first ('nearpeak capture
-    … --out'). A model's code runs in a child process; nothing is downloaded. With --cover or --within, --target says
-    whose bounds are the cost of a case, and cases that are not run stay in the file, as what coverage is a share of.
+    Options of capture hold for every source, and are refused where one has no use for them; for models that differ in
+    them, save workloads first ('nearpeak capture … --out'). A model's code runs in a child process; nothing is
+    downloaded. With --cover or --within, --target says whose bounds are the cost of a case, and cases that are not run
+    stay in the file, as what coverage is a share of.
     """
     from nearpeak import suites
     from nearpeak.suite.ready import ready_names, ready_suite
@@ -84,7 +86,7 @@ def build(
     device = _device(target, identity, chosen=share is not None)
 
     capture = _capturing(
-        step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
+        sources or [], step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
     )  # fmt: skip
     found = suites.suite(
         [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
@@ -166,13 +168,42 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="suite")
 
 
-def _capturing(**options: Any) -> "Callable[[str], Workload]":
-    """Return how sources are captured: by these options, all others at their defaults."""
+def _capturing(sources: list[str], **options: Any) -> "Callable[[str], Workload]":
+    """Return how sources are captured: by these options, all others at their defaults.
+
+    Raises:
+        SpecError: an option has no meaning for a source; known before anything is captured, which takes long.
+    """
+    from nearpeak.capture._sources import refuse_early
+    from nearpeak.suites import names_suite
+
+    of_models = {name: options[name] for name in ("batch", "sequence", "kv", "dtype")}
     others: dict[str, Any] = {
         "layers": None, "autocast": None, "fusion": None, "guess_sizes": False, "evaluation": False, "shapes": [],
         "axes": [],
     }  # fmt: skip
-    return lambda source: workload_of(source, **options, **others)
+
+    def capture(source: str) -> "Workload":
+        with _remedied(len(sources)):
+            return workload_of(source, **options, **others)
+
+    with _remedied(len(sources)):
+        for source in sources:
+            if not names_suite(source):
+                refuse_early(source, of_models)
+    return capture
+
+
+@contextmanager
+def _remedied(source_count: int) -> "Iterator[None]":
+    """Say where one of several sources has no use for an option how it comes into the suite all the same."""
+    try:
+        yield
+    except SpecError as error:
+        if source_count < 2 or not str(error).endswith("leave it out"):
+            raise
+        way = "save workloads first ('nearpeak capture … --out') and build from them"
+        raise type(error)(f"{error}, or {way}") from None
 
 
 def _device(names: list[str], identity: str, *, chosen: bool) -> "Target | None":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json as jsonlib
+import shlex
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from nearpeak.core.case import Case
     from nearpeak.core.validation import Validation
     from nearpeak.measure.validation import Implementation
+
+_LIMIT = "600 s"
+"""Wall time that a function has where no other is given."""
 
 
 def validate(
@@ -48,7 +52,7 @@ def validate(
         [], "--set", help="With --emulate: a field of a number format, e.g. mxfp4.block=16. Repeatable."
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
-    limit: str = typer.Option("600 s", "--limit", help="Wall time after which a function of your own is given up."),
+    limit: str = typer.Option(_LIMIT, "--limit", help="Wall time after which a function of your own is given up."),
     mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
     skeleton: bool = typer.Option(
         False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
@@ -77,9 +81,10 @@ def validate(
         return _print_skeleton(words)
     listed = listed_cases(words, "validate")
     tested = _tested(runner, implementation, emulate, formats, edits, seed, seconds_of(limit, "--limit"))
+    how = _Asked(seed=seed, mutants=mutants, limit=limit)
     if listed is not None:
-        return _suite_validated(listed, tested, (seed, mutants), json=json)
-    return _case_validated(case_of(words, "validate"), tested, (seed, mutants), json=json)
+        return _suite_validated(listed, tested, how, json=json)
+    return _case_validated(case_of(words, "validate"), tested, how, json=json)
 
 
 def _print_skeleton(words: list[str]) -> None:
@@ -144,8 +149,29 @@ class _Foreign:
     """Wall time after which it is given up."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is asked of every case."""
+
+    seed: int
+    """Seed of all inputs."""
+    mutants: bool
+    """Whether the share of wrong implementations that the case tells is asked too."""
+    limit: str
+    """Wall time of --limit, in its words."""
+
+    def command(self, command: str) -> str:
+        """Return a record's command with the options that the record itself does not know.
+
+        >>> _Asked(seed=0, mutants=True, limit="3 s").command("nearpeak validate gemm m=1 --seed 0")
+        "nearpeak validate gemm m=1 --seed 0 --limit '3 s' --mutants"
+        """
+        limit = () if self.limit == _LIMIT else ("--limit", self.limit)
+        return shlex.join([*shlex.split(command), *limit, *(("--mutants",) if self.mutants else ())])
+
+
 def _case_validated(
-    case: "Case", tested: "Callable[[Case], Implementation | _Foreign]", how: tuple[int, bool], *, json: bool
+    case: "Case", tested: "Callable[[Case], Implementation | _Foreign]", how: _Asked, *, json: bool
 ) -> None:
     """Print what the contract says of one case, and fail where a check fails."""
     found = _validated(case, tested(case), how, json=json)
@@ -153,20 +179,20 @@ def _case_validated(
         raise IncorrectError(_failure(case, found))
 
 
-def _validated(case: "Case", tested: "Implementation | _Foreign", how: tuple[int, bool], *, json: bool) -> "Validation":
+def _validated(case: "Case", tested: "Implementation | _Foreign", how: _Asked, *, json: bool) -> "Validation":
     """Print and return what the contract says of one case."""
     from nearpeak.ops import label_of
     from nearpeak.report import _validation as report
 
-    seed, mutants = how
     people = not json and shared.on_terminal()
     with shared.progress("validating"):
-        found, said = _found(case, tested, seed)
+        found, said = _found(case, tested, how.seed)
+    found = replace(found, command=how.command(found.command))
     sys.stderr.write(said)
     text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
     sys.stdout.write(f"{text}\n")
-    if mutants:
-        sys.stdout.write(f"{_score(found.case, seed, text_for_people=people)}\n")
+    if how.mutants:
+        sys.stdout.write(f"{_score(found.case, how.seed, text_for_people=people)}\n")
     return found
 
 
@@ -189,7 +215,7 @@ def _failure(case: "Case", found: "Validation") -> str:
 
 
 def _suite_validated(
-    cases: "list[Case]", tested: "Callable[[Case], Implementation | _Foreign]", how: tuple[int, bool], *, json: bool
+    cases: "list[Case]", tested: "Callable[[Case], Implementation | _Foreign]", how: _Asked, *, json: bool
 ) -> None:
     """Print what the contract says of each case; those that cannot be checked or could not tell are counted apart."""
     from nearpeak.measure.taking import wrong

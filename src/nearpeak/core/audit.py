@@ -10,6 +10,7 @@ KINDS = {
     "set_aside": "no positive time, or no case: a missing axis, an unknown format, a cell that is no number",
     "no_bound": "not held against a bound: there is no rule for it, or no figure of the device",
     "repeated": "same case, software and time as an earlier row: a copy, not another measurement",
+    "slow_repeat": "more than twice the shortest time of the same case and software: disturbed, or of another case",
     "clamped": "exactly the plain roofline or the bound: rewritten, not measured",
     "faster_when_larger": "faster by more than the noise than a case that is smaller in one axis and else the same",
     "off_curve": "far off the power law through its neighbours along one axis",
@@ -28,7 +29,7 @@ class AuditFinding:
     measured_s: float | None
     """Its time; none where it has no usable one."""
     expected_s: float | None
-    """The time that it is held against: bound, roofline, the smaller case, or the curve."""
+    """The time that it is held against: bound, roofline, the shortest repeat, the smaller case, or the curve."""
     other_row: int | None = None
     """The row that it is compared with, where there is one."""
     text: str = ""
@@ -58,7 +59,9 @@ class Audit:
     findings: tuple[AuditFinding, ...]
     """Findings in the order of rows."""
     noise: tuple[NoiseFloor, ...]
-    """Noise floors that the table itself shows."""
+    """Noise floors that the table itself shows, less rows that are called slow repeats."""
+    remarks: tuple[str, ...] = ()
+    """What is wrong with whole kinds of cases: times that are all far off what is expected, as of another unit."""
 
     @property
     def counts(self) -> Mapping[str, int]:

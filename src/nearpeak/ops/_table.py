@@ -14,6 +14,8 @@ from nearpeak.ops._cells import BLANK, columns_of, extents, first_filled, groupe
 from nearpeak.ops._operator import Signature
 
 RESERVED = ("op", "phase")
+_SHOWN = 4
+"""Columns that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,23 @@ def table_of_cases(cases: Sequence[Any]) -> CaseTable:
     return case_table({name: [record.get(name) for record in records] for name in names})
 
 
+def unused(signature: Signature, columns: Collection[str]) -> str:
+    """Return in words which columns an operator does not take, where one of the axes that it needs is no column.
+
+    >>> unused(OPS["gemm"].signatures["forward"], ["op", "dtype", "mm", "n", "k", "time_us"])
+    "; columns that gemm does not take: 'mm' (did you mean 'm'?), 'time_us'"
+    """
+    needed = set(signature.axes).difference(signature.defaults, signature.same, columns)
+    extra = [name for name in columns if "." not in name and name not in (*signature.names(), *RESERVED)]
+    if not needed or not extra:
+        return ""
+    near = {name: difflib.get_close_matches(name, needed, n=1) for name in extra}
+    ordered = sorted(extra, key=lambda name: not near[name])
+    said = [f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name) for name in ordered]
+    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    return f"; columns that {signature.op} does not take: {', '.join(said[:_SHOWN])}{more}"
+
+
 def _refuse_near_misses(extra: tuple[str, ...], known: set[str]) -> None:
     """Refuse a column that is passed through but looks like a misspelt axis."""
     for name in extra:
@@ -168,7 +187,7 @@ def _group(
     first = 0 if rows is None else int(rows[0])
     firsts = {name: int(value[0]) for name, value in arrays.items() if len(value) and int(value[0]) != BLANK}
     plain = {name: value for name, value in axes.items() if isinstance(value, int)}
-    probe = _probe(signature, phase, {**plain, **firsts, **given}, first)
+    probe = _probe(signature, phase, {**plain, **firsts, **given}, (first, columns))
     filled: dict[str, Any] = dict(probe.axes) | axes
     for name in signature.axes:
         filled[name] = _filled(signature, name, filled, name in axes, rows)
@@ -193,10 +212,15 @@ def _filled(signature: Signature, name: str, axes: Mapping[str, Any], given: boo
     return np.where(value == BLANK, instead, value)
 
 
-def _probe(signature: Signature, phase: str, arguments: dict[str, Any], row: int) -> Case:
-    """Return the first case of a group, which shows defaults and what is wrong."""
+def _probe(signature: Signature, phase: str, arguments: dict[str, Any], place: tuple[int, Collection[str]]) -> Case:
+    """Return the first case of a group, which shows defaults and what is wrong.
+
+    Args:
+        place: its row, and the columns of the table.
+    """
+    row, columns = place
     typed = {name: value.item() if isinstance(value, np.generic) else value for name, value in arguments.items()}
     try:
         return signature.case(phase, typed)
     except SpecError as error:
-        raise type(error)(f"table: row {row + 1}: {error}") from None
+        raise type(error)(f"table: row {row + 1}: {error}{unused(signature, columns)}") from None

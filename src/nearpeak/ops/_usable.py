@@ -33,11 +33,28 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
     """Return the rows of a table that state a case, and why the others do not.
 
     Raises:
-        SpecError: the table itself is wrong (no column op, columns of different lengths), or no row is usable.
+        SpecError: the table itself is wrong, as for `usable_rows`, or no row is usable.
 
     >>> found = usable_table({"op": "gemm", "dtype": ["bf16", "bf61"], "m": [1, 2], "n": 4, "k": 8})
     >>> found.rows.tolist(), found.refused[1][0]
     ([0], 'dtype')
+    """
+    found = usable_rows(columns)
+    if len(found.rows):
+        return found
+    (row, (column, text)), count = min(found.refused.items()), len(found.refused)
+    place = f"row {row + 1}{f', column {column!r}' if column else ''}: {text}"
+    raise SpecError(f"table: {place}" if count == 1 else f"table: none of its {count} rows is a case; {place}")
+
+
+def usable_rows(columns: Mapping[str, Any]) -> UsableTable:
+    """Return the rows of a table that state a case, which may be none, and why the others do not.
+
+    Raises:
+        SpecError: the table itself is wrong (no column op, a misspelt one, columns of different lengths).
+
+    >>> usable_rows({"op": ["gemm"], "dtype": ["bf61"], "m": [1], "n": [4], "k": [8]}).rows.tolist()
+    []
     """
     try:
         table = case_table(columns)
@@ -46,19 +63,16 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
         whole = error
     plain = columns_of(columns)
     count = row_count(plain)
-    if "op" not in plain or count < 2:
+    if "op" not in plain or not count:
         raise whole
     refused = dict(_unknown_names(plain, count))
     left = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
     refused |= {row: _reason(error) for row, error in _bad_rows(plain, left)}
     rows = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
-    if not len(rows) and not str(whole).startswith("table: row ") and len(set(refused.values())) == 1:
+    if not len(rows) and str(whole).startswith("table: column "):  # what holds for all rows names none
         raise whole
-    if not len(rows):
-        row, (column, text) = min(refused.items())
-        place = f"row {row + 1}{f', column {column!r}' if column else ''}"
-        raise SpecError(f"table: none of its {count} rows is a case; {place}: {text}")
-    return UsableTable(table=case_table(_chosen(plain, rows)), rows=rows, refused=dict(sorted(refused.items())))
+    table = case_table(_chosen(plain, rows)) if len(rows) else CaseTable(row_count=0, groups=())
+    return UsableTable(table=table, rows=rows, refused=dict(sorted(refused.items())))
 
 
 def _unknown_names(columns: Mapping[str, Any], count: int) -> Iterator[tuple[int, tuple[str, str]]]:

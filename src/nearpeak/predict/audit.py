@@ -1,7 +1,7 @@
-"""Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise."""
+"""Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise, units."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,10 @@ from nearpeak.core.audit import Audit, AuditFinding, NoiseFloor
 from nearpeak.core.bound import Policy
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
-from nearpeak.predict.below_bound import kinds_below
+from nearpeak.predict._form import USUAL
+from nearpeak.predict.below_bound import IMPOSSIBLE, kinds_below
 from nearpeak.predict.samples import Samples, check_device
+from nearpeak.predict.screen import screened
 from nearpeak.theory.table import answered_table
 
 SOFTWARE = ("software", "framework", "version", "kernel", "implementation", "runner")
@@ -20,6 +22,8 @@ CLAMPED_RATIO = 1e-6
 """A measurement this near to a computed roofline or bound is one."""
 LEAST_NOISE_RATIO = 0.03
 """Noise taken for granted where a table shows none: repeats of one software differ by 3 to 5 %."""
+SLOW_RATIO = 2.0
+"""Least time of a slow repeat over the shortest: noise is far less, and no board's clock falls to half under load."""
 CURVE_POINTS = 8
 """Points along an axis from which a curve is drawn."""
 CURVE_MAD = 6.0
@@ -46,7 +50,9 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     """
     check_device(samples, target)
     labels = _labels(columns, samples)
-    noise = tuple(_noise(samples, labels))
+    against = list(_against_bound(samples, target))
+    slow = dict(_slow_repeats(samples, labels, {one.row for one in against if one.kind == IMPOSSIBLE}))
+    noise = tuple(_noise(samples, labels, slow))
     floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
     findings = [
         AuditFinding(
@@ -54,9 +60,16 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
         )
         for one in samples.set_aside
     ]
-    findings += [*_against_bound(samples, target), *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
-    count = len(samples.rows) + len(samples.set_aside)
-    return Audit(row_count=count, findings=tuple(sorted(findings, key=lambda f: (f.row, f.kind))), noise=noise)
+    findings += [*against, *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
+    findings += [
+        _finding(samples, i, "slow_repeat", samples.measured_s[k], int(samples.rows[k])) for i, k in slow.items()
+    ]
+    refused = screened(samples, target, USUAL).refused.values()
+    return Audit(
+        row_count=len(samples.rows) + len(samples.set_aside),
+        findings=tuple(sorted(findings, key=lambda f: (f.row, f.kind))), noise=noise,
+        remarks=tuple(str(one).removeprefix("calibrate: ") for one in refused),
+    )  # fmt: skip
 
 
 def _labels(columns: Mapping[str, Any], samples: Samples) -> list[tuple[str, ...]]:
@@ -93,6 +106,24 @@ def _repeated(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[A
         first = seen.setdefault((case, label, time), i)
         if first != i:
             yield _finding(samples, i, "repeated", time, int(samples.rows[first]))
+
+
+def _slow_repeats(
+    samples: Samples, labels: Sequence[tuple[str, ...]], impossible: Collection[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield where repeats of one software stand that took far longer than the shortest, and where that stands.
+
+    Args:
+        impossible: numbers of rows that nothing can take as little time as: no repeat is slow beside them.
+    """
+    places: dict[tuple[Case, tuple[str, ...]], list[int]] = defaultdict(list)
+    for i, key in enumerate(zip(samples.cases, labels, strict=True)):
+        if int(samples.rows[i]) not in impossible:
+            places[key].append(i)
+    times = samples.measured_s.tolist()
+    for own in places.values():
+        best = min(own, key=times.__getitem__)
+        yield from ((i, best) for i in own if times[i] > SLOW_RATIO * times[best])
 
 
 def _along_axes(samples: Samples, labels: Sequence[tuple[str, ...]], noise: float) -> Iterator[AuditFinding]:
@@ -138,14 +169,16 @@ def _off_curve(samples: Samples, points: Sequence[tuple[int, int]]) -> Iterator[
         yield _finding(samples, rows[j + 1], "off_curve", float(np.exp(between[j])))
 
 
-def _noise(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[NoiseFloor]:
+def _noise(samples: Samples, labels: Sequence[tuple[str, ...]], slow: Collection[int]) -> Iterator[NoiseFloor]:
     """Yield how far repeats of one software differ, and how far the best times of different software do.
 
-    The same time to the last digit is a copy, which says nothing about noise.
+    The same time to the last digit is a copy, which says nothing about noise. Slow repeats are findings: as noise, one
+    would hide what else is wrong with the table.
     """
     times: dict[Case, dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for case, label, time in zip(samples.cases, labels, samples.measured_s.tolist(), strict=True):
-        times[case][label].append(time)
+    for i, (case, label, time) in enumerate(zip(samples.cases, labels, samples.measured_s.tolist(), strict=True)):
+        if i not in slow:
+            times[case][label].append(time)
     repeats = [own for by_label in times.values() for own in by_label.values() if len(set(own)) > 1]
     across = [[min(own) for own in by_label.values()] for by_label in times.values() if len(by_label) > 1]
     for what, groups in (("repeats", repeats), ("software", across)):

@@ -18,7 +18,7 @@ def to_json(target: Target, found: Audit) -> str:
         {
             "target": target.name, "rows": found.row_count, "counts": dict(found.counts),
             "findings": [dataclasses.asdict(one) for one in found.findings],
-            "noise": [dataclasses.asdict(one) for one in found.noise],
+            "noise": [dataclasses.asdict(one) for one in found.noise], "remarks": list(found.remarks),
         }
     )  # fmt: skip
 
@@ -27,6 +27,7 @@ def to_terminal(target: Target, found: Audit) -> str:
     """Return the audit as text."""
     wrong = len({one.row for one in found.findings})
     lines = [f"{found.row_count} rows on {target.title} ({target.name}): {wrong} with findings"]
+    lines += [line for remark in found.remarks for line in ("", f"  {remark}")]
     for kind, count in found.counts.items():
         lines += ["", f"  {count} {kind}: {KINDS[kind]}"]
         own = [one for one in found.findings if one.kind == kind]

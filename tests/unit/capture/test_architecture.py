@@ -1,5 +1,6 @@
 """Published architectures: parameter counts, recipes, decode caches, a config.json of the user's, bad input."""
 
+import inspect
 import json
 
 import pytest
@@ -35,6 +36,14 @@ def kinds(workload):
     for buffer in workload.buffers:
         found[buffer.kind] = found.get(buffer.kind, 0) + buffer.bytes
     return found
+
+
+def test_a_model_reads_text_where_its_forward_pass_takes_tokens():
+    transformers = pytest.importorskip("transformers")
+    for name in MODELS:
+        model = MODELS[name]
+        taken = inspect.signature(getattr(transformers, model.class_names[0]).forward).parameters
+        assert model.reads_text == bool({"input_ids", "decoder_input_ids"}.intersection(taken)), name
 
 
 def matrix_flop(workload):

@@ -1,5 +1,6 @@
 """The command line: exit codes, one line per error, data on stdout, nothing half-written."""
 
+import csv
 import io
 import json
 import re
@@ -89,6 +90,8 @@ def test_what_if_edits_change_the_bound(run):
         (("bound", *GEMM, "--target", "t4", "--out", "x.csv"), 2, "--out writes a table"),
         (("bound", *GEMM, "phase=sideways", "--target", "t4"), 2, "phase 'sideways'"),
         (("analyze", "nowhere.json", "--against", "nowhere.json"), 2, "nowhere.json: not found"),
+        (("measure", *GEMM, "--json", "--text"), 2, "--json and --text: exclude each other; give one"),
+        (("compare", "torch_cpu", "numpy", *GEMM, "--json", "--text"), 2, "--json and --text: exclude each other"),
         (("frobnicate",), 2, "No such command"),
         (("bound", "--frobnicate"), 2, "No such option"),
     ],
@@ -113,13 +116,24 @@ def test_a_table_gets_two_columns_and_keeps_the_others(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "bound"])
-def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
+@pytest.mark.parametrize("cells", [["4096.5"], ["4096.5", "-1"]])
+def test_a_table_of_wrong_rows_alone_is_written_with_the_reasons(cells, command, run, tmp_path):
     cases, out = tmp_path / "cases.csv", tmp_path / "bounds.csv"
-    cases.write_text("op,dtype,m,n,k\ngemm,bf16,16,4096.5,16\ngemm,bf16,16,-1,16\n")
+    cases.write_text("op,dtype,m,n,k\n" + "".join(f"gemm,bf16,16,{cell},16\n" for cell in cells))
     code, _, err = run(command, "--cases", str(cases), "--target", "t4", "--out", str(out))
-    assert code == 2
-    assert "none of its 2 rows is a case; row 1, column 'n': 4096.5 is not a whole number" in err
-    assert not out.exists()
+    assert code == 1
+    count = len(cells)
+    assert f"{count} of {count} rows are refused (column 'refused'); the first is row 1: n: 4096.5 is not a" in err
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["n"], row["limiter"]) for row in rows] == [(cell, "") for cell in cells]
+    assert all("is not a whole number" in row["refused"] for row in rows)
+
+
+def test_piped_rows_of_which_none_is_a_case_come_back_with_the_reason(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"op": "gemm", "dtype": "bf16", "m": 4, "n": 4}\n'))
+    code, out, err = run("predict", "--cases", "-", "--target", "h100_sxm", "--energy")
+    assert (code, json.loads(out)["refused"]) == (1, "gemm: axis 'k' is missing; give k=EXTENT")
+    assert "1 of 1 rows are refused" in err
 
 
 @pytest.mark.parametrize(
@@ -128,11 +142,7 @@ def test_a_table_of_wrong_rows_leaves_no_output_file(command, run, tmp_path):
         ("op;dtype;m\ngemm;bf16;1\n", "its cells are separated by ';'; separate them by commas"),
         ("op\tdtype\tm\ngemm\tbf16\t1\n", r"its cells are separated by '\t'; separate them by commas"),
         ("OP,dtype\ngemm,bf16\n", "column 'op' is missing; it has OP, dtype"),
-        (
-            "op,dtype,m,n,k,phase\ngemm,bf16,1,1,1,backward\ngemm,bf61,1,1,1,\n",
-            "none of its 2 rows is a case; row 1: gemm: no rule for phase 'backward'; it has forward",
-        ),
-        ("op,dtype,rows,columns,log\nsoftmax,bf16,1,1,yes\nsoftmax,bf16,1,1,no\n", "log='yes' is not a bool"),
+        ("op,dtype,m,n,k,bias_element\ngemm,bf61,1,1,1,1\n", "column 'bias_element' is no axis of the operators here"),
     ],
 )
 def test_what_is_wrong_with_a_table_names_its_file(text, said, run, tmp_path):
@@ -164,6 +174,25 @@ def test_a_file_that_is_no_table_is_not_taken_for_an_operator(run, tmp_path):
     code, _, err = run("bound", str(path), "--target", "t4")
     assert code == 2
     assert f"bound: {path} is a file; tables of cases are known by .csv, .jsonl or .parquet" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["predict NAME -t t4", "predict --cases NAME -t t4", "bound NAME -t t4", "measure NAME", "validate NAME",
+     "compare torch_cpu numpy NAME", "suite show NAME", "audit NAME -t t4"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["pdis", "cases.csv", "suite.jsonl"])
+def test_a_folder_in_place_of_a_file_is_called_one(name, words, run, tmp_path):
+    (tmp_path / name).mkdir()
+    path = str(tmp_path / name)
+    code, out, err = run(*words.replace("NAME", path).split())
+    assert (code, out, err) == (2, "", f"nearpeak: {path}: is a folder; name a file in it\n")
+
+
+def test_a_folder_of_an_operator_s_name_does_not_hide_it(run, tmp_path, monkeypatch):
+    (tmp_path / "gemm").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run("bound", *GEMM, "--target", "t4")[0] == 0
 
 
 @pytest.mark.parametrize("command", ["predict", "bound"])

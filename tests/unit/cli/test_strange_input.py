@@ -2,8 +2,11 @@
 
 import csv
 import json
+import os
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,11 +53,12 @@ def test_words_that_only_look_like_numbers_are_refused_by_name(value, said, refu
 
 @pytest.mark.parametrize(("name", "text", "said"), [
     ("big.jsonl", '{"op": "gemm", "dtype": "bf16", "m": ' + LONG + "}", "line 1: a number has more than"),
-    ("text.jsonl", json.dumps(GEMM | {"m": LONG}), "row 1, column 'm': 9999"),
     ("deep.jsonl", json.dumps(GEMM) + '\n{"op": ' + "[" * 100_000, "line 2: nests too deeply"),
     ("first.jsonl", "[" * 100_000, "line 1: nests too deeply"),
     ("wide.csv", "op,dtype,m,n,k\ngemm,bf16,8,8,8\ngemm,bf16,{},8,8\n".format("x" * 140_000), "line 3: not CSV"),
-    ("long.csv", f"op,dtype,m,n,k\ngemm,bf16,{LONG},8,8\n", "row 1, column 'm': 9999"),
+    ("empty.parquet", "", "is empty; a Parquet file begins and ends with PAR1"),
+    ("short.parquet", "PAR1", "is no Parquet file; one begins and ends with PAR1"),
+    ("other.parquet", "op,dtype,m,n,k\ngemm,bf16,8,8,8\n", "is no Parquet file; one begins and ends with PAR1"),
 ])  # fmt: skip
 def test_tables_with_cells_beyond_every_reader_are_refused_by_line(name, text, said, refusal, tmp_path):
     path = tmp_path / name
@@ -62,6 +66,40 @@ def test_tables_with_cells_beyond_every_reader_are_refused_by_line(name, text, s
     csv.field_size_limit(2**24)  # as readers of traces leave it
     for words in (("predict", str(path)), ("bound", "--cases", str(path))):
         assert said in refusal(*words)
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("text.jsonl", json.dumps(GEMM | {"m": LONG})), ("long.csv", f"op,dtype,m,n,k\ngemm,bf16,{LONG},8,8\n"),
+])  # fmt: skip
+def test_a_cell_of_more_digits_than_any_number_keeps_its_place(name, text, tmp_path, monkeypatch, capsys):
+    (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "argv", ["nearpeak", "predict", str(tmp_path / name), "-t", "h100_sxm"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    row = json.loads(capsys.readouterr().out)
+    assert (left.value.code, row["m"]) == (1, LONG)
+    assert row["refused"].startswith("m: 9999")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("measure", "gemm", "--threads", "x"), "Invalid value for '--threads': got 'x'; input should be a valid integer"),
+    (("measure", "gemm", "--threads", "0"), "'--threads': got '0'; input should be greater than or equal to 1"),
+    (("analyze", "x.py", "--timeout", "0"), "'--timeout': got '0'; input should be greater than or equal to 0.1"),
+])  # fmt: skip
+def test_a_value_that_an_option_refuses_is_named(words, said, refusal):
+    assert said in refusal(*words)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_called_that(unbuffered):
+    words = [sys.executable, "-m", "nearpeak", "bound", "gemm", "m=8", "n=8", "k=8", "dtype=bf16", "-t", "t4"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (2, "nearpeak: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize(("text", "said"), [

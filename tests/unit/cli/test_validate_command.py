@@ -41,20 +41,21 @@ def test_a_wrong_implementation_leaves_with_code_12_and_its_command_repeats_the_
         "    e = torch.exp(100 * tensors['x'])\n    return {'y': e / e.sum(-1, keepdim=True)}\n"
     )
     monkeypatch.chdir(tmp_path)
-    words = (*SOFTMAX, "--implementation", "my_kernels_of_a_test:without_maximum", "--seed", "7")
+    words = (*SOFTMAX, "--implementation", "my_kernels_of_a_test:without_maximum", "--seed", "7", "--limit", "90 s")
     code, out, error = run(monkeypatch, capsys, *words)
     record = json.loads(out)
     assert code == 12
     assert record["status"] == "NUMERIC_FAIL"
     assert "V3 NUMERIC_FAIL" in error
     again = shlex.split(record["command"])
-    assert again[:2] == ["nearpeak", "validate"]
+    assert (again[:2], again[-2:]) == (["nearpeak", "validate"], ["--limit", "90 s"])
     assert run(monkeypatch, capsys, *again[2:])[1] == out
 
 
 def test_the_share_of_mutants_is_said(monkeypatch, capsys):
     code, out, _ = run(monkeypatch, capsys, *SOFTMAX, "--mutants")
-    score = json.loads(out.splitlines()[1])
+    record, score = map(json.loads, out.splitlines())
+    assert record["command"].endswith(" --seed 0 --mutants")
     assert code == 0
     assert score["mutation_score"] == 1.0
     assert score["mutants"] > 20

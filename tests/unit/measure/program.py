@@ -32,7 +32,7 @@ TIMES = {
 }  # fmt: skip
 WRITTEN = {
     "dtype": {"dtype": "float32"}, "shape": {"shape": "big"}, "transposed": {"shape": [5, 8, 2]},
-    "file": {"file": "/dev/zero"},
+    "file": {"file": "/dev/zero"}, "relative": {"file": "y.out"}, "absent": {"file": "z.out"},
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,14 @@ def test_a_program_that_breaks_the_protocol_where_it_is_checked_has_no_wrong_res
     assert message in found.note
 
 
+def test_a_file_of_a_relative_name_lies_in_the_folder_that_the_program_was_given():
+    timing = Timing(budget_s=0.02, flush_bytes=0)
+    found = runner_of(f"process:{sys.executable} {PROGRAM} relative", timing).measure(GEMM)
+    assert (found.has_times, found.validation.status) == (True, "PASS"), found.note
+    absent = runner_of(f"process:{sys.executable} {PROGRAM} absent", timing).measure(GEMM)
+    assert re.search(r"gives 'z.out' as the file of y, but /.*/z.out is no file", absent.note)
+
+
 def test_a_program_that_keeps_its_answer_while_inputs_change_is_incorrect():
     timing = Timing(budget_s=0.02, flush_bytes=0, cache="hot")
     found = runner_of(f"process:{sys.executable} {PROGRAM} kept", timing).measure(GEMM)
@@ -181,7 +190,7 @@ def test_the_program_of_the_examples_computes_what_it_is_asked_for(tmp_path):
 
 @pytest.mark.parametrize(("mode", "message"), [
     ("dtype", "dtype of y as 'float32'; known are"), ("shape", "shape of y as 'big'"), ("nothing", "no outputs"),
-    ("file", "'/dev/zero' as the file of y, which is no file"), ("transposed", "takes 320"),
+    ("file", "'/dev/zero' as the file of y, but /dev/zero is no file"), ("transposed", "takes 320"),
 ])  # fmt: skip
 def test_outputs_that_are_not_what_a_program_says_are_named(mode, message):
     ready = runner_of(f"process:{sys.executable} {PROGRAM} {mode}", TIMING).backend.prepare(GEMM, drawn(GEMM))

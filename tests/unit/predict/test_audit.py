@@ -1,9 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 
 from nearpeak.core.bound import Policy
 from nearpeak.predict.audit import audit
 from nearpeak.predict.samples import samples_of
+from nearpeak.report._audit import to_json, to_terminal
 from nearpeak.targets import target_of
 from nearpeak.theory.table import bound_table
 
@@ -22,7 +25,8 @@ def table(**more):
 
 
 def test_a_plausible_table_has_no_finding():
-    assert kinds(table())[0] == set()
+    found, whole = kinds(table())
+    assert (found, whole.remarks) == (set(), ())
 
 
 def test_rows_below_their_bound_are_hot_where_the_cache_could_hold_their_data():
@@ -91,3 +95,38 @@ def test_rows_without_a_time_are_findings_too():
     found, whole = kinds(table(time_us=["128", "nan", *(str(128 * 2**i) for i in range(2, 12))]))
     assert found == {(2, "set_aside")}
     assert whole.row_count == 12
+
+
+def test_a_repeat_that_took_far_longer_is_named_and_is_no_noise():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [512] * 5 + [4096], "n": 8192, "k": 8192}
+    found, whole = kinds(columns | {"time_us": [210.0, 200.0, 20_000.0, 401.0, 205.0, 150.0]})
+    assert found == {(3, "slow_repeat"), (4, "slow_repeat"), (6, "faster_when_larger")} | {(6, "faster_than_bound")}
+    slow = [one for one in whole.findings if one.kind == "slow_repeat"]
+    assert [(one.expected_s, one.other_row) for one in slow] == [(pytest.approx(200e-6), 2)] * 2
+    assert whole.noise[0].median_ratio == pytest.approx(0.05)
+    assert not kinds(columns | {"time_us": [210.0, 200.0, 20_000.0, 401.0, 205.0, 9e3], "kernel": list("abcdef")})[0]
+
+
+def test_no_repeat_is_slow_beside_one_that_is_faster_than_anything_can_be():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [8192] * 3, "n": 8192, "k": 8192, "time_us": [0.1, 1600.0, 1700.0]}
+    assert kinds(columns)[0] == {(1, "faster_than_bound")}
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1e3, "times longer than expected"), (1e-3, "times shorter than expected")]
+)
+def test_times_in_another_unit_are_remarked_on(factor, said):
+    (remark,) = kinds(table(time_us=512 * 2.0 ** np.arange(12) * 0.25 * factor))[1].remarks
+    assert said in remark
+    assert "check the unit of time_us, and whether the device is h100_sxm" in remark
+    assert remark.startswith("gemm.bf16: ")
+
+
+def test_remarks_and_slow_repeats_are_shown_as_text_and_json():
+    columns = {"op": "gemm", "dtype": "bf16", "m": [512, 512], "n": 8192, "k": 8192, "time_ms": [200, 500]}
+    whole = kinds(columns)[1]
+    text = " ".join(to_terminal(H100, whole).split())
+    assert "2 rows on H100 SXM 80 GB (h100_sxm): 1 with findings gemm.bf16: its 2 times are in the median" in text
+    assert "row 2: 500 ms against 200 ms of row 1" in text
+    found = json.loads(to_json(H100, whole))
+    assert (found["counts"], found["remarks"]) == ({"slow_repeat": 1}, list(whole.remarks))

@@ -32,6 +32,9 @@ MIXED = {
 }
 
 
+MIXED_LINE = {"op": "elementwise", "dtype": "bf16", "elements": 1024, "function": "relu"}
+
+
 def test_usable_rows_are_kept_and_each_bad_one_is_named_by_column_and_reason():
     found = usable_table(MIXED)
     assert found.rows.tolist() == [0, 5]
@@ -45,7 +48,7 @@ def test_a_blank_operator_is_called_blank_wherever_a_table_is_read(blank, tmp_pa
     said = "is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)"
     found = usable_table({"op": ["gemm", blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
     assert found.refused == {1: ("op", said)}
-    with pytest.raises(SpecError, match=re.escape(f"table: row 1: column 'op' {said}")):
+    with pytest.raises(SpecError, match=re.escape(f"table: row 1, column 'op': {said}")):
         usable_table({"op": [blank], "dtype": "bf16", "m": [1], "n": 4, "k": 8})
     with pytest.raises(SpecError, match=re.escape(f"none of its 2 rows is a case; row 1, column 'op': {said}")):
         usable_table({"op": [blank, blank], "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8})
@@ -64,6 +67,18 @@ def test_a_table_without_one_usable_row_and_a_misspelt_column_are_refused():
         usable_table({"op": ["gemm"] * 2, "dtype": "bf16", "m": 1, "n": 4, "k": 8, "bias_element": [1, 2]})
     with pytest.raises(SpecError, match="differ in length"):
         usable_table({"op": ["gemm"] * 2, "dtype": "bf16", "m": [1, 2, 3], "n": 4, "k": 8})
+
+
+def test_a_column_that_no_operator_takes_is_named_where_an_axis_is_missing(tmp_path):
+    said = "axis 'm' is missing; give m=EXTENT; columns that gemm does not take: 'mm' (did you mean 'm'?), 'note'"
+    rows = [{"op": "gemm", "dtype": "bf16", "note": "first", "mm": 4, "n": 8, "k": 8}, MIXED_LINE]
+    found = usable_table({name: [row.get(name) for row in rows] for name in {**rows[0], **rows[1]}})
+    assert (found.rows.tolist(), found.refused) == ([1], {0: ("", f"gemm: {said}")})
+    with pytest.raises(SpecError, match=re.escape(f"row 1: gemm: {said}")):
+        cases_of([str(written(tmp_path / "a.jsonl", rows))], "measure")
+    many = {"op": ["gemm"], "dtype": "bf16", "n": 8, "k": 8} | dict.fromkeys("uvwxyz", 1)
+    with pytest.raises(SpecError, match=re.escape("does not take: 'u', 'v', 'w', 'x' and 2 more")):
+        usable_table(many)
 
 
 def test_few_bad_rows_among_many_do_not_slow_the_others_down():

@@ -70,6 +70,49 @@ def test_options_that_would_do_nothing_are_refused(words, said):
         run("build", *words)
 
 
+@pytest.mark.parametrize(
+    ("sources", "option", "said"),
+    [
+        (
+            ["llama-3-8b", "resnet-50"],
+            "--sequence",
+            "--sequence 128: resnet-50 reads no text; leave it out, or save work",
+        ),
+        (
+            ["llama-3-8b", "calls.txt"],
+            "--dtype",
+            "calls.txt: --dtype has no meaning for it; leave it out, or save workl",
+        ),
+        (
+            ["fill.toml", "llama-3-8b"],
+            "--batch",
+            "fill.toml: --batch has no meaning for it; leave it out, or save workl",
+        ),
+        (
+            ["llm_inference", "net.onnx"],
+            "--kv",
+            "net.onnx: --kv has no meaning for it; leave it out, or save workloads",
+        ),
+        (["resnet-50"], "--sequence", "--sequence 128: resnet-50 reads no text; leave it out$"),
+    ],
+)
+def test_options_that_one_source_has_no_use_for_are_refused_before_any_is_captured(sources, option, said, monkeypatch):
+    monkeypatch.setattr("nearpeak.api.capture", lambda *_, **__: pytest.fail("captured"))
+    with pytest.raises(SpecError, match=said):
+        run("build", *sources, option, "128")
+
+
+def test_what_only_a_capture_refuses_names_the_other_way_too(monkeypatch):
+    def refuses(source, **_):
+        raise SpecError(f"--sequence 4: {source} reads sound, not tokens; leave it out")
+
+    monkeypatch.setattr("nearpeak.api.capture", refuses)
+    with pytest.raises(SpecError, match="leave it out, or save workloads first"):
+        run("build", "hf:wav2vec2", "llama-3-8b", "--sequence", "4")
+    with pytest.raises(SpecError, match=r"leave it out$"):
+        run("build", "hf:wav2vec2", "--sequence", "4")
+
+
 @pytest.mark.parametrize("words", [["suite", "show"], ["suite", "build"], ["calibrate", "fit"], ["audit"]])
 def test_help_does_not_offer_more_targets_than_are_taken(words):
     said = " ".join(CliRunner().invoke(application(), [*words, "--help"]).stdout.split())

@@ -272,19 +272,19 @@ def _read(program: _Program, folder: Path) -> dict[str, Any]:
     if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
         form = '{"outputs": {"y": {"file", "dtype", "shape"}}}'
         raise program.broke(f"answered no outputs when asked for them; wanted {form}")
-    return {name: _array(program, name, said) for name, said in outputs.items()}
+    return {name: _array(program, name, said, folder) for name, said in outputs.items()}
 
 
-def _array(program: _Program, name: str, said: Mapping[str, Any]) -> Any:
-    """Return one output, whose file must hold what is said of it."""
+def _array(program: _Program, name: str, said: Mapping[str, Any], folder: Path) -> Any:
+    """Return one output, whose file, below `folder` unless its name is whole, must hold what is said of it."""
     file, dtype, shape = (said.get(key) for key in ("file", "dtype", "shape"))
     if not isinstance(dtype, str) or dtype not in FORMATS:
         raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")
     if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
         raise program.broke(f"gives the shape of {name} as {shape!r}; wanted a list of extents")
-    path, kind = Path(str(file)), np.dtype(FORMATS[dtype])
+    path, kind = folder / str(file), np.dtype(FORMATS[dtype])
     if not path.is_file():
-        raise program.broke(f"gives {file!r} as the file of {name}, which is no file")
+        raise program.broke(f"gives {file!r} as the file of {name}, but {path} is no file")
     wanted, found = math.prod(shape) * kind.itemsize, path.stat().st_size
     if found != wanted:
         raise program.broke(f"wrote {found} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
