@@ -85,7 +85,7 @@ def analyze(
         workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
         fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
         memory=memory)  # fmt: skip
-    files, as_json = {html: "html", markdown: "markdown", save: "json"}, _as_json(json, text)
+    files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
     if _is_trace(model, measure):
         given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
@@ -215,13 +215,6 @@ def _rendered(analysis: "Analysis", name: str) -> str:
     from nearpeak.report import render
 
     return render(analysis, name).rstrip("\n") + "\n"
-
-
-def _as_json(json: bool, text: bool) -> bool:
-    """Say whether to print JSON: as asked for, else where no person reads."""
-    if json and text:
-        raise SpecError("--json and --text: exclude each other; give one")
-    return json or not (text or shared.on_terminal())
 
 
 def _for_people(analysis: "Analysis") -> str:
