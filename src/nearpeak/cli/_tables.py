@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import suite_of_words
-from nearpeak.cli._shared import check_writable
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 
 if TYPE_CHECKING:
@@ -73,11 +74,12 @@ def _tell_passed(table: "CaseTable") -> None:
 
 def write_answered(
     path: Path | None, command: str, columns: Mapping[str, Any], usable: "UsableTable", added: Mapping[str, Any],
-    refused: Mapping[int, str],
+    refused: Mapping[int, str], *, plain: bool,
 ) -> None:  # fmt: skip
     """Write a table with what was added to its usable rows; then name those that have no answer, if any.
 
     Args:
+        plain: print JSON lines where no file is written, also on a terminal, where people read sentences else.
         added: columns of the usable rows.
         refused: why some of them have no answer, by position among them.
 
@@ -88,11 +90,13 @@ def write_answered(
         columns = _plain_axes(columns, usable.table)
     why = {row: f"{column}: {text}" if column else text for row, (column, text) in usable.refused.items()}
     why |= {int(usable.rows[row]): reason for row, reason in refused.items()}
+    for_people = path is None and not plain and shared.on_terminal()
+    write = partial(_tell, tuple(added)) if for_people else partial(write_cases, path)
     if not why:
-        write_cases(path, {**columns, **added})
+        write({**columns, **added})
         return
     count = len(usable.rows) + len(usable.refused)
-    write_cases(path, {**columns, **_spread(added, usable.rows, why, count)})
+    write({**columns, **_spread(added, usable.rows, why, count)})
     row, others = min(why), ", the others answered" if len(why) < count else ""
     raise NotModelledError(
         f"{command}: {len(why)} of {count} rows are refused{others} (column 'refused'); "
@@ -129,7 +133,7 @@ def check_table(path: Path | None) -> None:
     """Refuse a path that cannot become a table file, before any work is done for it."""
     from nearpeak.capture.table_file import check_suffix
 
-    check_writable(path)
+    shared.check_writable(path)
     if path is not None:
         check_suffix(path)
 
@@ -142,8 +146,21 @@ def write_cases(path: Path | None, columns: Mapping[str, Any]) -> None:
         write_columns(path, columns)
         sys.stderr.write(f"wrote {path}\n")
         return
-    held = {name: numbers_of(column) for name, column in columns.items()}
-    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in held.items()}
-    for cells in zip(*plain.values(), strict=True):
-        row = {name: cell for name, cell in zip(plain, cells, strict=True) if cell is not None}
+    for row in _rows({name: numbers_of(column) for name, column in columns.items()}):
         sys.stdout.write(json.dumps(row) + "\n")
+
+
+def _tell(added: Collection[str], columns: Mapping[str, Any]) -> None:
+    """Print each row in a sentence."""
+    from nearpeak.report._answered_row import in_words
+    from nearpeak.report._words import hung
+
+    for row in _rows(columns):
+        sys.stdout.write("\n".join(hung([in_words(row, added)])) + "\n")
+
+
+def _rows(columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table without their blank cells."""
+    plain = {name: (c.tolist() if hasattr(c, "tolist") else c) for name, c in columns.items()}
+    for cells in zip(*plain.values(), strict=True):
+        yield {name: cell for name, cell in zip(plain, cells, strict=True) if cell is not None}

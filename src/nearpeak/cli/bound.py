@@ -48,7 +48,7 @@ def bound(
     if words and file is None:
         _bound_case(case_of(words, "bound"), devices, bounds, json=json)
     elif file is not None or cases is not None or not sys.stdin.isatty():
-        _bound_table(cases or file, out, devices, bounds)
+        _bound_table(cases or file, out, devices, bounds, json=json)
     else:
         raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
 
@@ -76,7 +76,7 @@ def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json
         sys.stdout.write(f"{text}\n")
 
 
-def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy") -> None:
+def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy", *, json: bool) -> None:
     from nearpeak.theory.table import answered_table
 
     if len(devices) != 1:
@@ -86,4 +86,4 @@ def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], p
     bounds = answered_table(usable.table, devices[0], policy)
     high = {} if bounds.high_s is None else {"bound_high_s": bounds.high_s}
     added = {"bound_s": bounds.bound_s, **high, "limiter": bounds.limiter}
-    write_answered(out, "bound", columns, usable, added, bounds.refused)
+    write_answered(out, "bound", columns, usable, added, bounds.refused, plain=json)

@@ -75,7 +75,7 @@ def predict(
     elif len(devices) != 1:
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
-        _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how)
+        _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how, json=json)
 
 
 def _suffix(name: str) -> str:
@@ -97,8 +97,9 @@ def _setting(*, corrected: bool, elsewhere: bool) -> "Setting":
 
 
 def _predict_table(
-    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool, how: "Setting"
-) -> None:
+    path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool,
+    how: "Setting", json: bool,
+) -> None:  # fmt: skip
     """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
     from nearpeak.predict.answered import answered_predictions
     from nearpeak.predict.energy_table import energy_table
@@ -112,7 +113,7 @@ def _predict_table(
         drawn = energy_table(usable.table, device, found)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
     _tell_differing([device])
-    write_answered(out, "predict", columns, usable, added, answered.refused)
+    write_answered(out, "predict", columns, usable, added, answered.refused, plain=json)
     _tell_lacked(calibration, usable.table.groups, [device])
 
 

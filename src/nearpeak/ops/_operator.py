@@ -137,8 +137,7 @@ class Match:
     phase: str = "forward"
     """`forward` or `backward` of the operator."""
     touched_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Distinct bytes read of an input (by argument name or ONNX position), or written (`write:` before the name),
-    where that is less than all."""
+    """Distinct bytes read of an input (argument name or ONNX position), or written (`write:name`), if not all."""
     call_count: int = 1
     """Kernels of this case that the call stands for."""
     op: str = ""
@@ -191,8 +190,7 @@ class Operator:
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
     """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
     subtracted: Callable[..., dict[str, Any]] | None = None
-    """(arrays, **arguments) → by output, the size of what is subtracted on the way, in units of the output, where the
-    inputs do not show it: rounding the mean of two numbers moves a norm that moving these leaves as it is."""
+    """(arrays, **arguments) → by output, in its units, the size of what is subtracted on the way: rounding a mean."""
     passed: Callable[..., dict[str, Any]] | None = None
     """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what cancels, where results hide it."""
     stored: Callable[..., dict[str, Any]] | None = None

@@ -148,3 +148,19 @@ def test_why_a_row_was_refused_before_is_no_reason_now(command, tmp_path, capsys
     table.write_text("op,dtype,m,n,k,refused\ngemm,bf16,16,16,16,no figure of a link\n")
     run(capsys, command, "--cases", str(table), "--out", str(out), "-t", "h100_sxm")
     assert "refused" not in out.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize("command", ["predict", "bound"])
+def test_rows_of_a_table_are_sentences_on_a_terminal(capsys, monkeypatch, tmp_path, command):
+    table = tmp_path / "cases.csv"
+    table.write_text("op,dtype,m,n,k\ngemm,bf16,64,64,64\ngemm,bf17,4,4,4\n", encoding="utf-8")
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    with pytest.raises(NotModelledError):
+        application()([command, str(table), "--target", "h100_sxm"], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("gemm dtype=bf16 m=64 n=64 k=64: " + {"predict": "expected", "bound": "bound"}[command])
+    assert max(map(len, lines)) <= 80
+    assert any("refused: dtype: 'bf17'" in line for line in lines)
+    with pytest.raises(NotModelledError):
+        application()([command, str(table), "--target", "h100_sxm", "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["bound_s"] > 0
