@@ -279,7 +279,8 @@ OPERATOR = Operator(
         positive=("s", "v", "u", "w"),
         special="unspecified",
         steps_count=2,
-        rounds=("tiny", "small_last:adadelta"),
+        # What may differ by the powers of the betas is small beside parameters that are large themselves.
+        rounds=("tiny", "small_last:adadelta", *(f"far:{name}" for name, row in RULES.items() if row.by_powers)),
     ),
     inputs=_inputs,
     reference=_reference,

@@ -80,7 +80,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 14
+CONTRACT_VERSION = 15
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
@@ -92,7 +92,8 @@ CONTRACT_VERSION = 14
 # element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
 # either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
 # a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
-# them may become the heaviest.
+# them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by the rounding of
+# their mean. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -19,6 +19,8 @@ ENOUGH, MOST_REPEATED = 48, 36
 """Results of a kind that are looked at over all rounds, and rounds that are added for them: few leave room for luck."""
 SMALL = 20_000
 """Elements of inputs up to which every case is looked at."""
+POOLED = ("normal", "positive", "wide")
+"""Distributions whose errors are taken together over all rounds."""
 KINDS = ("jumps", "nonfinite")
 """Distributions that hold numbers of the kinds that an operator tells apart."""
 SEED_STEP = 1000
@@ -46,12 +48,13 @@ def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
 def _repeated(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]:
     """Give normal inputs again and again where results are few: what is off by a little shows in some of them only.
 
-    What tells numbers of a kind apart gets such numbers again.
+    What tells numbers of a kind apart gets such numbers again. Elsewhere, as many are needed as errors are pooled of.
     """
     if not asked or sum(tensor.numel() for tensor in asked[0].tensors.values()) > SMALL:
         return
-    seen = min((one.values.size for one in asked[0].expected.values()), default=ENOUGH) * len(asked)
     again = next((one for one in contract_of(case).rounds if one in KINDS), "normal")
+    counted = [one for one in asked if again in KINDS or one.distribution in POOLED]
+    seen = min((one.values.size for one in asked[0].expected.values()), default=ENOUGH) * len(counted)
     for number in range(MOST_REPEATED):
         if seen >= ENOUGH:
             return

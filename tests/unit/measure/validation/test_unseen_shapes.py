@@ -67,6 +67,11 @@ KILLED = [
     ),
     ("embedding_bag", {"tokens": 33, "bags": 200, "dim": 20, "vocab": 8, "touched_rows": 6, "dtype": "fp64"},
      "mean for sum mode"),
+    ("optimizer", {"parameters": 9, "rule": "radam", "dtype": "fp64"}, "bits lost p"),
+    *(
+        ("optimizer", {"parameters": 10, "rule": "rmsprop", "dtype": "bf16", "state_dtype": "fp32"}, name)
+        for name in ("bits lost v", "computed in fewer bits")
+    ),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from nearpeak.measure.validation._compare import (
 )
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 from nearpeak.measure.validation._oracle import Expected, Question, contract_of, question
-from nearpeak.measure.validation._rounds import SEED_STEP
+from nearpeak.measure.validation._rounds import POOLED, SEED_STEP
 from nearpeak.measure.validation._systematic import narrow, systematic_fault
 from nearpeak.measure.validation._trial import Trial
 
@@ -57,7 +57,7 @@ def groups(trial: Trial) -> CheckResult:
 def _pooled(trial: Trial) -> str:
     """Return what is wrong with small results of all rounds together, of sums whose bound is proved."""
     pairs = [(asked, ran) for asked, ran in zip(trial.questions, trial.runs, strict=True) if not _chained(asked)]
-    drawn = [pair for pair in pairs if pair[0].distribution in ("normal", "positive", "wide")]
+    drawn = [pair for pair in pairs if pair[0].distribution in POOLED]
     for name in trial.questions[0].expected if drawn else ():
         found = [(values_of(ran.outputs)[name], asked.expected[name]) for asked, ran in drawn]
         ratio, most = pooled_errors(found)
@@ -92,7 +92,7 @@ def _pooled_of_usual(trial: Trial) -> str:
         found = [
             (values_of(ran.outputs)[name], baseline_of(asked)[name], asked.expected[name])
             for asked, ran in zip(trial.questions, trial.runs, strict=True)
-            if asked.distribution in ("normal", "positive", "wide") and name in baseline_of(asked)
+            if asked.distribution in POOLED and name in baseline_of(asked)
         ]
         ratio = pooled_ratio(found) if first.values.dtype.kind == "f" else 0.0
         if ratio > 1:

@@ -98,6 +98,12 @@ def _of_one_key(arguments: Arguments) -> dict[str, Any]:
     return {"output": values[np.isfinite(values)]}
 
 
+def _written(arguments: Arguments) -> dict[str, Any]:
+    """Return the one that is written to a table's only row, over whatever was there."""
+    replaces = arguments["scalar"] and not arguments["accumulate"]
+    return {"table": np.ones(1)} if replaces and arguments["table_rows"] == 1 <= arguments["rows"] else {}
+
+
 _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
     "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
@@ -110,8 +116,9 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "elementwise": telling.values,
     "margin_loss": _targets,
     "paged_attention": _of_one_key,
+    "scatter": _written,
 }
-"""By operator: outputs that hold counts, permutations, or products of formats of few bits. Of what draws, the contract
+"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws, the contract
 asks for distributions that are certain: ones, and masks that keep everything."""
 
 
