@@ -92,8 +92,8 @@ CONTRACT_VERSION = 15
 # element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
 # either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
 # a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
-# them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by the rounding of
-# their mean. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
+# them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by their mean's
+# rounding. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -118,8 +118,8 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "paged_attention": _of_one_key,
     "scatter": _written,
 }
-"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws, the contract
-asks for distributions that are certain: ones, and masks that keep everything."""
+"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws,
+the contract asks for distributions that are certain: ones, and masks that keep everything."""
 
 
 def of_invariance(case: Case, mutant: Mutant) -> str:
