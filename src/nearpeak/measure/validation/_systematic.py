@@ -20,7 +20,7 @@ a correct result passes each of them less than once in 10⁶ (Student's t with 1
 normal distribution)."""
 DOUBTFUL = 3.0
 """Standard errors from which more are drawn."""
-ENOUGH, MOST_GROUPED, MOST_ELEMENTS = 64, 8, 2**15
+ENOUGH, MOST_GROUPED, MOST_ELEMENTS = 64, 16, 2**15
 """Results from which one draw gives a slope by itself; draws that give one together, and input elements of these."""
 LEAST_SHARE = 1 / 256
 """Of the output's roundoff: what roundings of inputs of few bits may add up to, as they are not all different."""

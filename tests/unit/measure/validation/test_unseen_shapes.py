@@ -72,6 +72,7 @@ KILLED = [
         ("optimizer", {"parameters": 10, "rule": "rmsprop", "dtype": "bf16", "state_dtype": "fp32"}, name)
         for name in ("bits lost v", "computed in fewer bits")
     ),
+    ("sgd", {"parameters": 1, "decay": True, "dtype": "bf16"}, "choice ignored decay"),
 ]  # fmt: skip
 
 
@@ -118,6 +119,7 @@ RIGHT = [
     ("layer_norm", {"rows": 200, "hidden": 2, "dtype": "fp64"}),
     ("group_norm", {"batch": 200, "channels": 1, "spatial": 2, "groups": 1, "dtype": "fp64"}),
     ("batch_norm", {"batch": 2, "channels": 48, "spatial": 1, "train": True, "dtype": "fp64"}),
+    ("mode", {"rows": 31, "columns": 2, "dtype": "bf16"}),
 ]  # fmt: skip
 
 
@@ -318,3 +320,9 @@ def test_gradients_of_wide_recurrences_are_told_from_wrong_ones(cell):
     asked = asked_of(Trial(case=case, implementation=pytorch(case), seed=1))
     told = [_told(one, 1) for one in asked]
     assert all(any(one[name] for one in told) for name in told[0])
+
+
+def test_rows_that_are_broadcast_to_all_are_not_computed_in_two_tiles():
+    for rows in (2, 3):
+        case = nearpeak.case("dequantise", rows=rows, columns=5, dtype="fp8_e4m3")
+        assert f"two tiles of extent {rows}, last first" not in {one.name for one in variants_of(case)}

@@ -15,6 +15,7 @@ from nearpeak.measure.validation._run import imported_torch
 from nearpeak.measure.validation.mutants import extents, telling
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
+from nearpeak.measure.validation.mutants.inputs import BLOCK
 from nearpeak.ops import OPS
 
 Arguments = Mapping[str, Any]
@@ -251,8 +252,9 @@ def of_reach(case: Case, mutant: Mutant) -> str:
     changed = {**asked.arguments, **mutant.other}
     arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
     shape = asked.expected["output"].values.shape
-    if np.shape(OPS[case.op].reference(arrays, **changed)["output"]) != shape:
-        return ""
+    given = np.shape(OPS[case.op].reference(arrays, **changed)["output"])
+    if any(have < want for have, want in zip(given, shape, strict=True)):
+        return ""  # what is missing is filled with zeros; what there is more is cut off
     axes = zip(("d", "h", "w")[5 - len(shape) :], shape[2:], strict=True)
     if all(_windows(asked.arguments, axis, count) == _windows(changed, axis, count) for axis, count in axes):
         return "every window holds the same elements either way"
@@ -379,6 +381,31 @@ def _fixed(extent: int, kernel: int, count: int) -> bool:
     return len(begun) == 1
 
 
+def of_apart(case: Case, mutant: Mutant) -> str:
+    """Results of a product that lie in one block of summands each are not added to anything, and keep their bits.
+
+    Products of numbers are polynomials: a share that is 0 for drawn numbers is 0 for all.
+    """
+    asked = question(case, 0, "normal")
+    if mutant.row != "sums in fewer bits" or asked is None or set(map(str, declared_formats(case).values())) != _BF16:
+        return ""
+    name, _, dimension = mutant.where.removesuffix("]").partition("[")
+    arrays = {key: widened(tensor) for key, tensor in asked.tensors.items()}
+    along = np.moveaxis(arrays[name], int(dimension), 0)
+    met: dict[str, Any] = {}
+    for start in range(0, len(along), BLOCK):
+        share = np.zeros_like(along)
+        share[start : start + BLOCK] = along[start : start + BLOCK]
+        found = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **asked.arguments)
+        for key, value in found.items():
+            met[key] = met.get(key, 0) + (np.asarray(value) != 0)
+    apart = all(np.all(count <= 1) for count in met.values())
+    return f"no result has summands in two blocks of {BLOCK}, so that nothing is added" if apart else ""
+
+
+_BF16 = {"torch.bfloat16"}
+
+
 ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_values,
     extents.of_extents,
@@ -393,4 +420,5 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_counted,
     of_flat,
     of_steps,
+    of_apart,
 )

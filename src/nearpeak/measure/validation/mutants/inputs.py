@@ -107,8 +107,8 @@ def _in_tf32(inputs: dict[str, Any], names: list[str]) -> Tensors:
     return {name: ((whole + 0x1000) & ~0x1FFF).view(torch.float32) for name, whole in bits.items()}
 
 
-LONG = 64
-"""Summands from which an accumulator of few bits is certain to show."""
+LONG, BLOCK = 64, 4
+"""Summands from which an accumulator of few bits is certain to show, and those that it takes at once."""
 
 
 def _partial_sums(case: Case, name: str, dimension: int) -> Call:
@@ -120,9 +120,9 @@ def _partial_sums(case: Case, name: str, dimension: int) -> Call:
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         x = tensors[name]
         total: dict[str, Any] = {}
-        for start in range(0, x.shape[dimension], 4):
+        for start in range(0, x.shape[dimension], BLOCK):
             share = torch.zeros_like(x)
-            count = min(4, x.shape[dimension] - start)
+            count = min(BLOCK, x.shape[dimension] - start)
             share.narrow(dimension, start, count).copy_(x.narrow(dimension, start, count))
             for key, part in right({**tensors, name: share}, **arguments).items():
                 total[key] = (total.get(key, 0) + part).to(torch.bfloat16).to(part.dtype)
