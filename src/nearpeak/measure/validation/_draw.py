@@ -79,8 +79,8 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
-        if name in values and distribution == "saturated":
-            values[name] = values[name] * _SATURATED
+    if distribution == "saturated":
+        values |= _saturated(op, declared, values)
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -89,6 +89,15 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
             values[name].flat[-1] = IGNORED
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
+
+
+def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes so that quotients leave their range: small scales, or what is divided by those of the case."""
+    scales = {entry.rpartition(":")[2] for entry in OPS[op].numerics.positive} & values.keys()
+    if scales:
+        return {name: values[name] * _SATURATED for name in scales}
+    floats = [name for name, one in declared.items() if dtype_of(one.dtype).kind == "float"]
+    return {name: values[name] / _SATURATED for name in floats}
 
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
@@ -168,12 +177,15 @@ _TRUE: dict[str, Callable[[int], float]] = {
 
 
 def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution: str) -> Any:
-    """Return whole numbers below `limit`, no two of a row the same."""
+    """Return whole numbers below `limit`, no two of a row the same: with both ends, or `single`, without if may be."""
     rows = []
     for _ in range(int(np.prod(shape[:-1]))):
         found = random.permutation(limit)
+        inner = found[(found > 0) & (found < limit - 1)]
         if distribution == "ends":
-            found = np.concatenate(([limit - 1, 0], found[(found > 0) & (found < limit - 1)]))
+            found = np.concatenate(([limit - 1, 0], inner))
+        if distribution == "single" and limit > 1:
+            found = np.concatenate((inner, random.permutation([0, limit - 1])))
         rows.append(random.permutation(found[: shape[-1]]))
     return np.asarray(rows, dtype=np.int64).reshape(shape)
 

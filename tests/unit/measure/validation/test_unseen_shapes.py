@@ -73,6 +73,10 @@ KILLED = [
         for name in ("bits lost v", "computed in fewer bits")
     ),
     ("sgd", {"parameters": 1, "decay": True, "dtype": "bf16"}, "choice ignored decay"),
+    ("fake_quantise", {"channels": 6, "columns": 128, "mask": True, "scalars": True, "dtype": "fp16"},
+     "columns swapped mask"),
+    ("scatter", {"rows": 31, "width": 12, "table_rows": 33, "in_place": True, "dtype": "fp16"},
+     "last slice dropped table[0]"),
 ]  # fmt: skip
 
 
