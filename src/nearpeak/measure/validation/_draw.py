@@ -92,7 +92,7 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
 
 
 def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changes so that quotients leave their range: small scales, or what is divided by those of the case."""
+    """Return what changes so that quotients leave their range: small scales, or large numbers where none are given."""
     scales = {entry.rpartition(":")[2] for entry in OPS[op].numerics.positive} & values.keys()
     if scales:
         return {name: values[name] * _SATURATED for name in scales}

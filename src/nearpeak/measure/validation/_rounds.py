@@ -15,6 +15,8 @@ from nearpeak.ops import OPS
 
 MOST_TRIED, MOST_KEPT = 14, 8
 """Further draws that are tried on the oracle, and rounds that are added."""
+SINGLE = 6
+"""Draws of one whole number: of a table of few rows each may be the one that is left alone."""
 ENOUGH, MOST_REPEATED = 48, 36
 """Results of a kind that are looked at over all rounds, and rounds that are added for them: few leave room for luck."""
 SMALL = 20_000
@@ -95,7 +97,8 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     numerics = contract_of(case)
     positions = any(str(dtype).startswith("torch.int") for dtype in declared_formats(case).values())
     if not positions or "ties" in numerics.rounds or numerics.picks:
-        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"), (seed, "single"), (seed + SEED_STEP, "single"))
+        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"))
+        yield from ((seed + SEED_STEP * number, "single") for number in range(SINGLE))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
         others += ["integer", "wide"]  # few true, few false: rows that are none or all

@@ -77,6 +77,8 @@ KILLED = [
      "columns swapped mask"),
     ("scatter", {"rows": 31, "width": 12, "table_rows": 33, "in_place": True, "dtype": "fp16"},
      "last slice dropped table[0]"),
+    ("scatter", {"rows": 24, "width": 17, "table_rows": 3, "scalar": True, "dtype": "fp64"},
+     "last slice dropped table[0]"),
 ]  # fmt: skip
 
 
