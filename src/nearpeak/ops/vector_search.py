@@ -80,19 +80,45 @@ def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_
     """Return few vectors that point one way where signs are all that counts: else all of the best were the same.
 
     The last query is small then, and 0 in fp32: it has a sign in fp64 alone. Centroids are not equally far from a
-    query, so that it is no matter of choice which lists are looked into.
+    query, so that it is no matter of choice which lists are looked into. Of sorted vectors the one at the end is near.
     """
+    if metric == "cosine" and dim == 1 and drawn["vectors"].size and "centroids" not in drawn:
+        return _signs(drawn, k, dtype)
+    found = {}
     if "centroids" in drawn:
         apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
-        return {"centroids": drawn["centroids"] + apart / 2}
-    if metric != "cosine" or dim != 1 or not drawn["vectors"].size:
-        return {}
+        found = {"centroids": drawn["centroids"] + apart / 2}
+    return found | _near(drawn | found, k, metric)
+
+
+def _signs(drawn: dict[str, Any], k: int, dtype: str) -> dict[str, Any]:
     sizes = np.abs(drawn["vectors"])
     count = int(1024 * sizes.flat[0]) % (k + 1)
     ranks = np.argsort(np.argsort(sizes, axis=0), axis=0)
     queries = drawn["queries"].copy()
     queries[-1:] *= 2.0**-200 if dtype == "fp64" and count % 2 else 1.0
     return {"queries": queries, "vectors": np.where(ranks < count, sizes, -sizes)}
+
+
+def _near(drawn: dict[str, Any], k: int, metric: str) -> dict[str, Any]:
+    """Return the last of ascending vectors next to all queries, in the last list; of descending ones the first.
+
+    Few queries would hardly ever find it among many vectors, nor look into that list among many. It holds k vectors, so
+    that every query finds as many.
+    """
+    steps = np.diff(drawn["vectors"].ravel())
+    if not len(drawn["queries"]) or not steps.size or not (np.all(steps >= 0) or np.all(steps <= 0)):
+        return {}
+    place, vectors, queries = -1 if np.all(steps >= 0) else 0, drawn["vectors"].copy(), drawn["queries"].copy()
+    queries[1:] = queries[0] + queries[1:] / 8
+    nearest = (4 if metric == "ip" else 1) * queries[0]
+    vectors[place] = vectors[place] / 8 + nearest
+    if "centroids" not in drawn:
+        return {"queries": queries, "vectors": vectors}
+    centroids, list_of = drawn["centroids"].copy(), drawn["list_of"].copy()
+    centroids[place] = nearest
+    list_of[slice(k) if place == 0 else slice(-k, None)] = place % len(centroids)
+    return {"queries": queries, "vectors": vectors, "centroids": centroids, "list_of": list_of}
 
 
 def _far(queries: Any, vectors: Any, metric: str) -> Any:
