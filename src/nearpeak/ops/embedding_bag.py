@@ -95,11 +95,12 @@ def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **argument
 def _valid(drawn: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero.
 
-    Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several.
+    Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several. Where
+    there are no others, it does so in some draws only: no bag would tell which token is whose.
     """
     starts = np.sort(np.minimum(drawn["offsets"], tokens))
     starts[:1] = 0
-    if len(starts) > tokens:
+    if len(starts) > tokens and (tokens > _SEVERAL or drawn["offsets"][-1] % 2):
         starts[starts < _SEVERAL] = 0
     return {"offsets": starts}
 
