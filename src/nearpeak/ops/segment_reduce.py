@@ -77,12 +77,40 @@ def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, 
     }
 
 
-def _valid(drawn: dict[str, Any], rows: int, segments: int, **_: Any) -> dict[str, Any]:
-    """Return how many rows each segment has: one at least if they suffice, and more as the drawn numbers are large."""
+def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
+    """Return how many rows each segment has: one at least if they suffice, and more as the drawn numbers are large.
+
+    What is largest or smallest has no equals: whose gradient it is would be a matter of choice.
+    """
     shares, least = drawn["lengths"] / max(drawn["lengths"].sum(), 1), int(rows >= segments)
     lengths = least + np.floor(shares * (rows - least * segments)).astype(np.int64)
     lengths[-1:] += rows - lengths.sum()
-    return {"lengths": lengths}
+    found = {"lengths": lengths}
+    if function not in _OF_NONE:
+        return found
+    return found | {"x": np.concatenate([_alone(part, function) for part in _parts(drawn | found)])}
+
+
+def _alone(part: Any, function: str) -> Any:
+    """Return a segment whose best number of each column is the first of those that bf16 does not tell from it.
+
+    The others are moved by a quarter, whole ones by one; those at the ends of their format stay.
+    """
+    if not len(part):
+        return part
+    away = -1.0 if function == "max" else 1.0
+    first = getattr(np, f"arg{function}")(part, axis=0)
+    best = np.take_along_axis(part, first[None], 0)
+    near = (np.abs(part - best) <= _APART * np.abs(best)) & (np.abs(part) < _MOST)
+    np.put_along_axis(near, first[None], False, 0)
+    steps = np.where(part == np.round(part), 1.0, np.abs(part) / 4)
+    return np.where(near, part + away * steps, part)
+
+
+_APART = 2.0**-7
+"""The share by which numbers differ that bf16 tells apart, IEEE 754's spacing of 8 significant bits."""
+_MOST = 2.0**11
+"""What leaves whole numbers and quarters inside fp16."""
 
 
 def _parts(arrays: dict[str, Any]) -> list[Any]:

@@ -130,6 +130,7 @@ RIGHT = [
     ("group_norm", {"batch": 200, "channels": 1, "spatial": 2, "groups": 1, "dtype": "fp64"}),
     ("batch_norm", {"batch": 2, "channels": 48, "spatial": 1, "train": True, "dtype": "fp64"}),
     ("mode", {"rows": 31, "columns": 2, "dtype": "bf16"}),
+    ("segment_reduce", {"rows": 128, "segments": 3, "width": 80, "function": "max", "dtype": "fp16"}),
 ]  # fmt: skip
 
 
