@@ -96,7 +96,7 @@ def _valid(drawn: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero.
 
     Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several. Where
-    there are no others, it does so in some draws only: no bag would tell which token is whose.
+    that would be all of them, it does so in some draws only: nothing else tells which token is in which bag.
     """
     starts = np.sort(np.minimum(drawn["offsets"], tokens))
     starts[:1] = 0

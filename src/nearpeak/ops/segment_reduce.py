@@ -92,9 +92,9 @@ def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: 
 
 
 def _alone(part: Any, function: str) -> Any:
-    """Return a segment whose best number of each column is the first of those that bf16 does not tell from it.
+    """Return a segment of which bf16 tells the best number of each column from the others.
 
-    The others are moved by a quarter, whole ones by one; those at the ends of their format stay.
+    Those next to it are moved by a quarter, whole ones by one; large ones, as at the ends of a format, stay.
     """
     if not len(part):
         return part

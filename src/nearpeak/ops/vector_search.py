@@ -77,10 +77,9 @@ _IRRATIONAL = 0.5 * (5**0.5 - 1)
 
 
 def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_: Any) -> dict[str, Any]:
-    """Return few vectors that point one way where signs are all that counts: else all of the best were the same.
+    """Return centroids that are not equally far from a query, so that it is no choice which lists are looked into.
 
-    The last query is small then, and 0 in fp32: it has a sign in fp64 alone. Centroids are not equally far from a
-    query, so that it is no matter of choice which lists are looked into. Of sorted vectors the one at the end is near.
+    Where signs are all that counts, see `_signs`; of sorted vectors the one at the end is near.
     """
     if metric == "cosine" and dim == 1 and drawn["vectors"].size and "centroids" not in drawn:
         return _signs(drawn, k, dtype)
@@ -92,6 +91,10 @@ def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_
 
 
 def _signs(drawn: dict[str, Any], k: int, dtype: str) -> dict[str, Any]:
+    """Return few vectors that point one way where signs are all that counts: else all of the best were the same.
+
+    The last query is small then, and 0 in fp32: it has a sign in fp64 alone.
+    """
     sizes = np.abs(drawn["vectors"])
     count = int(1024 * sizes.flat[0]) % (k + 1)
     ranks = np.argsort(np.argsort(sizes, axis=0), axis=0)

@@ -18,7 +18,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.measure.validation import forward_case, mutants, pytorch, validate
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks.v00_sensitivity import sensitivity
-from nearpeak.measure.validation.mutants import identities, mutants_of, pooled, programs, reason_for_equivalence
+from nearpeak.measure.validation.mutants import identities, mutants_of, pooling, programs, reason_for_equivalence
 from nearpeak.measure.validation.mutants.compiled import compiled_variant, why_not_compiled
 from nearpeak.measure.validation.mutants.equivalence import IDENTITY, PROVED
 from nearpeak.ops import OPS
@@ -151,13 +151,13 @@ def named(op, name, **arguments):
         (identities.of_values, "one_hot", "bits lost y", {"rows": 3, "classes": 4, "dtype": "bf16"}, "tile zeroed y"),
         (identities.of_values, "scatter", "wrong group or row table[1]",
          {"rows": 4, "width": 8, "table_rows": 1, "scalar": True, "dtype": "fp64"}, "tile zeroed table"),
-        (pooled.of_windows, "adaptive_max_pool", "columns swapped output",
+        (pooling.of_windows, "adaptive_max_pool", "columns swapped output",
          {"batch": 1, "channels": 1, "w": 2, "ow": 9, "dtype": "fp32"}, "one element wrong output"),
-        (pooled.of_reach, "max_pool", "padding off by one pw",
+        (pooling.of_reach, "max_pool", "padding off by one pw",
          {"batch": 1, "channels": 2, "w": 2, "kw": 4, "sw": 3, "pw": 1, "ceil": True, "dtype": "bf16"}, "zero kernel"),
         (identities.of_apart, "scaled_gemm", "sums in fewer bits a_scale[0]",
          {"m": 33, "n": 5, "k": 31, "dtype": "nvfp4", "b_dtype": "fp4_e2m1", "out_dtype": "bf16"}, "zero kernel"),
-        (pooled.of_ceil, "max_pool", "ceil mode dropped",
+        (pooling.of_ceil, "max_pool", "ceil mode dropped",
          {"batch": 1, "channels": 1, "w": 6, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}, "zero kernel"),
         (identities.of_flat, "elementwise", "gradient zero",
          {"elements": 5, "function": "trunc_divide", "dtype": "fp32"}, "zero kernel"),
@@ -181,9 +181,9 @@ def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op,
 @pytest.mark.parametrize(
     ("argument", "op", "name", "arguments"),
     [
-        (pooled.of_windows, "adaptive_max_pool", "columns swapped output",
+        (pooling.of_windows, "adaptive_max_pool", "columns swapped output",
          {"batch": 1, "channels": 1, "w": 8, "ow": 4, "dtype": "fp32"}),
-        (pooled.of_ceil, "max_pool", "ceil mode dropped",
+        (pooling.of_ceil, "max_pool", "ceil mode dropped",
          {"batch": 1, "channels": 1, "w": 7, "kw": 2, "sw": 2, "ceil": True, "dtype": "fp32"}),
         (identities.of_values, "histogram", "bits lost y", {"elements": 5000, "bins": 1, "dtype": "fp32"}),
         (identities.of_apart, "scaled_gemm", "sums in fewer bits a_scale[0]",
@@ -199,7 +199,7 @@ def test_an_argument_holds_for_the_mutant_it_is_about_and_no_other(argument, op,
          {"rows": 3, "columns": 4, "history": 2, "scaling": "delayed", "dtype": "bf16"}),
         (identities.of_counted, "reduce", "computed in fewer bits",
          {"outputs": 3, "reduced": 5, "function": "norm", "dtype": "fp32"}),
-        (pooled.of_steps, "fractional_max_pool", "last slice dropped samples[2]",
+        (pooling.of_steps, "fractional_max_pool", "last slice dropped samples[2]",
          {"batch": 1, "channels": 1, "w": 7, "kw": 2, "ow": 4, "h": 7, "kh": 2, "oh": 4, "dtype": "fp32"}),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
-from nearpeak.measure.validation.mutants import extents, pooled, telling
+from nearpeak.measure.validation.mutants import extents, pooling, telling
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.measure.validation.mutants.inputs import BLOCK
@@ -324,5 +324,5 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     of_counted,
     of_flat,
     of_apart,
-    *pooled.ARGUMENTS,
+    *pooling.ARGUMENTS,
 )
