@@ -36,15 +36,18 @@ def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
     Operators that select hide what was not selected: the oracle says which slices of inputs mattered in some round, and
     which neighbouring results were unlike. Where some never did, sorted inputs and further seeds are added that help.
     """
-    numerics = contract_of(case)
-    wanted = [*ALWAYS, *numerics.rounds]
-    if numerics.kind == "decomposition":  # of whole numbers, matrices are singular too often
-        wanted.remove("integer")
-    if "fp16" in dict(case.dtypes).values() and "tiny" in wanted:  # they are 0 in fp16
-        wanted.remove("tiny")
-    asked = [one for distribution in wanted if (one := question(case, seed, distribution)) is not None]
+    asked = [one for name in distributions_of(case) if (one := question(case, seed, name)) is not None]
     further = _further(case, seed, asked) if _selects(case, asked) else ()
     return (*asked, *further, *_repeated(case, seed, asked))
+
+
+def distributions_of(case: Case) -> tuple[str, ...]:
+    """Return the distributions that the contract asks about."""
+    numerics = contract_of(case)
+    # Of whole numbers, matrices are singular too often, and tiny numbers are 0 in fp16.
+    left_out = {"integer"} if numerics.kind == "decomposition" else set()
+    left_out |= {"tiny"} if "fp16" in dict(case.dtypes).values() else set()
+    return tuple(one for one in (*ALWAYS, *numerics.rounds) if one not in left_out)
 
 
 def _repeated(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]:

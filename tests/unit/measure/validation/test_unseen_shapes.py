@@ -194,6 +194,8 @@ PROOFS = [
      "wrong group or row list_of[0]"),
     ("weight_norm", {"rows": 6, "columns": 1, "dtype": "fp16"}, "bits lost norm"),
     ("decomposition", {"batch": 2, "m": 9, "n": 3, "function": "qr_complete", "dtype": "fp32"}, "columns swapped y0"),
+    ("decomposition", {"batch": 12, "m": 6, "n": 128, "function": "qr_right", "dtype": "fp32"},
+     "wrong group or row a[1]"),
     ("histogram", {"elements": 64, "bins": 1, "weighted": True, "dtype": "int64", "out_dtype": "fp64"},
      "wrong group or row weights[0]"),
     ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "bf16"}, "sums in fewer bits x[0]"),

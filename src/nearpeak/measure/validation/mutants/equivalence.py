@@ -7,10 +7,11 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import widened_case
-from nearpeak.measure.validation._draw import ALWAYS, drawn
+from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import widened
 from nearpeak.measure.validation._gradients import gradients_of, upstream_of
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
+from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question
+from nearpeak.measure.validation._rounds import distributions_of
 from nearpeak.measure.validation._run import Implementation, imported_torch, run
 from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
@@ -143,7 +144,7 @@ def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
     """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
     found = []
     for further in range(seed, seed + SEEDS):
-        for distribution in (*ALWAYS, *contract_of(case).rounds):
+        for distribution in distributions_of(case):
             tensors = drawn(case.op, arguments_of(case), (further,), distribution)
             if tensors is not None:
                 found.append((bare_question(case, tensors, distribution), further))
