@@ -31,6 +31,26 @@ def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
     return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
 
 
+def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return some rows with two values that are nearly as frequent, the one more of which both ends belong to.
+
+    Of many columns the most frequent one would hardly ever hang on a single element. Rows that start with the smallest
+    value are such; without one of the larger value, the smaller would be the result.
+    """
+    x, values = drawn["x"].copy(), np.unique(drawn["x"])
+    if len(values) < 2:
+        return {}
+    for row in x:
+        if row[0] != values[0]:
+            continue
+        order = np.argsort(np.concatenate(([np.inf], row[1:-1], [np.inf])), kind="stable")[: len(row)]
+        spare, few = (len(row) + 1) % 2, (len(row) - 1) // 2
+        row[order[:spare]] = values[-1]
+        row[order[spare : spare + few]] = values[0]
+        row[order[spare + few :]] = values[1]
+    return {"x": x}
+
+
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     rows = [np.unique(row, return_counts=True) for row in arrays["x"]]
     values = np.array([found[counts.argmax()] for found, counts in rows])
@@ -62,6 +82,7 @@ OPERATOR = Operator(
     # Where NaN lies among the others decides what PyTorch's sort makes of them.
     numerics=Numerics(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
     at_positions=_at_positions,

@@ -33,6 +33,7 @@ KILLED = [
     ("vector_search", {"queries": 5, "vectors": 17, "dim": 13, "k": 7, "dtype": "bf16"}, "one element wrong positions"),
     ("vector_search", {"queries": 1, "vectors": 128, "dim": 6, "k": 3, "lists": 127, "probes": 2, "dtype": "fp16"},
      "last slice dropped vectors[0]"),
+    ("mode", {"rows": 7, "columns": 257, "dtype": "bf16"}, "last slice dropped x[1]"),
     ("embedding_bag", {"tokens": 2, "bags": 33, "dim": 127, "vocab": 6, "touched_rows": 6, "dtype": "fp16"},
      "wrong group or row index[0]"),
     ("batch_norm", {"batch": 33, "channels": 4, "spatial": 16, "train": True, "running": False, "dtype": "bf16"},
