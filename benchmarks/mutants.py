@@ -20,6 +20,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.measure.validation import refuse_narrow, validate
 from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.measure.validation.mutants.defects import defect
 from nearpeak.measure.validation.mutants.equivalence import SAMPLED
 from nearpeak.measure.validation.mutants.variants import variants_of
 from nearpeak.ops import OPS, label_of
@@ -28,6 +29,8 @@ FIGURES = (
     "mutants_killed", "mutants_equivalent", "mutants_sampled", "variants_accepted", "mutant_operators",
 )  # fmt: skip
 SEED = 1
+DEFECT = "defect of PyTorch:"
+"""How the reason begins why a kernel of its own is no legitimate variant on this processor."""
 FORMATS = ("fp32", "bf16", "fp64")
 """Tried in this order; an operator counts in the first two that PyTorch computes and the contract covers."""
 LARGER = {
@@ -154,14 +157,19 @@ def judged_cases(found: Iterable[Case]) -> tuple[Counter[str], list[str]]:
 
 
 def _judge(case: Case, counts: Counter[str], said: list[str]) -> None:
+    label, is_defective = label_of(case), False
+    for name, outcome in judged_variants(case):
+        is_defective |= outcome.startswith(DEFECT)
+        counts["defective" if outcome.startswith(DEFECT) else "refused" if outcome else "accepted"] += 1
+        said += [f"{label}: {name}: REFUSED: {outcome}"] if outcome else []
+    if is_defective:  # what is made of a wrong kernel is refused whatever is changed
+        said.append(f"{label}: mutants left out")
+        return
     for name, outcome in judged_mutants(case):
         kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"
         counts[kind] += 1
         counts["sampled"] += f"equivalent: {SAMPLED}" in outcome
-        said += [f"{label_of(case)}: {name}: {outcome}"] if kind != "killed" else []
-    for name, outcome in judged_variants(case):
-        counts["refused" if outcome else "accepted"] += 1
-        said += [f"{label_of(case)}: {name}: REFUSED: {outcome}"] if outcome else []
+        said += [f"{label}: {name}: {outcome}"] if kind != "killed" else []
 
 
 def _of(*, name: str, value: int, of: int, what: str, least: int) -> Figure:
@@ -180,11 +188,13 @@ def judged_mutants(case: Case, chosen: Callable[[str], bool] = bool) -> Iterator
 
 
 def judged_variants(case: Case) -> Iterator[tuple[str, str]]:
-    """Give each legitimate variant with why it was refused, empty where it was not."""
+    """Give each legitimate variant with why it was refused, empty where it was not; a defective kernel is none."""
     for variant in variants_of(case):
         found = validate(case, variant, seed=SEED)
         wrong = [result for result in found.results if result.failed and result.check != "V0"]
-        yield variant.name, f"{wrong[0].check} {wrong[0].reason}" if wrong else ""
+        shown = defect(case, variant, SEED) if [result.check for result in wrong] == ["V4"] else ""
+        reason = f"{wrong[0].check} {wrong[0].reason}" if wrong else ""
+        yield variant.name, f"{DEFECT} {shown}" if shown else reason
 
 
 if __name__ == "__main__":

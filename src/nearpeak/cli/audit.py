@@ -22,13 +22,13 @@ def audit(
     """Find rows of a measurement table that cannot be right, and how far its repeats differ.
 
     Rows faster than their bound, copies, repeats that took twice the shortest, cells rewritten to the roofline, larger
-    cases that are faster, points off their curve. A kind of case whose times are as a whole far off what is expected,
-    as in another unit, is remarked on. Columns such as software or kernel tell implementations apart. Nothing is
-    dropped or changed.
+    cases that are faster, points off their curve, times over 30 times off what is expected. A kind of case whose times
+    are as a whole far off what is expected, as in another unit, is remarked on. Columns such as software or kernel tell
+    implementations apart. Nothing is dropped or changed.
     """
     from nearpeak.capture.table_file import read_columns
     from nearpeak.predict.audit import audit as audited
-    from nearpeak.predict.samples import samples_of
+    from nearpeak.predict.samples import check_device, samples_of
     from nearpeak.report import _audit as report
 
     devices = shared.targets_of(target, [])
@@ -40,6 +40,7 @@ def audit(
         raise SpecError(f"{table}: its own column {_ADDED!r} would be replaced by --out; rename it, or leave it out")
     with naming(table):
         samples = samples_of(columns)
+        check_device(samples, devices[0])
     found = audited(columns, samples, devices[0])
     plain = json or not shared.on_terminal()
     sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")

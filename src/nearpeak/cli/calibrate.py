@@ -77,7 +77,7 @@ def fit(
     from nearpeak.predict._documented import figures_digest
     from nearpeak.predict.calibrate import calibrate_each
     from nearpeak.predict.coefficient_file import file_text, groups_of
-    from nearpeak.predict.samples import samples_of
+    from nearpeak.predict.samples import check_device, samples_of
     from nearpeak.report import _calibration as report
 
     device = _one_target(target, "fit")
@@ -88,6 +88,7 @@ def fit(
     columns = _measured(data)
     with naming(data):
         samples = samples_of(columns)
+        check_device(samples, device)
     with shared.progress("fitting"):
         found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
     _tell_set_aside(found.set_aside)
@@ -174,6 +175,11 @@ def _one_target(names: list[str], command: str) -> "Target":
     found = shared.targets_of(names, [])
     if len(found) != 1:
         raise SpecError(f"calibrate {command}: takes one target, got {len(found)}; run once per target")
+    if found[0].kind == "cpu":
+        raise SpecError(
+            f"calibrate {command}: the target {found[0].name} is predicted from probes of its own, "
+            "not from coefficients; 'nearpeak calibrate roofs' measures them"
+        )
     return found[0]
 
 

@@ -13,6 +13,7 @@ KINDS = {
     "slow_repeat": "more than twice the shortest time of the same case and software: disturbed, or of another case",
     "clamped": "exactly the plain roofline or the bound: rewritten, not measured",
     "faster_when_larger": "faster by more than the noise than a case that is smaller in one axis and else the same",
+    "far_off": "over 30 times off what is expected, unlike the other rows of its kind: another unit or case",
     "off_curve": "far off the power law through its neighbours along one axis",
 }
 """Kinds of findings and what they mean."""

@@ -53,20 +53,24 @@ def _corners(boxes: Any) -> tuple[Any, Any]:
 
 def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
     """Return the positions that are kept, best first; arrays and tensors alike."""
+    sizes = upper - lower
+    boxes = list(zip(lower.tolist(), upper.tolist(), (sizes[:, 0] * sizes[:, 1]).tolist(), strict=True))
     chosen: list[int] = []
-    for place in map(int, order):
-        if all(_shared(lower, upper, place, other) <= _OVERLAP for other in chosen):
+    for place in order.tolist():
+        if all(_shared(boxes[place], boxes[other]) <= _OVERLAP for other in chosen):
             chosen.append(place)
     return chosen
 
 
-def _shared(lower: Any, upper: Any, one: int, other: int) -> float:
+_Box = tuple[list[float], list[float], float]
+"""Lower and upper corner, and area."""
+
+
+def _shared(one: _Box, other: _Box) -> float:
     """Return which part of the union of two boxes is common."""
-    starts = [max(float(a), float(b)) for a, b in zip(lower[one], lower[other], strict=True)]
-    ends = [min(float(a), float(b)) for a, b in zip(upper[one], upper[other], strict=True)]
-    common = float(np.prod([max(0.0, end - start) for start, end in zip(starts, ends, strict=True)]))
-    areas = [float((upper[i] - lower[i])[0] * (upper[i] - lower[i])[1]) for i in (one, other)]
-    return common / (sum(areas) - common)
+    (low, high, area), (other_low, other_high, other_area) = one, other
+    width, height = (max(0.0, min(high[i], other_high[i]) - max(low[i], other_low[i])) for i in (0, 1))
+    return width * height / (area + other_area - width * height)
 
 
 def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:

@@ -167,10 +167,11 @@ def _torch_call(tensors: dict[str, Any], m: int, n: int, dtype: str, **arguments
     plain = counts in ((1, 1), (m, n)) and not {"b_zero", "tensor_scale"} & set(tensors)
     if plain and a.dtype == b.dtype == torch.float8_e4m3fn and _scaled_product_runs(torch, a, b, counts, out_dtype):
         columns = b.T.contiguous().T  # the only layout that the call takes
-        y = torch._scaled_mm(
-            a, columns, scales[0].reshape(-1, 1), scales[1].reshape(1, -1), bias=bias, out_dtype=out_dtype
-        )
-        return {"y": y}
+        rows = [scales[0].reshape(-1, 1), scales[1].reshape(1, -1)]
+        if not a.is_cuda and out_dtype.itemsize == 1:
+            # With one scale each, oneDNN on processors with AMX rounds to fp8 twice and makes NaN of what is beyond it.
+            rows = [rows[0].expand(m, 1).contiguous(), rows[1].expand(1, n).contiguous()]
+        return {"y": torch._scaled_mm(a, columns, *rows, bias=bias, out_dtype=out_dtype)}
     if plain and a.dtype == b.dtype == torch.int8 and bias is None and not a.is_cuda:
         whole = torch._int_mm(a, b).float()
         return {"y": (whole * scales[0].reshape(-1, 1) * scales[1].reshape(1, -1)).to(out_dtype)}

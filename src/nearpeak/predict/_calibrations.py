@@ -15,9 +15,10 @@ from nearpeak.predict._correction import correction_of
 from nearpeak.predict._documented import at_documented_power, differing, figures_digest, stock_of
 from nearpeak.predict._entry import check_entry
 from nearpeak.predict._form import CaseColumns, Form
+from nearpeak.predict._given import label_of
 from nearpeak.predict._kernel_kin import is_other_format
 from nearpeak.predict._kin import kin_values
-from nearpeak.predict._widened import widened_by
+from nearpeak.predict._widened import both_ways, widened_by
 from nearpeak.predict.spread import (
     ELSEWHERE,
     OTHER_FORMAT,
@@ -92,7 +93,7 @@ def calibration_for(
         found: Calibration | None
         if file is not None and stem == _GIVEN:
             distance = max(distance, int(given[group].get("figures", figures) != figures))
-            found = _calibration(given[group], f"{file.stem} {form.name}.{group}", form, distance, trees)
+            found = _calibration(given[group], f"{label_of(file)}{form.name}.{group}", form, distance, trees)
         else:
             found = _stored(form.name, stem, group, distance, trees)
         if found is not None:
@@ -101,6 +102,7 @@ def calibration_for(
             found = seen_elsewhere(found, ELSEWHERE) if steps > 1 and _is_alien(target, form) else found
             found = _blended(found, form, target, cases, group, without) if steps == 2 else found
             found = _kin(found, form, target, _device(stem), cases) if steps == 1 else found
+            found = both_ways(found) if steps > 1 else found
             return replace(widened_by(found, widened), is_borrowed=borrowed, differing=others)
     raise NotModelledError(
         f"{target.name}: no coefficients for {cases.op} in {cases.dtypes['dtype']}; "

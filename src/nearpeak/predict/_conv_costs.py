@@ -13,6 +13,7 @@ from nearpeak.predict._conv_scalars import CLASSES
 from nearpeak.predict._conv_shapes import Shape, product_of
 from nearpeak.predict._conv_tiles import Costs, applicable, tiled
 from nearpeak.predict._form import CaseColumns, Setting
+from nearpeak.predict._units import units_of
 from nearpeak.theory.rates import vector_rate
 
 SHARPNESS = 4.0
@@ -71,7 +72,7 @@ def clock_share(full_s: Any, scalar: Mapping[str, float], setting: Setting) -> A
 def _rate(target: Target, dtype: str) -> float:
     """Return the rate of the fastest unit that forms such products; of fp32 where a format has no unit of its own."""
     for name in (dtype, "fp32"):
-        rates = [target.flop_per_s(unit) for unit in DTYPES[name].matrix_units if unit in target.peaks]
+        rates = [target.flop_per_s(unit) for unit in units_of(target, DTYPES[name])]
         if rates:
             return max(rates)
     return vector_rate(target, "fp32")[1]

@@ -8,6 +8,7 @@ import numpy as np
 
 from nearpeak.core.dtype import DTYPES, DType
 from nearpeak.core.target import Target
+from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._units import fastest, figures_of
 
@@ -15,6 +16,8 @@ _SCALE_BYTES = {"nvfp4": 1 / 16, "mxfp4": 1 / 32, "mxfp8": 1 / 32, "mxfp4_weight
 """Bytes of scales per weight, where blocks are short."""
 
 
+MOST_GROUPS = 10**7
+"""Groups whose loads are looked at one by one; layers of experts have hundreds."""
 SKEWED_EXPONENT = 1.2
 """Power law of the most skewed loads that the corpus has layers of experts for (aic_moe, power_law_1.2)."""
 UNSTATED = (
@@ -70,6 +73,8 @@ def _reached(rows: Any, groups: float, exponent: float) -> Any:
     """Return the sum over groups of the chance that any row reaches them."""
     if exponent == 0.0:
         return groups * -np.expm1(rows * np.log1p(-1 / max(groups, 1.0 + 1e-9)))
+    if groups > MOST_GROUPS:
+        raise NotModelledError(f"grouped_gemm: groups={groups:.0f}: predicted up to {MOST_GROUPS:,}")
     missed = _log_missed(groups, exponent)
     each, place = np.unique(rows, return_inverse=True)
     return np.array([-np.expm1(one * missed).sum() for one in each])[place]

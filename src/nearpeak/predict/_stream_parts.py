@@ -30,6 +30,9 @@ GATHER_RATIO = 0.9
 """Share of the memory's rate that they could reach, an assumption: none of these was bound by it."""
 _ALIGNED_BYTES = 16
 """Widest load of one thread."""
+_SM_BYTES_PER_CLOCK = 64
+"""Most that one multiprocessor moves to and from the last cache in a clock, half a line: an assumption. All of them
+together do not need it (an A100 moves 47 bytes for each, NVIDIA A100 whitepaper); few do not fill the memory's pins."""
 
 
 class Resources(NamedTuple):
@@ -52,7 +55,8 @@ class Resources(NamedTuple):
 
 def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Resources:
     """Return what cases take of each resource, from their least work."""
-    bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
+    reached = _SM_BYTES_PER_CLOCK * target.clock_hz * target.sm_count
+    bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, reached)
     kept = scalar["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
     unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
     ratio = chosen(unaligned, scalar["unaligned_ratio"], 1.0)

@@ -40,12 +40,28 @@ def fastest(target: Target, dtype: DType, what: str = "products") -> str:
     Raises:
         NotModelledError: the target is no GPU, or states no rate for them.
     """
-    units = [unit for unit in dtype.matrix_units if unit in target.peaks and (dtype.name, unit) not in _UNUSED]
+    units = [unit for unit in units_of(target, dtype) if (dtype.name, unit) not in _UNUSED]
     if target.kind != "gpu" or not units:
         raise NotModelledError(
             f"{target.name}: no prediction of {what} of {dtype.name}; GPUs that state a rate for it only{got(target)}"
         )
     return max(units, key=lambda unit: target.peaks[unit].flop_per_s)
+
+
+def units_of(target: Target, dtype: DType) -> list[str]:
+    """Return the units of a target at whose rates such products are formed directly."""
+    return [_widely_added(target, unit) for unit in dtype.matrix_units if unit in target.peaks]
+
+
+def _widely_added(target: Target, unit: str) -> str:
+    """Return the unit at whose rate libraries form products in fp16, which they add up in fp32.
+
+    NVIDIA's consumer boards reach the stated rate of fp16 with sums in fp16 alone; with sums in fp32 fp16 is as fast as
+    bf16 on all boards that have both (Ada GPU architecture whitepaper, appendix A).
+    """
+    wide = "tensor.bf16"
+    slower = wide in target.peaks and target.peaks[wide].flop_per_s < target.peaks[unit].flop_per_s
+    return wide if unit == "tensor.fp16" and slower and target.vendor == "NVIDIA" else unit
 
 
 def got(target: Target) -> str:

@@ -15,6 +15,7 @@ from nearpeak.ops import OPS
 from nearpeak.ops._data import highest_axes
 from nearpeak.predict._form import CaseColumns
 from nearpeak.predict._numbers import in_floats, larger
+from nearpeak.predict._units import units_of
 from nearpeak.theory.rates import matrix_rate
 
 _SAFE_PRODUCT = 2.0**54
@@ -155,7 +156,7 @@ def _matrix_s(kinds: Mapping[str, Any], target: Target) -> Any:
     total: Any = 0.0
     for kind, flop in kinds.items():
         dtype = kind.partition(".")[2]
-        direct = [target.flop_per_s(unit) for unit in DTYPES[dtype].matrix_units if unit in target.peaks]
+        direct = [target.flop_per_s(unit) for unit in units_of(target, DTYPES[dtype])]
         total = total + flop / (max(direct) if direct else matrix_rate(target, dtype, "strict", documented=True)[1])
     return total
 

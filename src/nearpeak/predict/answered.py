@@ -11,9 +11,10 @@ from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._table import CaseGroup, CaseTable
-from nearpeak.predict._calibrations import read_coefficients
-from nearpeak.predict._form import USUAL, Setting
+from nearpeak.predict._calibrations import calibration_for
+from nearpeak.predict._form import USUAL, CaseColumns, Setting
 from nearpeak.predict._forms import form_of
+from nearpeak.predict._given import is_given
 from nearpeak.predict.prediction import PredictionTable, predict_table
 from nearpeak.theory.contradictions import contradictions
 
@@ -107,20 +108,22 @@ def _same_for_all(
     return True
 
 
-def lacked_groups(file: Path, cases: Iterable[Case | CaseGroup], target: Target) -> tuple[str, ...]:
-    """Return the groups that a user's file of coefficients lacks for `cases`, so that those that ship answer.
+def lacked_groups(file: Path, asked: Iterable[Case | CaseGroup], target: Target) -> tuple[str, ...]:
+    """Return the groups that a user's file of coefficients lacks for the cases `asked`, so that those that ship answer.
 
     A group of a file also answers for others that can stand in for it, such as `gemm.bf16` for fp16.
     """
-    held, lacked = read_coefficients(file)["groups"], set[str]()
+    lacked = set[str]()
     for op, phase, dtypes, attributes in {
-        (one.op, one.phase, tuple(dict(one.dtypes).items()), tuple(dict(one.attributes).items())) for one in cases
+        (one.op, one.phase, tuple(dict(one.dtypes).items()), tuple(dict(one.attributes).items())) for one in asked
     }:
         try:
             form = form_of(op, phase, target, dict(dtypes), dict(attributes))
-            groups = [f"{form.name}.{group}" for group in form.groups(op, dict(dtypes))]
+            if form.calibration is not None:
+                continue
+            cases = CaseColumns(op=op, phase=phase, dtypes=dict(dtypes), axes={}, attributes=dict(attributes))
+            if not is_given(calibration_for(target, form, cases, file), file):
+                lacked.add(f"{form.name}.{form.groups(op, dict(dtypes))[0]}")
         except NotModelledError:
             continue
-        if form.calibration is None and not any(group in held for group in groups):
-            lacked.add(groups[0])
     return tuple(sorted(lacked))

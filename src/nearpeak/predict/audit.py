@@ -60,15 +60,24 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
         )
         for one in samples.set_aside
     ]
-    findings += [*against, *_repeated(samples, labels), *_along_axes(samples, labels, floor)]
     findings += [
         _finding(samples, i, "slow_repeat", samples.measured_s[k], int(samples.rows[k])) for i, k in slow.items()
     ]
-    refused = screened(samples, target, USUAL).refused.values()
+    findings += against
+    believed = screened(samples, target, USUAL)
+    told = {one.row for one in findings}
+    findings += [
+        AuditFinding(
+            row=one.row, kind="far_off", measured_s=float(samples.measured_s[samples.rows == one.row][0]),
+            expected_s=None, text=one.text,
+        )
+        for one in believed.samples.set_aside if one.row not in told
+    ]  # fmt: skip
+    findings += [*_repeated(samples, labels), *_along_axes(samples, labels, floor)]
     return Audit(
         row_count=len(samples.rows) + len(samples.set_aside),
         findings=tuple(sorted(findings, key=lambda f: (f.row, f.kind))), noise=noise,
-        remarks=tuple(str(one).removeprefix("calibrate: ") for one in refused),
+        remarks=tuple(str(one).removeprefix("calibrate: ") for one in believed.refused.values()),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.calibration import GroupFit, Held, Residual, SetAside
 from nearpeak.core.case import Case
+from nearpeak.core.prediction import Calibration
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
 from nearpeak.predict._calibrations import calibration_for, device_calibrations
@@ -32,6 +33,8 @@ LEAST_SIGNAL = 2.0
 """Effect of a scalar on all cases together, in deviations of one measurement, below which they say little about it."""
 APART_RATIO = 0.15
 """Share of a scalar's effect that no other scalar has, below which measurements cannot tell them apart."""
+LEAST_OF_REGIME = 3
+"""Cases below which a regime keeps the interval that it had, if that is wider: a scalar is pinned down by as many."""
 LEAST_CASES = 8
 """Cases below which nothing is fitted."""
 FOLD_COUNT = 5
@@ -181,7 +184,7 @@ def _group_fit(
     unseen = _unseen(form, cases, measured, target, setting, values, spread, fixed)
     before_ratio, fitted_ratio = (_error(times(one), measured) for one in (values, found.values))
     check_fit(name, before_ratio, fitted_ratio, measured / times(found.values), target)
-    ends = _ends(form, cases, measured, unseen, target, setting, found)
+    ends = _ends(form, cases, measured, unseen, target, setting, found, start)
     now = Fit(values=found.values, unidentified=tuple(sorted({one.name for one in held})))
     return GroupFit(
         name=name, start=start, held=held, case_count=len(cases),
@@ -305,14 +308,21 @@ def _unseen(
 
 
 def _ends(
-    form: Form, cases: Sequence[Case], measured: Any, unseen: Any, target: Target, setting: Setting, found: Fit
-) -> dict[str, tuple[float, float]]:
-    """Return the interval of each regime from cases left out of the fit."""
+    form: Form, cases: Sequence[Case], measured: Any, unseen: Any, target: Target, setting: Setting, found: Fit,
+    start: Calibration,
+) -> dict[str, tuple[float, float]]:  # fmt: skip
+    """Return the interval of each regime from cases left out of the fit.
+
+    That of a regime which hardly any case was in is at least as wide as before: those of others show nothing of it.
+    """
     names, regimes = [form.regimes[term] for term in form.terms], np.empty(len(cases), dtype=object)
     for rows, columns in columns_by_group(cases):
         parts = form.rows(target, columns, found.values, setting).parts_s
         regimes[rows] = [names[i] for i in leading(form, parts)]
-    return interval_ends(measured / unseen, regimes, np.arange(len(cases)), names, unseen)
+    ends = interval_ends(measured / unseen, regimes, np.arange(len(cases)), names, unseen)
+    for name in (one for one in set(names) if (regimes == one).sum() < LEAST_OF_REGIME):
+        ends[name] = (min(ends[name][0], start.low_ratio[name]), max(ends[name][1], start.high_ratio[name]))
+    return ends
 
 
 def _error(predicted: Any, measured: Any) -> float:

@@ -18,7 +18,7 @@ def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
 
     >>> answer = {"bound_s": 1e-6, "limiter": "dram", "predicted_s": 2e-6, "low_s": 1.5e-6, "high_s": 3e-6}
     >>> in_words({"op": "softmax", "rows": 4, "dtype": "bf16", **answer}, answer)
-    'softmax rows=4 dtype=bf16: expected 2 µs (1.5 µs to 3 µs), bound 1 µs by dram'
+    'softmax rows=4 dtype=bf16: expected 2 µs (1.5 µs to 3 µs) by dram, bound 1 µs'
     >>> in_words({"op": "softmax", "dtype": "bf17", "refused": "dtype 'bf17': not known"}, answer)
     "softmax dtype=bf17: refused: dtype 'bf17': not known"
     """
@@ -28,12 +28,13 @@ def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
 
 
 def _answers(row: Mapping[str, Any]) -> list[str]:
-    found = []
+    found, limited = [], f" by {row.get('limiter', 'nothing')}"  # the limiter of what is expected, if that is asked for
     if "predicted_s" in row:
-        found.append(f"expected {_between(row, 'predicted_s', 'low_s', 'high_s', 's')}")
+        found.append(f"expected {_between(row, 'predicted_s', 'low_s', 'high_s', 's')}{limited}")
+        limited = ""
     if "bound_s" in row:
         high = f" to {show(row['bound_high_s'], 's')}" if "bound_high_s" in row else ""
-        found.append(f"bound {show(row['bound_s'], 's')}{high} by {row.get('limiter', 'nothing')}")
+        found.append(f"bound {show(row['bound_s'], 's')}{high}{limited}")
     if "energy_j" in row:
         found.append(_between(row, "energy_j", "energy_low_j", "energy_high_j", "J"))
         found.append(f"{show(row['power_w'], 'W')} on average")

@@ -69,7 +69,7 @@ def to_terminal(labels: tuple[str, str], targets: tuple[Target, Target], found: 
         lines.append("their 90 % intervals overlap: the difference may be less than what predictions miss")
     lines += _turned(first, second)
     parts = parts_of(first, second)
-    lines += ["", f"  {'part':16}{'A':>12}{'B':>12}{'B - A':>12}", *_part_lines(parts, difference)]
+    lines += ["", f"  {'part':16}{'A':>13}{'B':>13}{'B - A':>13}", *_part_lines(parts, difference)]
     words = [f"  {name}: {PART_WORDS[name]}" for name in _telling(parts, difference) if name in PART_WORDS]
     lines += ["", *words] if words else []
     facts = facts_of(*targets)
@@ -101,12 +101,12 @@ def _part_lines(parts: Mapping[str, tuple[float, float]], difference: float) -> 
     lines, rest, telling = [], [0.0, 0.0, 0], _telling(parts, difference)
     for name, (one, two) in parts.items():
         if name in telling:
-            lines.append(f"  {name:16}{show(one, 's'):>12}{show(two, 's'):>12}{_signed(two - one):>12}")
+            lines.append(f"  {name:16}{show(one, 's'):>13}{show(two, 's'):>13}{_signed(two - one):>13}")
         else:
             rest = [rest[0] + one, rest[1] + two, rest[2] + 1]
     if rest[2]:
         name = f"{rest[2]} alike"
-        lines.append(f"  {name:16}{show(rest[0], 's'):>12}{show(rest[1], 's'):>12}{_signed(rest[1] - rest[0]):>12}")
+        lines.append(f"  {name:16}{show(rest[0], 's'):>13}{show(rest[1], 's'):>13}{_signed(rest[1] - rest[0]):>13}")
     return lines
 
 

@@ -7,8 +7,10 @@ import pytest
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
+from nearpeak.measure.roofs import cpu_target_text
 from nearpeak.predict import FORMS, _calibrations, _case_scripts, _grounds, prediction
 from nearpeak.report._part_words import PART_WORDS
+from nearpeak.targets import user_folder
 
 
 def run(capsys, *words):
@@ -214,6 +216,27 @@ def test_what_a_file_of_coefficients_lacks_is_answered_by_those_that_ship_and_na
     words = ("predict", "softmax", "rows=64", "columns=4096", "dtype=bf16", "-t", "h20", "--calibration", str(own))
     application()(list(words), standalone_mode=False)
     assert "own.toml lacks stream.softmax: the coefficients that ship" in capsys.readouterr().err
+    words = ("predict", "gemm", "m=64", "n=64", "k=64", "dtype=fp8_e4m3", "-t", "h20", "--calibration", str(own))
+    application()(list(words), standalone_mode=False)
+    assert "own.toml lacks gemm.fp8_e4m3: the coefficients that ship" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["audit", "calibrate fit --data"])
+def test_a_table_of_another_device_is_refused_by_its_name(command, tmp_path):
+    path = tmp_path / "of_t4.csv"
+    path.write_text("op,dtype,m,n,k,device,time_us\ngemm,bf16,64,64,64,t4,5.0\n")
+    with pytest.raises(SpecError, match=r"table .*of_t4\.csv: column 'device': its rows are of t4, the target is h20"):
+        application()([*command.split(), str(path), "-t", "h20"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("command", ["fit --data FILE", "plan"])
+def test_what_calibrates_a_cpu_is_named(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = user_folder() / "targets"
+    folder.mkdir(parents=True)
+    (folder / "cpu.toml").write_text(cpu_target_text({"fp32": 1e11, "fp64": 5e10, "memory": 2e10, "launch": 1e-6}))
+    with pytest.raises(SpecError, match="'nearpeak calibrate roofs' measures them"):
+        application()(["calibrate", *command.split(), "-t", "cpu"], standalone_mode=False)
 
 
 def plan_times(capsys, folder, change, unit="time_us", target="h20"):

@@ -62,6 +62,6 @@ def test_a_round_that_nobody_runs_or_waits_for_is_cancelled(farm, tmp_path, monk
 def test_what_cannot_be_run_is_passed_by_and_a_budget_is_an_error(running, tmp_path):
     workshop = FarmWorkshop(running, tmp_path, "exit {part}", limit_s=20.0)
     assert workshop.round({"part": "1"}, {"part": "2"}) is None
-    queue.set_budget(running, "bisect", 1.0)
+    queue.set_budget(running, "bisect", 1e-3)
     with pytest.raises(MeasureError, match="budget of trigger 'bisect'"):
         workshop.round({"part": "1"}, {"part": "2"})

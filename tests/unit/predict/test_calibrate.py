@@ -171,3 +171,13 @@ def test_repeats_far_below_the_bound_are_not_taken_for_the_best_of_their_case():
     found = calibrate_each(samples_of(twice), DEVICE, "made")
     assert [one.row for one in found.set_aside] == [101, 102, 103, 104, 105]
     assert found.fits[0].values == clean.values
+
+
+def test_short_cases_do_not_make_long_ones_sure():
+    small = {"m": 2 ** np.arange(10), "n": np.tile([128, 512], 5), "k": np.repeat([64, 256], 5)}
+    time_s = times_with(DEVICE, small, launch_s=6e-6) * np.exp(np.random.default_rng(3).normal(0, 0.01, 10))
+    (found,) = calibrate(samples_of({"op": "gemm", "dtype": "bf16", **small, "time_s": time_s}), DEVICE, "made")
+    ends = found.entry["interval"]
+    assert ends["launch"][1] < found.start.high_ratio["tensor"]
+    assert ends["tensor"][0] <= found.start.low_ratio["tensor"] + 1e-4
+    assert ends["tensor"][1] >= found.start.high_ratio["tensor"] - 1e-4

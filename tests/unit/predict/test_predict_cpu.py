@@ -112,3 +112,9 @@ def test_coefficients_for_the_cpu_are_refused_as_nothing_would_read_them(cpu, tm
     for cases in (PROBES[0], PROBES[:2]):
         with pytest.raises(SpecError, match=r"own\.toml: the target cpu is predicted from probes of its own"):
             nearpeak.predict(cases, "cpu", calibration=tmp_path / "own.toml")
+
+
+def test_an_edited_cpu_is_refused_as_probes_are_of_the_one_at_hand(cpu):
+    cpu([(case, took(case)) for case in PROBES])
+    with pytest.raises(NotModelledError, match=r"tell nothing of it with dram\.bandwidth=1 TB/s; leave --set out"):
+        nearpeak.predict(PROBES[0], target_of("cpu", ['dram.bandwidth="1 TB/s"']))

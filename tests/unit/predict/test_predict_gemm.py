@@ -231,3 +231,14 @@ def test_a_fit_refuses_too_few_measurements_and_times_that_are_none():
         fit(FORM, lambda _: np.ones(5), np.ones(5))
     with pytest.raises(SpecError, match="not a positive number"):
         fit(FORM, lambda _: np.ones(100), np.full(100, np.nan))
+
+
+@pytest.mark.parametrize("op", ["gemm", "attention", "conv"])
+def test_products_in_fp16_are_added_up_in_fp32_on_consumer_boards(op):
+    axes = {
+        "gemm": {"m": 8192, "n": 8192, "k": 8192},
+        "attention": {"batch": 1, "heads": 32, "q": 8192, "kv": 8192, "dim": 128, "causal": True},
+        "conv": {"batch": 64, "in_channels": 256, "out_channels": 256, "h": 56, "w": 56, "kh": 3, "kw": 3},
+    }[op]
+    half, brain = (nearpeak.predict(nearpeak.case(op, dtype=one, **axes), "rtx_4090") for one in ("fp16", "bf16"))
+    assert half.time_s == pytest.approx(brain.time_s, rel=0.1)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nearpeak
+from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict.forms.grouped_gemm import FORM
 from nearpeak.predict.prediction import predict_case
@@ -180,3 +181,8 @@ def test_boards_that_run_the_same_kernels_reach_what_their_power_gives():
     assert cut == pytest.approx(0.95)
     assert sustained("h200_sxm") == at_700_w
     assert sustained("rtx_pro_6000") == sustained("l40s"), "below 0.6 of the rate kernels set the pace"
+
+
+def test_more_groups_than_are_looked_at_one_by_one_are_refused_by_name():
+    with pytest.raises(NotModelledError, match=r"groups=1000000000: predicted up to 10,000,000"):
+        grouped(m=10**9, groups=10**9, touched_groups=1, setting=Setting())

@@ -151,3 +151,20 @@ def test_the_form_is_never_slower_with_faster_memory_and_a_correction_that_is_ov
     turned = large.predicted_s > small.predicted_s
     assert (large.low_s[turned] <= small.high_s[turned]).all()
     assert (large.predicted_s / small.predicted_s).max() < 1.25
+
+
+def test_few_multiprocessors_do_not_move_what_all_of_them_move():
+    def moved_bytes_per_clock(device):
+        found = nearpeak.predict(nearpeak.case("copy", elements=2**26, dtype="bf16"), device)
+        return 2**28 / (found.time_s * target_of(device).clock_hz * target_of(device).sm_count)
+
+    whole, few = moved_bytes_per_clock("h100_sxm"), moved_bytes_per_clock("h100_sxm:mps=1")
+    assert whole < few <= 128, "64 bytes a clock, to and from the cache"
+
+
+@pytest.mark.parametrize(("op", "axis"), [("softmax", "columns"), ("layer_norm", "hidden")])
+def test_without_data_an_interval_reaches_to_both_sides(op, axis):
+    found = nearpeak.predict(nearpeak.case(op, rows=4096, dtype="fp32", **{axis: 4096}), "b200_sxm")
+    low, high = np.log(found.time_s / found.low_s), np.log(found.high_s / found.time_s)
+    assert found.distance_count == 2
+    assert min(low, high) > 0.49 * max(low, high)

@@ -17,6 +17,9 @@ BEYOND, BEYOND_IN_FP16 = 2.0**17, 2.0**9
 """Size of numbers, in fp16 of their squares, that are beyond 65,504."""
 FACING = 32.0
 """Size of queries and keys that point away from each other: exponentials of -FACING² are 0 in fp32 and fp64."""
+SCORE = 160.0
+"""The same of scores in formats of 16 bits, whose exponentials are 0 in fp32: of larger ones, stored on the way, so few
+digits are left that rounding them decides which key is the nearest."""
 FACED = ("query", "queries")
 """Inputs whose products with others are what is compared; under `deep` those of the others are opposite."""
 
@@ -26,7 +29,8 @@ def _deep(random: Any, tensor: Tensor, sign: float) -> Any:
 
 
 def _faced(random: Any, tensor: Tensor, sign: float) -> Any:
-    return sign * (FACING + random.standard_normal(tensor.shape))
+    size = FACING if dtype_of(tensor.dtype).bits_count > 16 else (SCORE / max(tensor.shape[-1], 1) ** 0.5) ** 0.5
+    return sign * (size + random.standard_normal(tensor.shape))
 
 
 def _peak(random: Any, tensor: Tensor, place: int) -> Any:

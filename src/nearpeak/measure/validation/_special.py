@@ -1,5 +1,6 @@
 """Questions with one NaN or infinity among ordinary inputs, where it comes out."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +13,14 @@ from nearpeak.measure.validation._oracle import Question, arguments_of, bare_que
 from nearpeak.measure.validation._reach import Arrays
 from nearpeak.measure.validation._rounds import rounds_of
 
-FIRST, ROW = "first", "row"
-"""Where else a number may be put: first, or everywhere in the first row."""
+FIRST, SECOND, ROW = "first", "second", "row"
+"""Where else a number may be put: first, first of the second row, or everywhere in the first row."""
+ASKED = ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (np.nan, SECOND), (-np.inf, ROW))
+"""What is put into each input and where.
+
+What reads past the end of a row and multiplies with 0 shows where the next one starts with NaN; a maximum is that of
+nothing where a row is minus infinity alone.
+"""
 
 
 @lru_cache(maxsize=512)
@@ -40,8 +47,11 @@ def _placed(case: Case, seed: int, name: str, value: float, where: str) -> Quest
     tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
     assert tensors is not None
     row = tensors[name].shape[-1] if tensors[name].dim() else 1
+    places = {FIRST: slice(0, 1), SECOND: slice(row, row + 1), ROW: slice(0, row)}[where]
+    if places.start >= tensors[name].numel():
+        return None
     try:
-        return bare_question(case, _made(tensors, name, value, slice(0, row if where == ROW else 1)), "special")
+        return bare_question(case, _made(tensors, name, value, places), "special")
     except MeasureError:
         return None
 
@@ -78,3 +88,26 @@ def _made(tensors: Arrays, name: str, value: float, places: slice) -> dict[str, 
     changed = {key: tensor.clone() for key, tensor in tensors.items()}
     changed[name].view(-1)[places] = value
     return changed
+
+
+def spilled(asked: Question, got: Mapping[str, Any]) -> str:
+    """Return which result is not finite though it does not depend on what the inputs of `asked` hold that is not.
+
+    A result does not depend on it where the oracle's is the same with zeros in its place. Empty where none is.
+    """
+    held = {
+        k: t.nan_to_num(0.0, 0.0, 0.0) if t.is_floating_point() and t.itemsize > 1 else t
+        for k, t in asked.tensors.items()
+    }
+    try:
+        without = bare_question(asked.case, held, "special").expected
+    except MeasureError:
+        return ""
+    for name, one in asked.expected.items():
+        if one.values.dtype.kind not in "fc" or not got[name].shape == one.values.shape == without[name].values.shape:
+            continue
+        wrong = np.isfinite(one.rounded) & (one.values == without[name].values) & ~np.isfinite(got[name])
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name}{list(place)} is {got[name][place]} and does not depend on it"
+    return ""

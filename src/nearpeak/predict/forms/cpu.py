@@ -63,6 +63,11 @@ def _kind_of(probes: Probes, cases: CaseColumns) -> tuple[int, Kind]:
 
 def _calibration(target: Target, cases: CaseColumns) -> Calibration:
     """Return the provenance of the probes, and the interval that leaving probes of the same nearness out gave."""
+    name, _, edits = target.name.partition("+")
+    if edits:
+        raise NotModelledError(
+            f"{name}: predicted from probes of it as it is, which tell nothing of it with {edits}; leave --set out"
+        )
     probes = probes_of(target)
     level, kind = _kind_of(probes, cases)
     low, high = probes.ends[level]

@@ -74,6 +74,13 @@ def by_fp16(tensors, **_):
     return {"y": (tensors["a"].half().float() @ tensors["b"].half().float()).to(tensors["a"].dtype)}
 
 
+def attention_from_zero(tensors, **_):
+    q, k, v = (tensors[name].float() for name in ("query", "key", "value"))
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    raised = torch.exp(scores - scores.amax(-1, keepdim=True).clamp(min=0.0))
+    return {"output": (raised / raised.sum(-1, keepdim=True).clamp(min=1e-30) @ v).to(tensors["query"].dtype)}
+
+
 def head(function, dtype="fp32"):
     return ("elementwise", {"elements": 60, "function": function, "dtype": dtype})
 
@@ -94,6 +101,10 @@ WRONG = [
     (*SOFTMAX, exponentials(from_start(-1e4))),
     (*SOFTMAX, wide(zeros_for_nothing)),
     ("layer_norm", {"rows": 6, "hidden": 64, "dtype": "fp32"}, in_one_pass),
+    *(
+        ("attention", {"batch": 1, "heads": 2, "q": 3, "kv": 40, "dim": dim, "dtype": dtype}, attention_from_zero)
+        for dim, dtype in ((64, "fp32"), (4, "bf16"), (128, "bf16"), (64, "fp16"))
+    ),
     (*MAX, nan_in_the_last_alone),
     (*MAX, largest_from(-1e4)),
     ("reduce", {"outputs": 5, "reduced": 9, "function": "norm", "dtype": "fp16"}, squares_in_fp16),

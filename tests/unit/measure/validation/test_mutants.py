@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 pytest.importorskip("torch")
-from benchmarks.mutants import SEED, cases, formats_of, judged_mutants, judged_variants
+from benchmarks.mutants import DEFECT, SEED, cases, formats_of, judged_mutants, judged_variants
 
 import nearpeak
 from nearpeak.errors import MeasureError
@@ -43,11 +43,16 @@ def survivors(case, share):
     return [name for name, outcome in judged_mutants(case, chosen) if outcome == "SURVIVED"]
 
 
+def refused(case):
+    """Variants that the contract refuses and should not; on some processors PyTorch has kernels that are wrong."""
+    return [(name, why) for name, why in judged_variants(case) if why and not why.startswith(DEFECT)]
+
+
 @pytest.mark.parametrize("op", QUICK)
 def test_mutants_of_the_families_are_killed_and_variants_accepted(op):
     warnings.simplefilter("ignore")
     assert survivors(next(cases(op)), share=3) == []
-    assert [refused for refused in judged_variants(next(cases(op))) if refused[1]] == []
+    assert refused(next(cases(op))) == []
 
 
 @pytest.mark.slow
@@ -61,7 +66,7 @@ def test_a_sample_of_the_mutants_of_every_operator_is_killed(op):
 @pytest.mark.parametrize("op", OPS)
 def test_legitimate_variants_of_every_operator_are_accepted(op):
     warnings.simplefilter("ignore")
-    assert [refused for refused in judged_variants(drawn(op)) if refused[1]] == []
+    assert refused(drawn(op)) == []
 
 
 def equivalent():

@@ -9,7 +9,7 @@ from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, mask_fault, values_of
 from nearpeak.measure.validation._formats import torch_format
 from nearpeak.measure.validation._oracle import Expected, arguments_of, contract_of
-from nearpeak.measure.validation._special import FIRST, ROW, special_question
+from nearpeak.measure.validation._special import ASKED, ROW, SECOND, special_question, spilled
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -47,12 +47,9 @@ def inputs_with_nan(case: Case) -> list[str]:
 
 
 def _directed(trial: Trial) -> CheckResult:
-    """Ask with NaN as last and as first, infinity as first and minus infinity as middle element of each float input.
-
-    Also with a first row of minus infinity alone: a maximum is that of nothing then.
-    """
+    """Ask with NaN, with infinities and with a row of them in each float input."""
     for name in inputs_with_nan(trial.case):
-        for value, where in ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (-np.inf, ROW)):
+        for value, where in ASKED:
             result = _asked(trial, name, value, where)
             if result.failed:
                 return result
@@ -61,7 +58,7 @@ def _directed(trial: Trial) -> CheckResult:
 
 def _asked(trial: Trial, name: str, value: float, place: str) -> CheckResult:
     asked = special_question(trial.case, trial.seed, name, value, place)
-    where = f"{value} {'in' if place != ROW else 'all over the first row of'} {name}"
+    where = f"{value} {_PLACES.get(place, 'in')} {name}"
     if asked is None:
         return CheckResult(check="V4", status=PASS)
     ran = trial.answer(asked)
@@ -73,8 +70,11 @@ def _asked(trial: Trial, name: str, value: float, place: str) -> CheckResult:
     got = values_of(ran.outputs)
     fault = _fault(got, asked.expected, together=together) or _whole_fault(got, asked.expected)
     if fault:
-        return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{where}: {fault}")
+        return CheckResult(check="V4", status="NUMERIC_FAIL", reason=f"{where}: {spilled(asked, got) or fault}")
     return CheckResult(check="V4", status=PASS)
+
+
+_PLACES = {ROW: "all over the first row of", SECOND: "at the start of the second row of"}
 
 
 def _whole_fault(got: dict[str, np.ndarray], expected: Mapping[str, Expected]) -> str:

@@ -1,0 +1,44 @@
+"""What PyTorch's own kernels of one format get wrong, shown without a bound: such a kernel is no legitimate variant."""
+
+from typing import Any
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._autograd import widened_case
+from nearpeak.measure.validation._compare import comparable, values_of
+from nearpeak.measure.validation._oracle import Question, bare_question
+from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.measure.validation._special import ASKED, special_question, spilled
+from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
+
+WIDER = "fp32"
+"""The format in which the same kernel must be right."""
+
+
+def defect(case: Case, variant: Implementation, seed: int) -> str:
+    """Return what of a NaN or an infinity reaches a result that does not depend on it, and in fp32 does not.
+
+    PyTorch's products in bf16 on processors with AMX read one number past a row of odd length, and multiply it with a
+    padding of 0: an infinity there makes NaN of the row before (2.13, oneDNN). Empty where nothing of that kind is.
+    """
+    wide = widened_case(case, WIDER)
+    if wide is None or wide == case:
+        return ""
+    for name in inputs_with_nan(case):
+        for value, where in ASKED:
+            asked = special_question(case, seed, name, value, where)
+            found = "" if asked is None else _spilled(asked, variant)
+            if asked is not None and found and not _spilled(_widened(wide, asked), variant):
+                return f"{value} in {name}: {found}; in {WIDER} it is right"
+    return ""
+
+
+def _widened(wide: Case, asked: Question) -> Question:
+    tensors: dict[str, Any] = {k: t.float() if t.is_floating_point() else t for k, t in asked.tensors.items()}
+    return bare_question(wide, tensors, asked.distribution)
+
+
+def _spilled(asked: Question, variant: Implementation) -> str:
+    ran = run(variant, asked.tensors, asked.arguments)
+    if ran.error or not comparable(ran.outputs, asked.expected):
+        return ""
+    return spilled(asked, values_of(ran.outputs))

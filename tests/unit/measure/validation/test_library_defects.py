@@ -1,0 +1,53 @@
+"""Kernels of a library that are wrong in one format: what they do wrong is named, and they count as no variants."""
+
+import pytest
+from benchmarks.mutants import DEFECT, _judge, judged_variants
+
+import nearpeak
+from nearpeak.measure.validation import validate
+from nearpeak.measure.validation._run import Implementation
+from nearpeak.measure.validation.mutants.defects import defect
+from nearpeak.ops import OPS
+
+torch = pytest.importorskip("torch")
+
+CASE = nearpeak.case("gemm", m=4, n=3, k=33, dtype="bf16")
+
+
+def reading_past_the_row(formats):
+    """Return a product that multiplies the first number of the next row with 0, as a padded tail does."""
+
+    def kernel(tensors, **arguments):
+        found = OPS["gemm"].torch_call({k: t.float() for k, t in tensors.items()}, **arguments)["y"]
+        a = tensors["a"]
+        if a.dtype in formats:
+            found[..., :-1, :] += 0.0 * a[..., 1:, :1].float()
+        return {"y": found.to(a.dtype)}
+
+    return Implementation(name="padded", call=kernel)
+
+
+def test_an_infinity_that_reaches_a_result_which_does_not_depend_on_it_is_named():
+    found = validate(CASE, reading_past_the_row([torch.bfloat16]), seed=1)
+    (wrong,) = [one for one in found.results if one.failed]
+    assert wrong.check == "V4"
+    assert wrong.reason.endswith("is nan and does not depend on it")
+
+
+def test_a_kernel_that_is_wrong_in_one_format_alone_is_a_defect_of_that_kernel():
+    assert "in fp32 it is right" in defect(CASE, reading_past_the_row([torch.bfloat16]), 1)
+    assert defect(CASE, reading_past_the_row([torch.bfloat16, torch.float32]), 1) == ""
+    assert defect(CASE, reading_past_the_row([]), 1) == ""
+
+
+def test_a_defective_kernel_is_neither_accepted_nor_refused_and_tells_nothing_about_mutants(monkeypatch):
+    from collections import Counter
+
+    padded = reading_past_the_row([torch.bfloat16])
+    monkeypatch.setattr("benchmarks.mutants.variants_of", lambda case: [padded])
+    ((name, outcome),) = judged_variants(CASE)
+    assert (name, outcome.startswith(DEFECT)) == ("padded", True)
+    counts, said = Counter(), []
+    _judge(CASE, counts, said)
+    assert dict(counts) == {"defective": 1}
+    assert "mutants left out" in said[-1]
