@@ -22,7 +22,7 @@ from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.measure.validation.mutants.defects import defect
 from nearpeak.measure.validation.mutants.equivalence import SAMPLED
-from nearpeak.measure.validation.mutants.variants import variants_of
+from nearpeak.measure.validation.mutants.variants import PLAIN, variants_of
 from nearpeak.ops import OPS, label_of
 
 FIGURES = (
@@ -159,8 +159,9 @@ def judged_cases(found: Iterable[Case]) -> tuple[Counter[str], list[str]]:
 def _judge(case: Case, counts: Counter[str], said: list[str]) -> None:
     label, is_defective = label_of(case), False
     for name, outcome in judged_variants(case):
-        is_defective |= outcome.startswith(DEFECT)
-        counts["defective" if outcome.startswith(DEFECT) else "refused" if outcome else "accepted"] += 1
+        is_of_library = outcome.startswith(DEFECT)
+        is_defective |= is_of_library and name == PLAIN
+        counts["defective" if is_of_library else "refused" if outcome else "accepted"] += 1
         said += [f"{label}: {name}: REFUSED: {outcome}"] if outcome else []
     if is_defective:  # what is made of a wrong kernel is refused whatever is changed
         said.append(f"{label}: mutants left out")

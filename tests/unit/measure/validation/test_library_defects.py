@@ -1,5 +1,7 @@
 """Kernels of a library that are wrong in one format: what they do wrong is named, and they count as no variants."""
 
+from collections import Counter
+
 import pytest
 from benchmarks.mutants import DEFECT, _judge, judged_variants
 
@@ -7,6 +9,7 @@ import nearpeak
 from nearpeak.measure.validation import validate
 from nearpeak.measure.validation._run import Implementation
 from nearpeak.measure.validation.mutants.defects import defect
+from nearpeak.measure.validation.mutants.variants import PLAIN
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")
@@ -24,7 +27,7 @@ def reading_past_the_row(formats):
             found[..., :-1, :] += 0.0 * a[..., 1:, :1].float()
         return {"y": found.to(a.dtype)}
 
-    return Implementation(name="padded", call=kernel)
+    return Implementation(name=PLAIN, call=kernel)
 
 
 def test_an_infinity_that_reaches_a_result_which_does_not_depend_on_it_is_named():
@@ -41,12 +44,10 @@ def test_a_kernel_that_is_wrong_in_one_format_alone_is_a_defect_of_that_kernel()
 
 
 def test_a_defective_kernel_is_neither_accepted_nor_refused_and_tells_nothing_about_mutants(monkeypatch):
-    from collections import Counter
-
     padded = reading_past_the_row([torch.bfloat16])
     monkeypatch.setattr("benchmarks.mutants.variants_of", lambda case: [padded])
     ((name, outcome),) = judged_variants(CASE)
-    assert (name, outcome.startswith(DEFECT)) == ("padded", True)
+    assert (name, outcome.startswith(DEFECT)) == (PLAIN, True)
     counts, said = Counter(), []
     _judge(CASE, counts, said)
     assert dict(counts) == {"defective": 1}

@@ -25,6 +25,8 @@ from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
 
+PLAIN = "PyTorch"
+"""The variant that mutants are made of."""
 THREADS = (1, 2, 4)
 """Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
@@ -42,7 +44,7 @@ FURTHER = ("ends", "single")
 def variants_of(case: Case) -> Iterator[Implementation]:
     """Give right implementations of `case`; none of them may be refused."""
     right = right_call(case)
-    yield Implementation(name="PyTorch", call=right)
+    yield Implementation(name=PLAIN, call=right)
     for count in THREADS:
         yield Implementation(name=f"PyTorch, {count} threads", call=_threads(right, count))
     if (column_major := _column_major(case, right)) is not None:
