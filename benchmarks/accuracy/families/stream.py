@@ -24,8 +24,8 @@ from benchmarks.accuracy.family import (
 from nearpeak.predict._form import Setting
 from nearpeak.predict._stream_parts import GATHERING
 
-LEAST_US = 8
-"""Times of Vidur below this are left out: they are rounded to whole microseconds."""
+LEAST_US = 2
+"""Times of Vidur below this are left out: they are rounded to whole microseconds, which of 2 is a quarter at most."""
 LEAST_ROWS = 120
 """Blocks with fewer rows are held out whole."""
 PRODUCTS = ("aiconfigurator h100_sxm bfloat16", "aiconfigurator a100_sxm_80gb bfloat16", "neusight", "aiter")
