@@ -116,5 +116,5 @@ def test_coefficients_for_the_cpu_are_refused_as_nothing_would_read_them(cpu, tm
 
 def test_an_edited_cpu_is_refused_as_probes_are_of_the_one_at_hand(cpu):
     cpu([(case, took(case)) for case in PROBES])
-    with pytest.raises(NotModelledError, match=r"tell nothing of it with dram\.bandwidth=1 TB/s; leave --set out"):
+    with pytest.raises(NotModelledError, match=r'tell nothing of it with dram\.bandwidth="1 TB/s"; leave --set out'):
         nearpeak.predict(PROBES[0], target_of("cpu", ['dram.bandwidth="1 TB/s"']))

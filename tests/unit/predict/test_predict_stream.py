@@ -172,7 +172,7 @@ def test_without_data_an_interval_reaches_to_both_sides(op, axis):
 
 @pytest.mark.parametrize(
     ("device", "million", "measured_s"),
-    [("h100_sxm", 0.43, 2e-6), ("h100_sxm", 1.25, 3e-6), ("a100_sxm_80gb", 0.3, 3e-6)],
+    [("h100_sxm", 0.43, 2e-6), ("h100_sxm", 1.25, 3e-6), ("a100_sxm_80gb", 0.46, 3e-6)],
 )
 def test_short_kernels_are_not_told_by_long_ones(device, million, measured_s):
     elements = int(million * 1e6)  # medians of vidur_add (microsoft/vidur 7d47513), whole microseconds
