@@ -17,11 +17,15 @@ DEVICES = {
     "amd_mi25": "mi25", "amd_mi100": "mi100", "amd_mi210": "mi210", "amd_mi250x": "mi250x_gcd", "amd_mi300x": "mi300x",
     "amd_mi325x": "mi325x", "amd_mi355x": "mi355x", "nvidia_a6000": "rtx_a6000", "amd_gfx942_304cu": "mi300x",
     "amd_gfx1030_72cu": "rx_6800_xt", "amd_gfx900_56cu": "vega_56", "amd_gfx900_64cu": "vega_64",
+}  # fmt: skip
+"""Target by the corpus' name of a device; other names are looked up without the maker, then as a driver gives them."""
+
+ELSEWHERE = {
     "amd_gfx906_60cu": "mi50", "amd_gfx906_64cu": "mi60", "amd_gfx908_120cu": "mi100", "amd_gfx90a_104cu": "mi210",
     "amd_gfx90a_110cu": "mi250x_gcd", "intel_b60": "arc_pro_b60",
     "amd_mi250": "mi210",  # one of its two dies, with the units, the clock and the memory of an MI210
 }  # fmt: skip
-"""Target by the corpus' name of a device; other names are looked up without the maker, then as a driver gives them."""
+"""Target by a name that other tables of these sources use."""
 
 
 def target_name(device: str) -> str:
@@ -34,7 +38,7 @@ def target_name(device: str) -> str:
     """
     name = re.sub(r"[^a-z0-9]+", "_", device.lower()).strip("_")
     plain = name.partition("_")[2]
-    stated = next((one for one in (DEVICES.get(name), name, plain) if one in TARGETS), None)
+    stated = next((one for one in (DEVICES.get(name), ELSEWHERE.get(name), name, plain) if one in TARGETS), None)
     if stated is not None:
         return stated
     alike = [one for one in TARGETS if one.replace("_", "") in (name.replace("_", ""), plain.replace("_", ""))]

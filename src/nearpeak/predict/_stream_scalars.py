@@ -10,7 +10,7 @@ SCALARS = scalars(
     ("grid_ramp_s", 0.0, 10e-6, 1e-6, "starting a full grid against starting one block", "20 KiB against 20 MiB"),
     ("read_ratio", 0.05, 1.0, 0.88, "reached share of the memory rate when reading", "sums of long tensors"),
     ("write_ratio", 0.05, 1.0, 0.85, "reached share of the memory rate when writing", "unary and binary functions"),
-    ("write_residency_ratio", 0.0, 2.0, 0.3, "share of the cache that takes in what is written", "around its size"),
+    ("write_residency_ratio", 0.0, 1.0, 0.3, "share of the cache that takes in what is written", "around its size"),
     ("vector_ratio", 0.02, 1.0, 0.4, "reached share of the rate of vector units", "many operations per byte"),
     ("special_flop_count", 1.0, 400.0, 20.0, "vector FLOP that one special function takes", "pow, tanh, gelu"),
     ("row_s", 0.0, 8e-6, 0.3e-6, "time that one row holds a multiprocessor beside its bytes", "many short rows"),
