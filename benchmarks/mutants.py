@@ -31,6 +31,8 @@ FIGURES = (
 SEED = 1
 DEFECT = "defect of PyTorch:"
 """How the reason begins why a kernel of its own is no legitimate variant on this processor."""
+LEFT_OUT = "mutants left out"
+"""What is said of a case whose own kernel is defective."""
 FORMATS = ("fp32", "bf16", "fp64")
 """Tried in this order; an operator counts in the first two that PyTorch computes and the contract covers."""
 LARGER = {
@@ -119,7 +121,7 @@ def _figures(names: list[str], *, say: bool) -> Iterator[Figure]:
         for counts, said in pool.map(judged, names):
             total += counts
             for line in said:
-                if say or "SURVIVED" in line or "REFUSED" in line:
+                if say or any(word in line for word in ("SURVIVED", "REFUSED", LEFT_OUT)):
                     print(line, flush=True)
     applicable = total["killed"] + total["survived"]
     yield _of(name="mutants_killed", value=total["killed"], of=applicable, what="mutants", least=400)
@@ -164,7 +166,7 @@ def _judge(case: Case, counts: Counter[str], said: list[str]) -> None:
         counts["defective" if is_of_library else "refused" if outcome else "accepted"] += 1
         said += [f"{label}: {name}: REFUSED: {outcome}"] if outcome else []
     if is_defective:  # what is made of a wrong kernel is refused whatever is changed
-        said.append(f"{label}: mutants left out")
+        said.append(f"{label}: {LEFT_OUT}")
         return
     for name, outcome in judged_mutants(case):
         kind = "killed" if outcome.startswith("V") else "survived" if outcome == "SURVIVED" else "equivalent"

@@ -15,7 +15,7 @@ from functools import partial
 
 from benchmarks._figures import Figure
 from benchmarks._random_shapes import random_cases
-from benchmarks.mutants import judged_cases
+from benchmarks.mutants import LEFT_OUT, judged_cases
 from nearpeak.ops import OPS
 
 FIGURES = ("random_mutants_killed", "random_mutants_sampled", "random_variants_accepted", "random_operators")
@@ -35,7 +35,7 @@ def _figures(names: list[str], seed: int, count: int, *, say: bool) -> Iterator[
         for counts, said in pool.map(partial(_judged, count=count, seed=seed), names):
             total += counts
             for line in said:
-                if say or any(word in line for word in ("SURVIVED", "REFUSED", "sampled:", "no shape")):
+                if say or any(word in line for word in ("SURVIVED", "REFUSED", LEFT_OUT, "sampled:", "no shape")):
                     print(line, flush=True)
     mutants, variants = total["killed"] + total["survived"], total["accepted"] + total["refused"]
     yield _of("random_mutants_killed", total["killed"], mutants, "mutants", seed)
