@@ -5,12 +5,13 @@ import pickle
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 from nearpeak import isolation
 from nearpeak.core.measurement import Outcome
-from nearpeak.isolation import call_isolated
+from nearpeak.isolation import call_isolated, server
 
 
 def test_a_server_that_ends_takes_no_other_one_with_it():
@@ -59,3 +60,14 @@ def test_members_of_enumerations_come_back_however_python_stores_them_and_other_
     assert isolation._loads(stored) is Outcome.CONVERGED
     with pytest.raises(pickle.UnpicklingError, match=r"'mro' of .* is not a value of nearpeak"):
         isolation._loads(pickle.dumps(_AsAttribute(Outcome, "mro")))
+
+
+def test_a_forked_process_makes_the_threads_of_pytorch_anew_before_anything_asks_for_them(monkeypatch):
+    asked = []
+    fake = types.SimpleNamespace(get_num_threads=lambda: 3, set_num_threads=asked.append)
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    server.renew_threads()
+    assert asked == [3]
+    monkeypatch.delitem(sys.modules, "torch")
+    server.renew_threads()
+    assert asked == [3]

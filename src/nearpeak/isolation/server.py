@@ -164,6 +164,7 @@ def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:
     _silence(output)
     limit(memory_bytes)
     sys.path[:] = path
+    renew_threads()
     try:
         module, name = function.split(":")
         value = getattr(importlib.import_module(module), name)(**arguments)
@@ -177,6 +178,17 @@ def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:
     with os.fdopen(result, "wb") as pipe:
         send(pipe, pickle.dumps(answer))
     os._exit(0)
+
+
+def renew_threads() -> None:
+    """Let PyTorch, where it is loaded, make the pool of threads anew that a fork loses.
+
+    Whoever asks for it first makes it; where two threads of a gradient ask at once, one of them aborts the process
+    ("Invalid thread pool", PyTorch 2.13 built for CUDA).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def limit(memory_bytes: int | None) -> None:
