@@ -87,7 +87,7 @@ def torch_attention(tensors: Mapping[str, Any], live: Any, *, softcap: bool = Fa
         scores = SOFT_CAP * torch.tanh(scores / SOFT_CAP)
     if bias is not None:
         scores = scores + bias
-    scores = scores.masked_fill(~torch.as_tensor(live).to(scores.device), float("-inf"))
+    scores = scores.masked_fill(~live, float("-inf"))
     if "sink" in tensors:
         sink = tensors["sink"][None, :, None, None].expand(*scores.shape[:-1], 1)
         scores = torch.cat([scores, sink], dim=-1)

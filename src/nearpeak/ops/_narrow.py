@@ -1,10 +1,12 @@
 """Arithmetic of quantisation in NumPy and, independently written, in PyTorch: extremes, scales, rounded numbers."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from nearpeak.ops._formats import FORMATS
+from nearpeak.ops._once import tensor_of
 from nearpeak.ops._torch_names import torch_dtype
 
 _E8M0 = 127
@@ -101,7 +103,7 @@ def scale_of_in_torch(
         zero = (-low / scale).round().clamp(0, largest)
         return scale, zero, {"zero": zero.reshape(-1).to(torch_dtype(torch, zero_dtype))}
     if scale_dtype == "fp8_e8m0":
-        exponent = torch.frexp(_usable_in_torch(amax, torch))[1] - torch.frexp(torch.tensor(largest))[1]
+        exponent = torch.frexp(_usable_in_torch(amax, torch))[1] - math.frexp(largest)[1]
         return torch.exp2(exponent.clamp(-_E8M0, _E8M0).double()).float().to(torch.float8_e8m0fnu), None, {}
     if two_levels:
         most = amax.max() if amax.numel() else amax.new_zeros(())
@@ -132,10 +134,14 @@ def narrowed_by_torch(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to
     return rounded.clamp(0 if to == "uint8" else -128, largest_of(to)).to(torch_dtype(torch, to))
 
 
+def _between_fp4() -> Any:
+    grid = np.array(_FP4, np.float32)
+    return (grid[1:] + grid[:-1]) / 2
+
+
 def _packed_fp4(x: Any, torch: Any) -> Any:
     """Return the codes of the nearest e2m1 numbers, ties to even codes, two per byte."""
-    grid = torch.tensor(_FP4, device=x.device)
-    middle = (grid[1:] + grid[:-1]) / 2
+    middle = tensor_of(x.device, _between_fp4)
     magnitude = x.abs()
     below, above = (torch.bucketize(magnitude, middle, right=right) for right in (False, True))
     code = torch.where((below != above) & (below % 2 == 1), above, below)

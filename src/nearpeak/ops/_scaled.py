@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from operator import mul, sub
 from typing import Any
 
-import numpy as np
-
 from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.scheme import Operand
 from nearpeak.core.tensor import Tensor
@@ -83,8 +81,13 @@ def spread(matrix: Any, factors: Any, join: Callable[[Any, Any], Any], operand: 
     high = operand.row_count or rows
     wide = operand.column_count or columns
     grid = factors.reshape(ceil_div(rows, high), ceil_div(columns, wide))
-    by_row, by_column = np.arange(rows) // high, np.arange(columns) // wide
-    return join(matrix, grid[by_row][:, by_column])
+    for axis, (times, extent) in enumerate(((high, rows), (wide, columns))):
+        if grid.shape[axis] > 1 and times > 1:
+            grid = (
+                grid.repeat_interleave(times, axis) if hasattr(grid, "repeat_interleave") else grid.repeat(times, axis)
+            )
+        grid = grid[:extent] if axis == 0 else grid[:, :extent]
+    return join(matrix, grid)
 
 
 def unscaled(arrays: Mapping[str, Any], dtype: str) -> tuple[Any, Any]:

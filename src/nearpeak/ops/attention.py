@@ -16,6 +16,7 @@ from nearpeak.ops._attention_nodes import NODES
 from nearpeak.ops._attention_work import Heads, backward_work, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._once import tensor_of, value_of
 from nearpeak.ops._operator import Explicit, Numerics, Operator
 
 MASKS = ("none", "bool", "float", "alibi", "known")
@@ -246,7 +247,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     key, value = (full[name].to(query.dtype) for name in ("key", "value"))
     return {
         "output": F.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if first or whole else _sdpa_mask(*_torch_masks(tensors, **arguments)),
+            query, key, value, attn_mask=None if first or whole else _sdpa_mask(tensors, **arguments),
             is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
             enable_gqa=arguments["heads"] != arguments["kv_heads"],
         )
@@ -258,19 +259,24 @@ def _torch_masks(tensors: dict[str, Any], **arguments: Any) -> tuple[Any, Any]:
     import torch
 
     query = tensors["query"]
-    live = torch.as_tensor(_by_position(**arguments), device=query.device)
+    live = tensor_of(query.device, _by_position, **arguments)
     if arguments["mask"] == "bool":
         return live & tensors["mask"], None
     if arguments["mask"] == "alibi":
-        distance = torch.as_tensor(_distances(**arguments), device=query.device)
+        distance = tensor_of(query.device, _distances, **arguments)
         slope = tensors["slope"].to(torch.promote_types(tensors["slope"].dtype, query.dtype))
         return live, (-slope[:, None, None] * distance).to(query.dtype)
     return live, tensors["mask"] if arguments["mask"] == "float" else None
 
 
-def _sdpa_mask(live: Any, bias: Any) -> Any:
+def _all_live(**arguments: Any) -> bool:
+    return bool(_by_position(**arguments).all())
+
+
+def _sdpa_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
     """Return what SDPA takes as its mask: nothing, truth values, or numbers added to the scores."""
-    if live.all():
+    live, bias = _torch_masks(tensors, **arguments)
+    if arguments["mask"] != "bool" and value_of(_all_live, **arguments):
         return bias
     return live if bias is None else bias.masked_fill(~live, float("-inf"))
 

@@ -281,7 +281,7 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
     together = (row.name == "lerp" and not held[1]) or (row.name == "clamp" and held[1] != held[2])
     if together or row.name in _TENSORS_ONLY:
         operands = [
-            torch.as_tensor(operand, dtype=operands[0].dtype, device=operands[0].device) for operand in operands
+            one if is_held else operands[0].new_full((), one) for one, is_held in zip(operands, held, strict=True)
         ]
     operands = operands[:1] if row.name == "cube" else operands
     if row.name in _IN_FP32 and operands[0].element_size() == 2:

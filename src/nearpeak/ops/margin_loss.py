@@ -133,14 +133,21 @@ def _backward_reference(
     return {"grad_x": _slopes(arrays, classes, squared)[1] * np.broadcast_to(upstream, rows)[:, None]}
 
 
+def _targets_in_torch(target: Any, classes: int) -> Any:
+    """Return what `_targets` returns, of tensors."""
+    import torch
+
+    if target.ndim == 1:
+        return target[:, None] % classes
+    return (target[:, :1] + torch.arange(target.shape[1] - 1, device=target.device)) % classes
+
+
 def _torch_call(
     tensors: dict[str, Any], classes: int, function: str, reduction: str, squared: bool, **_: Any
 ) -> dict[str, Any]:
     import torch
 
-    targets = torch.as_tensor(_targets({"target": tensors["target"].cpu().numpy()}, classes)).to(
-        tensors["target"].device
-    )
+    targets = _targets_in_torch(tensors["target"], classes)
     if function == "multi_margin":
         weight = tensors["weight"].detach() if "weight" in tensors else None
         call = torch.nn.functional.multi_margin_loss

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from math import sqrt
 from typing import Any
 
@@ -246,10 +247,15 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
             return
         p = own["p"].requires_grad_()
         p.grad = tensors["g"].to(p.dtype)
-        made = getattr(torch.optim, row.torch)([p], lr=RATE, foreach=False, **row.options)
-        extra = {name: torch.tensor(value, dtype=p.dtype) for name, value in row.extra.items()}
+        # A graph has room for steps only where the number of the step lies on the device too.
+        kind = getattr(torch.optim, row.torch)
+        takes_it = "capturable" in signature(kind).parameters
+        captured = takes_it and p.is_cuda and torch.cuda.is_current_stream_capturing()
+        made = kind([p], lr=RATE, foreach=False, **row.options, **({"capturable": True} if captured else {}))
+        beside = p.new_zeros((), device=p.device if captured else "cpu")
+        extra = {name: beside.new_full((), value) for name, value in row.extra.items()}
         states = dict(zip(row.keys, (own[name] for name in row.states), strict=True))
-        made.state[p] = {"step": torch.tensor(float(STEP - 1)), **extra, **states}
+        made.state[p] = {"step": torch.full((), float(STEP - 1), device=beside.device), **extra, **states}
         made.step()
 
     found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step, "g").items()}

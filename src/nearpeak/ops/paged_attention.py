@@ -14,6 +14,7 @@ from nearpeak.ops._attention_math import torch_attention, weights_of
 from nearpeak.ops._attention_work import Heads, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple, required_positive
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._once import tensor_of
 from nearpeak.ops._operator import Numerics, Operator
 
 
@@ -90,7 +91,7 @@ def _valid(drawn: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 
 def _sequences(tensors: dict[str, Any], arguments: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
-    """Return query, keys and values of each sequence, gathered from its pages, with its mask."""
+    """Return query, keys and values of each sequence, gathered from its pages, with what makes its mask."""
     found = []
     lengths = [int(length) for length in tensors["lengths"]]
     counts = [ceil_div(length, arguments["page"]) for length in lengths]
@@ -101,12 +102,12 @@ def _sequences(tensors: dict[str, Any], arguments: dict[str, Any]) -> list[tuple
             pool = tensors["key"][..., : arguments["v_dim"]] if name not in tensors else tensors[name]
             rows = pool[tensors["table"][first : first + count]]
             own[name] = rows.reshape(-1, *rows.shape[2:])[:length].swapaxes(0, 1)[None]
-        found.append((own, band_mask(arguments["q"], length, Band(0, 0, 0, True, "lower_right"))))
+        found.append((own, (arguments["q"], length, Band(0, 0, 0, True, "lower_right"))))
     return found
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    parts = [weights_of(own, live) for own, live in _sequences(arrays, arguments)]
+    parts = [weights_of(own, band_mask(*band)) for own, band in _sequences(arrays, arguments)]
     return {"output": np.concatenate([part.weights @ part.value for part in parts])}
 
 
@@ -116,7 +117,8 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     # The case says the lengths too: read from a GPU, they would make the host wait for it.
     known = {"table": tensors["table"].long(), **_valid(tensors, **arguments)}
     parts = _sequences({**tensors, **known}, arguments)
-    return {"output": torch.cat([torch_attention(own, live) for own, live in parts])}
+    live = [tensor_of(tensors["query"].device, band_mask, *band) for _, band in parts]
+    return {"output": torch.cat([torch_attention(own, mask) for (own, _), mask in zip(parts, live, strict=True)])}
 
 
 OPERATOR = Operator(

@@ -9,9 +9,10 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import unit
-from nearpeak.ops._arrays import unless_empty
+from nearpeak.ops._arrays import ceil_div, unless_empty
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._once import tensor_of
 from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
 
 LAYOUTS = ("half", "interleaved")
@@ -129,8 +130,8 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     x, dim, turned = tensors["x"], arguments["dim"], arguments["rotary"]
-    rows = torch.as_tensor(np.array(_rows({k: v.cpu() for k, v in tensors.items() if k == "id"}, **arguments)))
-    cos, sin = (tensors[name].to(x.dtype)[rows.to(x.device)] for name in ("cos", "sin"))
+    rows = _rows_of_ids(tensors["id"], x) if arguments["ids"] else tensor_of(x.device, _rows, None, **arguments)
+    cos, sin = (tensors[name].to(x.dtype)[rows] for name in ("cos", "sin"))
     head, rest = x[..., :turned], x[..., turned:]
     if arguments["layout"] == "interleaved":
         swapped = torch.stack([-head[..., 1::2], head[..., ::2]], dim=-1).flatten(-2)
@@ -140,6 +141,13 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         cos, sin = (t if arguments["table"] == "full" else torch.cat([t, t], -1) for t in (cos, sin))
     done = head * cos + swapped * sin
     return {"y": done if turned == dim else torch.cat([done, rest], dim=-1)}
+
+
+def _rows_of_ids(ids: Any, x: Any) -> Any:
+    """Return what `_rows` returns where rows are given, of tensors."""
+    batch, _, positions, _ = x.shape
+    repeated = ids.repeat(ceil_div(batch * positions, len(ids)))[: batch * positions]
+    return repeated.reshape(batch, 1, positions).long()
 
 
 def _from_onnx(site: OnnxSite) -> Match:

@@ -166,14 +166,36 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return {name: value[0].swapaxes(0, 1) for name, value in gradients.items()}
 
 
-def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+def _torch_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
+    """Return what `_mask` returns, computed where the offsets lie: to be read on the host, a GPU would have to end."""
+    own, key = tensors["offsets"], tensors["kv_offsets" if arguments["cross"] else "offsets"]
+    (row, place, length), (column, at, kv_length) = (
+        _placed(ends, arguments[name]) for ends, name in ((own, "tokens"), (key, "kv_tokens"))
+    )
+    at, last = at[None, :], (place + kv_length[row] - length[row])[:, None]  # aligned at the lower right
+    live = row[:, None] == column[None, :]
+    if arguments["left"]:
+        live = live & (at > last - arguments["left"])
+    if arguments["right"]:
+        live = live & (at < last + arguments["right"])
+    return live & (at <= last) if arguments["causal"] else live
+
+
+def _placed(ends: Any, tokens: int) -> tuple[Any, Any, Any]:
+    """Return each token's sequence and its place in it, and the length of each sequence."""
     import torch
+
+    every = torch.arange(tokens, device=ends.device, dtype=ends.dtype)
+    row = torch.searchsorted(ends[1:].contiguous(), every, right=True)
+    return row, every - ends[row], ends[1:] - ends[:-1]
+
+
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
-    live = _mask({name: t.cpu().numpy() for name, t in tensors.items() if "offsets" in name}, **arguments)
     query, key, value = _batched(tensors).values()
     output = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=torch.as_tensor(live, device=query.device),
+        query, key, value, attn_mask=_torch_mask(tensors, **arguments),
         enable_gqa=arguments["heads"] != arguments["kv_heads"],
     )  # fmt: skip
     return {"output": output[0].transpose(0, 1)}
