@@ -57,7 +57,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)
     named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
-    trial = Trial(case=forward_case(case), implementation=named, seed=seed)
+    gradient = None if case.phase == "forward" else case
+    trial = Trial(case=forward_case(case), implementation=named, seed=seed, gradient=gradient)
     results = tuple(_result(check, trial) for check in CHECKS)
     return recorded(case, tested, seed, results)
 

@@ -193,23 +193,38 @@ def derivation(asked: Question, upstream: Mapping[str, Any], named: Mapping[str,
     return Derivation(reference=lambda arrays: closed(arrays, **arguments), tensors=tensors, is_closed=True)
 
 
-@lru_cache(maxsize=64)
 def has_closed_form(asked: Question) -> bool:
     """Say whether the operator's own reference of the gradient covers the case; float64 autograd does otherwise.
 
     It covers nothing where no input has a gradient by its rule: of products of whole numbers only scales have one.
     """
+    return bool(_of_closed_form(asked))
+
+
+@lru_cache(maxsize=64)
+def _of_closed_form(asked: Question) -> frozenset[str]:
+    """Return the gradients that the operator's own reference gives, as `grad_<input>`."""
     reference = OPS[asked.case.op].backward_reference
     if reference is None:
-        return False
+        return frozenset()
     given = {**asked.tensors, **{name: one.values for name, one in asked.expected.items()}}
     above = {f"grad_{name}": np.zeros(one.values.shape) for name, one in asked.expected.items()}
     try:
         with np.errstate(all="ignore"):
             arrays = {name: _array(one) for name, one in (given | above).items()}
-            return bool(reference(arrays, **backward_arguments(asked)))
+            return frozenset(reference(arrays, **backward_arguments(asked)))
     except NotModelledError:
-        return False
+        return frozenset()
+
+
+def leaves_of(asked: Question) -> tuple[str, ...]:
+    """Return the inputs that have a gradient: no whole numbers, and no state that the operator updates.
+
+    PyTorch refuses a state that requires one: running statistics are written to in place, as buffers are.
+    """
+    closed = _of_closed_form(asked)
+    floats = (name for name, tensor in asked.tensors.items() if tensor.is_floating_point())
+    return tuple(name for name in floats if name not in asked.expected and (not closed or f"grad_{name}" in closed))
 
 
 def _array(one: Any) -> Any:
@@ -246,7 +261,7 @@ def differentiated(
         numpy = implementation.arrays == "numpy"
         arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
         return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
-    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    leaves = {name: tensors[name].requires_grad_() for name in leaves_of(asked)}
     given = {"out": templates_of(asked)} if implementation.takes_out else {}
     returned = implementation.call({**tensors, **leaves}, **asked.arguments, **given)
     outputs = given.get("out", {}) | dict(returned or {})
