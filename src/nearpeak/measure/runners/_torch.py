@@ -10,6 +10,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Outcome, Prepared
 from nearpeak.errors import MissingExtraError, NotModelledError
+from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.outputs import output_names
@@ -147,7 +148,9 @@ def _backward(
     """
     names = _leaves_of(case, tensors)
     leaves = [tensors[name].requires_grad_() for name in names]
-    live = {name: y for name, y in call(tensors, **forward_arguments(case)).items() if y.requires_grad}
+    with unchanged_state(torch):
+        called = call(tensors, **forward_arguments(case))
+    live = {name: y for name, y in called.items() if y.requires_grad}
     outputs = list(live.values())
     generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
     upstream = [_random_like(torch, output, generator) for output in outputs]

@@ -10,6 +10,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import NotModelledError
+from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.placing import copy_of
 from nearpeak.measure.validation._autograd import differentiable, gradient_contract, gradients_in_fp64
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, rounded, widened
@@ -251,22 +252,44 @@ def gradients_of(implementation: Implementation, asked: Question, upstream: Mapp
 def differentiated(
     implementation: Implementation, asked: Question, upstream: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is."""
+    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is.
+
+    Raises:
+        ChangedStateError: it leaves global state changed.
+    """
     import torch
 
     tensors = {name: copy_of(torch, tensor) for name, tensor in asked.tensors.items()}
-    backward = implementation.backward
-    if backward is not None:
-        given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
-        numpy = implementation.arrays == "numpy"
-        arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
-        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
+    with torch.enable_grad(), unchanged_state(torch):
+        if implementation.backward is not None:
+            return _by_its_rule(implementation, asked, tensors, upstream), {}
+        return _by_autograd(implementation, asked, tensors, upstream)
+
+
+def _by_its_rule(
+    implementation: Implementation, asked: Question, tensors: Mapping[str, Any], upstream: Mapping[str, Any]
+) -> dict[str, Any]:
+    import torch
+
+    assert implementation.backward is not None  # it has a rule
+    given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
+    numpy = implementation.arrays == "numpy"
+    arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (*tensors.items(), *given.items())}
+    found = implementation.backward(arrays, **asked.arguments)
+    return {name: torch.as_tensor(value) for name, value in found.items()}
+
+
+def _by_autograd(
+    implementation: Implementation, asked: Question, tensors: Mapping[str, Any], upstream: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    import torch
+
     leaves = {name: tensors[name].requires_grad_() for name in leaves_of(asked)}
     given = {"out": templates_of(asked)} if implementation.takes_out else {}
     returned = implementation.call({**tensors, **leaves}, **asked.arguments, **given)
     outputs = given.get("out", {}) | dict(returned or {})
     live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
-    if not live:
+    if not live or not leaves:
         return {}, outputs
     found = torch.autograd.grad(
         list(live.values()),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.measure.global_state import ChangedStateError, unchanged_state
 from nearpeak.measure.user_functions import said_by, takes_out
 from nearpeak.measure.validation._formats import format_name, poison_value
 from nearpeak.measure.validation._guarded import Guarded
@@ -147,7 +148,7 @@ def _ran(
 ) -> Ran:
     torch = imported_torch()
     try:
-        with poisoned_memory(poison, [*inputs.values()]):
+        with unchanged_state(torch), poisoned_memory(poison, [*inputs.values()]):
             called = _called(implementation, inputs, given, arguments)
         found = {name: torch.as_tensor(value) for name, value in called.items()}
     except Exception as error:  # whatever an implementation raises is its result
@@ -165,6 +166,8 @@ def _ran(
 
 def status_of(error: Exception) -> str:
     """Return the status that an exception of an implementation means."""
+    if isinstance(error, ChangedStateError):
+        return "CHANGED_STATE"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "OOM"
     return "UNSUPPORTED" if refuses(error) else "CRASH"
