@@ -223,7 +223,7 @@ def leaves_of(asked: Question) -> tuple[str, ...]:
 
     PyTorch refuses a state that requires one: running statistics are written to in place, as buffers are.
     """
-    closed = _of_closed_form(asked)
+    closed = _of_closed_form(asked) if asked.expected else frozenset()  # of what is added up nothing is expected
     floats = (name for name, tensor in asked.tensors.items() if tensor.is_floating_point())
     return tuple(name for name in floats if name not in asked.expected and (not closed or f"grad_{name}" in closed))
 

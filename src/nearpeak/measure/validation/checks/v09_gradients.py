@@ -52,12 +52,12 @@ def gradients(trial: Trial) -> CheckResult:
 
 
 def asked_of(trial: Trial) -> tuple[Question, ...]:
-    """Return the rounds whose gradients are looked at: the first two, and what few results were asked again.
+    """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
 
     Where none of them tells a gradient from a wrong one, as of long recurrences with large weights, whose functions
     are saturated or whose gradients grow beyond what any format follows, smaller inputs are asked too.
     """
-    again = (asked for asked in trial.questions[2:] if asked.distribution == "normal")
+    again = (asked for asked in trial.questions[2:] if asked.distribution in ("normal", "gaps"))
     first = (*trial.questions[:2], *again)
     return (*first, *_gentler(trial.case, trial.seed, first))
 
