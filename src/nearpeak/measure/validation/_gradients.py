@@ -89,6 +89,8 @@ def named_by(asked: Question, outputs: Mapping[str, Any], got: Mapping[str, Any]
 def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
     """Return a random upstream gradient for every float output; none where there is none.
 
+    That of normal inputs lies densely, the others do not: strides must be followed.
+
     What is rounded to a byte is constant wherever it is continuous: it has a gradient by definition of a rule only.
     """
     import torch
@@ -105,7 +107,23 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
     for gradient in upstream.values() if distribution != "normal" else ():
         if gradient.numel() > 2:
             gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
+    if distribution != "normal":
+        upstream = {name: _not_dense(gradient) for name, gradient in upstream.items()}
     return upstream or None
+
+
+def _not_dense(gradient: Any) -> Any:
+    """Return the same numbers in another order of memory, with gaps where there is one dimension only.
+
+    What comes from above is what another operator makes: transposed by a product, without strides by a sum.
+    """
+    order = tuple(reversed(range(gradient.dim())))
+    turned = gradient.permute(order).contiguous().permute(order)
+    if turned.stride() != gradient.stride() or gradient.numel() < 2:
+        return turned
+    spread = gradient.new_zeros((*gradient.shape, 2))
+    spread[..., 0] = gradient
+    return spread[..., 0]
 
 
 @lru_cache(maxsize=64)
@@ -272,7 +290,7 @@ def _by_its_rule(
     import torch
 
     assert implementation.backward is not None  # it has a rule
-    given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
+    given = {f"grad_{name}": copy_of(torch, gradient) for name, gradient in upstream.items()}
     numpy = implementation.arrays == "numpy"
     arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (*tensors.items(), *given.items())}
     found = implementation.backward(arrays, **asked.arguments)
