@@ -114,6 +114,16 @@ def run(
     return _ran(implementation, inputs, given, arguments, poison)
 
 
+def results_of(
+    implementation: Implementation, tensors: Mapping[str, Any], arguments: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return the guarded inputs of a call, and what it returned itself, not copies; what it raises is raised."""
+    inputs = {name: Guarded.holding(tensor, 0) for name, tensor in tensors.items()}
+    given = _outputs(implementation, outputs, "nan", 0)
+    with unchanged_state(imported_torch()), poisoned_memory("nan", [*inputs.values()]):
+        return inputs, _called(implementation, inputs, given, arguments)
+
+
 def run_repeatedly(
     implementation: Implementation,
     rounds: Sequence[Mapping[str, Any]],

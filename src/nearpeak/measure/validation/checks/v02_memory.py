@@ -2,6 +2,7 @@
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable
+from nearpeak.measure.validation._handed_out import overwritten
 from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._trial import Trial
@@ -12,7 +13,8 @@ def memory(trial: Trial) -> CheckResult:
     """Return whether guard bands are intact, inputs unchanged, and outputs of what moves bytes lie elsewhere.
 
     An input that is also an output may change, unless the case says that it is not updated in place. What computes may
-    return its input where the result is that, as PyTorch's compiled dropout does outside of training.
+    return its input where the result is that, as PyTorch's compiled dropout does outside of training. What was handed
+    out stays as it is when the next call is made.
     """
     moves = OPS[trial.case.op].family == "movement"
     rounds = list(zip(trial.questions, trial.runs, strict=True))
@@ -31,6 +33,9 @@ def memory(trial: Trial) -> CheckResult:
             return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     if any(ran.error or not comparable(ran.outputs, asked.expected) for asked, ran in rounds):
         return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # nothing, or not all, was written anywhere
+    if lost := overwritten(trial.implementation, trial.questions):
+        reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
+        return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     return CheckResult(check="V2", status=PASS)
 
 

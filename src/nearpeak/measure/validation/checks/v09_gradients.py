@@ -23,6 +23,7 @@ from nearpeak.measure.validation._gradients import (
     upstream_of,
     without_gradient,
 )
+from nearpeak.measure.validation._handed_out import changed_by_a_later_call
 from nearpeak.measure.validation._oracle import Expected, Question, question
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._systematic_gradients import systematic_gradient_fault
@@ -47,8 +48,22 @@ def gradients(trial: Trial) -> CheckResult:
     failed = [result for result in results if result.failed]
     if failed or results[0].status != PASS:
         return failed[0] if failed else results[0]
+    if lost := _overwritten(trial):
+        reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
+        return CheckResult(check="V9", status="ALIASED_OUTPUT", reason=reason)
     fault = systematic_gradient_fault(trial.case, trial.implementation, trial.seed)
     return replace(results[0], status="NUMERIC_FAIL", reason=fault) if fault else results[0]
+
+
+def _overwritten(trial: Trial) -> list[str]:
+    """Return the gradients that a later call of the implementation changes."""
+
+    def call(asked: Question) -> Mapping[str, Any]:
+        upstream = upstream_of(asked, trial.seed)
+        assert upstream is not None  # gradients were compared
+        return gradients_of(trial.implementation, asked, upstream)
+
+    return changed_by_a_later_call(call, trial.questions)
 
 
 def asked_of(trial: Trial) -> tuple[Question, ...]:
