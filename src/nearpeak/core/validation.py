@@ -8,7 +8,7 @@ from nearpeak.core.case import Case
 PASS, SKIPPED = "PASS", "SKIPPED"
 FAILURES = (
     "DEGENERATE_CASE", "SHAPE_FAIL", "DTYPE_FAIL", "MUTATED_INPUT", "ALIASED_OUTPUT", "OOB_WRITE", "NUMERIC_FAIL",
-    "NONDET", "FALLBACK", "CRASH", "TIMEOUT", "OOM", "UNSUPPORTED", "INVALID_REFERENCE",
+    "CHANGED_STATE", "NONDET", "FALLBACK", "CRASH", "TIMEOUT", "OOM", "UNSUPPORTED", "INVALID_REFERENCE",
 )  # fmt: skip
 """Statuses of a check that did not pass."""
 

@@ -26,6 +26,7 @@ STATUSES: Mapping[str, Mapping[str, str]] = {
     "INVALID_REFERENCE": {"sol": "INVALID_REFERENCE", "flashinfer": "RUNTIME_ERROR"},
     "ALIASED_OUTPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
     "MUTATED_INPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
+    "CHANGED_STATE": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
     "GAMING": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
 }  # fmt: skip
 """Status in the files by ours and by form; outcomes that are not listed are no trace."""

@@ -116,7 +116,7 @@ OPERATOR = Operator(
     backward=_backward,
     source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},
-    numerics=Numerics(kind="exact", below={"index": "vocab"}),
+    numerics=Numerics(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -160,7 +160,7 @@ def _valid(
 def _routed(drawn: Any, rows: int, touched: int) -> Any:
     """Return the rows of each group: each row in any of them, or of `touched` ones, all of which have some.
 
-    A touched group alone is what cases have that say nothing.
+    A touched group alone is what cases have that say nothing. Of these, a group that is drawn 0 has no rows.
 
     Args:
         drawn: random integers, one for each group.
@@ -171,7 +171,8 @@ def _routed(drawn: Any, rows: int, touched: int) -> Any:
         chosen = random.permutation(groups)[: min(touched, rows)]
         counts[chosen] = 1 + random.multinomial(rows - len(chosen), np.full(len(chosen), 1 / max(len(chosen), 1)))
     elif groups:
-        counts += random.multinomial(rows, np.full(groups, 1 / groups))
+        some = (drawn > 0) | (not drawn.any())
+        counts += random.multinomial(rows, some / some.sum())
     return counts
 
 
@@ -307,6 +308,7 @@ OPERATOR = Operator(
         below={"offsets": "m"},
         positive=("a_scale", "b_scale"),
         forward_only=("accumulate",),
+        rounds=("gaps",),
     ),
     inputs=_inputs,
     valid=_valid,

@@ -226,6 +226,7 @@ OPERATOR = Operator(
         distinct=("index",),
         repeats_if=("accumulate", "scalar"),
         steps_count=2,
+        rounds=("gaps",),
     ),
     inputs=_inputs,
     reference=_reference,

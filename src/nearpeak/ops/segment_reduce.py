@@ -80,11 +80,14 @@ def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, 
 def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
     """Return how many rows each segment has: one at least if they suffice, and more as the drawn numbers are large.
 
-    What is largest or smallest has no equals: whose gradient it is would be a matter of choice.
+    One that is drawn 0 has none, unless the mean of none is asked for. What is largest or smallest has no equals: whose
+    gradient it is would be a matter of choice.
     """
-    shares, least = drawn["lengths"] / max(drawn["lengths"].sum(), 1), int(rows >= segments)
-    lengths = least + np.floor(shares * (rows - least * segments)).astype(np.int64)
-    lengths[-1:] += rows - lengths.sum()
+    numbers = drawn["lengths"]
+    some = (numbers > 0) | (function == "mean") | (not numbers.any())
+    shares, least = numbers / max(numbers.sum(), 1), some * int(rows >= segments)
+    lengths = least + np.floor(shares * (rows - least.sum())).astype(np.int64)
+    lengths[some.nonzero()[0][-1:]] += rows - lengths.sum()
     found = {"lengths": lengths}
     if function not in _OF_NONE:
         return found
@@ -166,7 +169,7 @@ OPERATOR = Operator(
         reduction="rows",
         steps_count=2,
         exact=("max", "min"),
-        rounds=("deep:max", "high:min"),
+        rounds=("gaps", "deep:max", "high:min"),
     ),
     inputs=_inputs,
     valid=_valid,

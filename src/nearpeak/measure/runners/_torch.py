@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Prepared
-from nearpeak.errors import MissingExtraError
+from nearpeak.core.measurement import Outcome, Prepared
+from nearpeak.errors import MissingExtraError, NotModelledError
+from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.nothing import refuse_nothing
+from nearpeak.measure.outputs import output_names
 from nearpeak.measure.placing import dense, placed
+from nearpeak.measure.user_functions import EndedError
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -64,7 +67,7 @@ def prepared(
         refresh = _refresh(torch, sets, inputs) if device == "cpu" else None
         outputs = partial(as_arrays, torch)
         return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
-    both = [_backward(torch, call, tensors, arguments) for tensors in sets]
+    both = [_backward(torch, case, call, tensors) for tensors in sets]
     runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
     above = [given for _, given in both]
     return Prepared(
@@ -133,24 +136,65 @@ def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[st
 
 
 def _backward(
-    torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]
+    torch: Any, case: Case, call: Call, tensors: dict[str, Any]
 ) -> tuple[Callable[[], object], dict[str, Any]]:
     """Return a call of the gradient alone, and what comes from above: the forward pass runs once, outside the clock.
 
     The gradient from above is random: one that is the same everywhere hides wrong scales and transpositions.
+
+    Raises:
+        EndedError: of inputs that PyTorch's own call has a gradient of, and the case asks for, there is none.
+        NotModelledError: PyTorch's own call has none either.
     """
-    names = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+    names = _leaves_of(case, tensors)
     leaves = [tensors[name].requires_grad_() for name in names]
-    live = {name: output for name, output in call(tensors, **arguments).items() if output.requires_grad}
+    with unchanged_state(torch):
+        called = call(tensors, **forward_arguments(case))
+    live = {name: y for name, y in called.items() if y.requires_grad}
     outputs = list(live.values())
     generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
     upstream = [_random_like(torch, output, generator) for output in outputs]
 
-    def run() -> object:
+    def found() -> dict[str, Any]:
         grads = torch.autograd.grad(outputs, leaves, upstream, retain_graph=True, allow_unused=True)
         return {f"grad_{name}": grad for name, grad in zip(names, grads, strict=True) if grad is not None}
 
+    if not live:
+        _refuse_missing(torch, case, tensors, {})
+    whole_count = len(names)
+
+    def run() -> object:
+        nonlocal whole_count
+        grads = found()
+        if len(grads) < whole_count:
+            _refuse_missing(torch, case, tensors, grads)
+            whole_count = len(grads)  # so many as PyTorch's own call gives
+        return grads
+
     return run, {f"grad_{name}": grad for name, grad in zip(live, upstream, strict=True)}
+
+
+def _leaves_of(case: Case, tensors: Mapping[str, Any]) -> list[str]:
+    """Return the inputs that have a gradient: no whole numbers, and no state that is updated, as buffers are."""
+    updated = output_names(case)
+    return [name for name, tensor in tensors.items() if tensor.is_floating_point() and name not in updated]
+
+
+def _refuse_missing(torch: Any, case: Case, tensors: Mapping[str, Any], grads: Mapping[str, Any]) -> None:
+    """Refuse gradients that lack one which the case asks for and PyTorch's own call has."""
+    stated = dict(case.attributes)
+    names = [name for name in _leaves_of(case, tensors) if stated.get(f"grad_{name}", True)]
+    left = [name for name in names if f"grad_{name}" not in grads]
+    with torch.enable_grad():
+        own = OPS[case.op].torch_call({**tensors}, **forward_arguments(case))
+    outputs = [output for output in own.values() if output.requires_grad]
+    if not outputs:
+        raise NotModelledError(f"{case.op}: PyTorch has no gradient of this case")
+    above, leaves = [torch.ones_like(output) for output in outputs], [tensors[name] for name in left]
+    usual = torch.autograd.grad(outputs, leaves, above, allow_unused=True) if left else ()
+    missing = [name for name, grad in zip(left, usual, strict=True) if grad is not None]
+    if missing:
+        raise EndedError(f"no gradient of {', '.join(missing)}", Outcome.INCORRECT)
 
 
 def _random_like(torch: Any, output: Any, generator: Any) -> Any:

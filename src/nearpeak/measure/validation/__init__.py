@@ -57,7 +57,8 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     tested = as_implementation(implementation)
     backward = None if tested.backward is None else staying(tested.backward)
     named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
-    trial = Trial(case=forward_case(case), implementation=named, seed=seed)
+    gradient = None if case.phase == "forward" else case
+    trial = Trial(case=forward_case(case), implementation=named, seed=seed, gradient=gradient)
     results = tuple(_result(check, trial) for check in CHECKS)
     return recorded(case, tested, seed, results)
 
@@ -80,7 +81,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 16
+CONTRACT_VERSION = 17
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
@@ -94,7 +95,9 @@ CONTRACT_VERSION = 16
 # a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
 # them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by their mean's
 # rounding. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
-# 16: NaN at the start of a second row; scores in 16 bits that are far below 0 keep digits.
+# 16: NaN at the start of a second row; scores in 16 bits that are far below 0 keep digits. 17: gradients that are
+# missing; what comes from above and does not lie densely; empty groups and rows that nothing names; results that a
+# later call changes, global state that one leaves changed.
 
 
 def _policy(case: Case) -> dict[str, str]:

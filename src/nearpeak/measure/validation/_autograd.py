@@ -90,7 +90,8 @@ def _called(
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
     run = OPS[wide.op].torch_call if call is None else call
-    return leaves, run({**tensors, **leaves}, **arguments_of(wide))
+    with torch.enable_grad():  # whatever a kernel's module says of others
+        return leaves, run({**tensors, **leaves}, **arguments_of(wide))
 
 
 def gradient_contract(numerics: Numerics) -> Numerics:

@@ -10,14 +10,14 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, rounded, torch_format, widened
-from nearpeak.measure.validation._hard_rows import HARD_ROWS, way_of
+from nearpeak.measure.validation._hard_rows import HARD_ROWS, way_of, with_gaps
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
-    "gentle", "jumps", "nonfinite", *HARD_ROWS,
+    "gentle", "jumps", "nonfinite", "gaps", *HARD_ROWS,
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
@@ -28,7 +28,8 @@ which rounding twice moves to the wrong side; next to where results jump; number
 at the largest of a quantised format; numbers so far from 1 that whole ones have all the digits of their format; and
 one input, the first or the last, so far below the others that whole quotients have them; and normal ones over the root
 of the length of a row, as weights are initialised: products with a vector stay of its size, so that chains of many
-neither grow nor saturate; some of them exactly where results jump; some that are no finite numbers; and HARD_ROWS."""
+neither grow nor saturate; some of them exactly where results jump; some that are no finite numbers; even whole numbers
+with zeros among them, so that groups are empty and rows not named; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -161,6 +162,8 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
     found = random.integers(0, least, tensor.shape)
     if distribution == "single":
         return np.full(tensor.shape, int(random.integers(0, least)))
+    if distribution == "gaps" and tensor.dtype != "bool":
+        return with_gaps(found)
     if distribution != "ends":
         return found
     side, place = np.divmod(found % (2 * ENDS), ENDS)
@@ -293,6 +296,7 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "edges": lambda random, shape: random.standard_normal(shape),
     "saturated": lambda random, shape: random.standard_normal(shape),
     "jumps": lambda random, shape: random.standard_normal(shape),
+    "gaps": lambda random, shape: random.standard_normal(shape),
     "nonfinite": lambda random, shape: random.choice((np.nan, np.inf, -np.inf, 1.0, -2.0), shape),
     "gentle": lambda random, shape: random.standard_normal(shape) / max(shape[-1] if shape else 1, 1) ** 0.5,
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import NotModelledError
+from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.placing import copy_of
 from nearpeak.measure.validation._autograd import differentiable, gradient_contract, gradients_in_fp64
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, rounded, widened
@@ -88,6 +89,8 @@ def named_by(asked: Question, outputs: Mapping[str, Any], got: Mapping[str, Any]
 def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
     """Return a random upstream gradient for every float output; none where there is none.
 
+    That of normal inputs lies densely, the others do not: strides must be followed.
+
     What is rounded to a byte is constant wherever it is continuous: it has a gradient by definition of a rule only.
     """
     import torch
@@ -104,7 +107,23 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
     for gradient in upstream.values() if distribution != "normal" else ():
         if gradient.numel() > 2:
             gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
+    if distribution != "normal":
+        upstream = {name: _not_dense(gradient) for name, gradient in upstream.items()}
     return upstream or None
+
+
+def _not_dense(gradient: Any) -> Any:
+    """Return the same numbers in another order of memory, with gaps where there is one dimension only.
+
+    What comes from above is what another operator makes: transposed by a product, without strides by a sum.
+    """
+    order = tuple(reversed(range(gradient.dim())))
+    turned = gradient.permute(order).contiguous().permute(order)
+    if turned.stride() != gradient.stride() or gradient.numel() < 2:
+        return turned
+    spread = gradient.new_zeros((*gradient.shape, 2))
+    spread[..., 0] = gradient
+    return spread[..., 0]
 
 
 @lru_cache(maxsize=64)
@@ -193,23 +212,38 @@ def derivation(asked: Question, upstream: Mapping[str, Any], named: Mapping[str,
     return Derivation(reference=lambda arrays: closed(arrays, **arguments), tensors=tensors, is_closed=True)
 
 
-@lru_cache(maxsize=64)
 def has_closed_form(asked: Question) -> bool:
     """Say whether the operator's own reference of the gradient covers the case; float64 autograd does otherwise.
 
     It covers nothing where no input has a gradient by its rule: of products of whole numbers only scales have one.
     """
+    return bool(_of_closed_form(asked))
+
+
+@lru_cache(maxsize=64)
+def _of_closed_form(asked: Question) -> frozenset[str]:
+    """Return the gradients that the operator's own reference gives, as `grad_<input>`."""
     reference = OPS[asked.case.op].backward_reference
     if reference is None:
-        return False
+        return frozenset()
     given = {**asked.tensors, **{name: one.values for name, one in asked.expected.items()}}
     above = {f"grad_{name}": np.zeros(one.values.shape) for name, one in asked.expected.items()}
     try:
         with np.errstate(all="ignore"):
             arrays = {name: _array(one) for name, one in (given | above).items()}
-            return bool(reference(arrays, **backward_arguments(asked)))
+            return frozenset(reference(arrays, **backward_arguments(asked)))
     except NotModelledError:
-        return False
+        return frozenset()
+
+
+def leaves_of(asked: Question) -> tuple[str, ...]:
+    """Return the inputs that have a gradient: no whole numbers, and no state that the operator updates.
+
+    PyTorch refuses a state that requires one: running statistics are written to in place, as buffers are.
+    """
+    closed = _of_closed_form(asked) if asked.expected else frozenset()  # of what is added up nothing is expected
+    floats = (name for name, tensor in asked.tensors.items() if tensor.is_floating_point())
+    return tuple(name for name in floats if name not in asked.expected and (not closed or f"grad_{name}" in closed))
 
 
 def _array(one: Any) -> Any:
@@ -236,22 +270,44 @@ def gradients_of(implementation: Implementation, asked: Question, upstream: Mapp
 def differentiated(
     implementation: Implementation, asked: Question, upstream: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is."""
+    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is.
+
+    Raises:
+        ChangedStateError: it leaves global state changed.
+    """
     import torch
 
     tensors = {name: copy_of(torch, tensor) for name, tensor in asked.tensors.items()}
-    backward = implementation.backward
-    if backward is not None:
-        given = {f"grad_{name}": gradient.clone() for name, gradient in upstream.items()}
-        numpy = implementation.arrays == "numpy"
-        arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (tensors | given).items()}
-        return {name: torch.as_tensor(value) for name, value in backward(arrays, **asked.arguments).items()}, {}
-    leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
+    with torch.enable_grad(), unchanged_state(torch):
+        if implementation.backward is not None:
+            return _by_its_rule(implementation, asked, tensors, upstream), {}
+        return _by_autograd(implementation, asked, tensors, upstream)
+
+
+def _by_its_rule(
+    implementation: Implementation, asked: Question, tensors: Mapping[str, Any], upstream: Mapping[str, Any]
+) -> dict[str, Any]:
+    import torch
+
+    assert implementation.backward is not None  # it has a rule
+    given = {f"grad_{name}": copy_of(torch, gradient) for name, gradient in upstream.items()}
+    numpy = implementation.arrays == "numpy"
+    arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (*tensors.items(), *given.items())}
+    found = implementation.backward(arrays, **asked.arguments)
+    return {name: torch.as_tensor(value) for name, value in found.items()}
+
+
+def _by_autograd(
+    implementation: Implementation, asked: Question, tensors: Mapping[str, Any], upstream: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    import torch
+
+    leaves = {name: tensors[name].requires_grad_() for name in leaves_of(asked)}
     given = {"out": templates_of(asked)} if implementation.takes_out else {}
     returned = implementation.call({**tensors, **leaves}, **asked.arguments, **given)
     outputs = given.get("out", {}) | dict(returned or {})
     live = {name: y for name, y in outputs.items() if name in upstream and y.requires_grad}
-    if not live:
+    if not live or not leaves:
         return {}, outputs
     found = torch.autograd.grad(
         list(live.values()),

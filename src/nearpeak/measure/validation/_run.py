@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.measure.global_state import ChangedStateError, unchanged_state
 from nearpeak.measure.user_functions import said_by, takes_out
 from nearpeak.measure.validation._formats import format_name, poison_value
 from nearpeak.measure.validation._guarded import Guarded
@@ -113,6 +114,16 @@ def run(
     return _ran(implementation, inputs, given, arguments, poison)
 
 
+def results_of(
+    implementation: Implementation, tensors: Mapping[str, Any], arguments: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return the guarded inputs of a call, and what it returned itself, not copies; what it raises is raised."""
+    inputs = {name: Guarded.holding(tensor, 0) for name, tensor in tensors.items()}
+    given = _outputs(implementation, outputs, "nan", 0)
+    with unchanged_state(imported_torch()), poisoned_memory("nan", [*inputs.values()]):
+        return inputs, _called(implementation, inputs, given, arguments)
+
+
 def run_repeatedly(
     implementation: Implementation,
     rounds: Sequence[Mapping[str, Any]],
@@ -147,7 +158,7 @@ def _ran(
 ) -> Ran:
     torch = imported_torch()
     try:
-        with poisoned_memory(poison, [*inputs.values()]):
+        with unchanged_state(torch), poisoned_memory(poison, [*inputs.values()]):
             called = _called(implementation, inputs, given, arguments)
         found = {name: torch.as_tensor(value) for name, value in called.items()}
     except Exception as error:  # whatever an implementation raises is its result
@@ -165,6 +176,8 @@ def _ran(
 
 def status_of(error: Exception) -> str:
     """Return the status that an exception of an implementation means."""
+    if isinstance(error, ChangedStateError):
+        return "CHANGED_STATE"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "OOM"
     return "UNSUPPORTED" if refuses(error) else "CRASH"

@@ -28,6 +28,8 @@ class Trial:
     """What is under test."""
     seed: int
     """Seed of all inputs."""
+    gradient: Case | None = None
+    """The case of the gradient that is asked for, which names those that are due; none where a forward pass is."""
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:

@@ -122,6 +122,42 @@ def test_a_copy_that_returns_its_input_is_seen_and_what_computes_may_return_it()
     assert validate(stepped, pytorch(stepped), seed=0).status == "PASS"
 
 
+def test_a_table_that_is_to_stay_as_it_is_is_not_written_into():
+    shape = {"rows": 6, "width": 4, "table_rows": 12, "accumulate": True, "dtype": "fp32"}
+
+    def into(tensors, **_):
+        return {"table": tensors["table"].index_put_((tensors["index"],), tensors["source"], accumulate=True)}
+
+    assert validate(nearpeak.case("scatter", **shape), into, seed=0).status == "MUTATED_INPUT"
+    assert validate(nearpeak.case("scatter", **shape, in_place=True), into, seed=0).status == "PASS"
+    for in_place in (False, True):
+        one = nearpeak.case("scatter", **shape, in_place=in_place)
+        assert validate(one, pytorch(one), seed=0).status == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (lambda: torch.set_grad_enabled(False), "torch.is_grad_enabled() was True, and is False"),
+        (
+            lambda: torch.set_default_dtype(torch.float64),
+            "torch.get_default_dtype() was torch.float32, and is torch.fl",
+        ),
+    ],
+)
+def test_global_state_that_a_kernel_leaves_changed_is_named(change, state):
+    def changing(tensors, **arguments):
+        outputs = OPS["softmax"].torch_call(tensors, **arguments)
+        change()
+        return outputs
+
+    found = validate(SOFTMAX, changing, seed=0)
+    assert found.status == "CHANGED_STATE"
+    assert state in found.reason
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() is torch.float32
+
+
 def test_memory_that_was_never_written_is_seen_whatever_it_held():
     def partly(tensors, **arguments):
         y = OPS["gemm"].torch_call(tensors, **arguments)["y"]

@@ -2,6 +2,7 @@
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable
+from nearpeak.measure.validation._handed_out import overwritten
 from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._trial import Trial
@@ -11,8 +12,9 @@ from nearpeak.ops import OPS
 def memory(trial: Trial) -> CheckResult:
     """Return whether guard bands are intact, inputs unchanged, and outputs of what moves bytes lie elsewhere.
 
-    An input that is also an output may change. What computes may return its input where the result is that, as
-    PyTorch's compiled dropout does outside of training.
+    An input that is also an output may change, unless the case says that it is not updated in place. What computes may
+    return its input where the result is that, as PyTorch's compiled dropout does outside of training. What was handed
+    out stays as it is when the next call is made.
     """
     moves = OPS[trial.case.op].family == "movement"
     rounds = list(zip(trial.questions, trial.runs, strict=True))
@@ -20,18 +22,26 @@ def memory(trial: Trial) -> CheckResult:
         if ran.overrun:
             reason = f"{asked.distribution} inputs: wrote beside {', '.join(ran.overrun)}"
             return CheckResult(check="V2", status="OOB_WRITE", reason=reason)
-        changed = [name for name in ran.changed if name not in asked.expected]
+        changed = [name for name in ran.changed if not _updated(asked, name)]
         if changed:
             reason = f"{asked.distribution} inputs: changed {', '.join(changed)}"
             return CheckResult(check="V2", status="MUTATED_INPUT", reason=reason)
-        aliased = [pair for pair in ran.shared if pair[1] not in asked.expected]
+        aliased = [pair for pair in ran.shared if not _updated(asked, pair[1])]
         if moves and aliased and not _usual(trial, asked):
             output, name = aliased[0]
             reason = f"{asked.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
             return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     if any(ran.error or not comparable(ran.outputs, asked.expected) for asked, ran in rounds):
         return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # nothing, or not all, was written anywhere
+    if lost := overwritten(trial.implementation, trial.questions):
+        reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
+        return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     return CheckResult(check="V2", status=PASS)
+
+
+def _updated(asked: Question, name: str) -> bool:
+    """Say whether the operator writes into the input `name` by its definition."""
+    return name in asked.expected and bool(asked.arguments.get("in_place", True))
 
 
 def _usual(trial: Trial, asked: Question) -> bool:

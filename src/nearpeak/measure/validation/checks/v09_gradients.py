@@ -14,13 +14,16 @@ from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._baseline import as_good
 from nearpeak.measure.validation._compare import comparable, compared, values_of
 from nearpeak.measure.validation._gradients import (
+    Named,
     differentiated,
     expected_gradients,
     gradients_of,
+    leaves_of,
     named_by,
     upstream_of,
     without_gradient,
 )
+from nearpeak.measure.validation._handed_out import changed_by_a_later_call
 from nearpeak.measure.validation._oracle import Expected, Question, question
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._systematic_gradients import systematic_gradient_fault
@@ -35,7 +38,7 @@ def gradients(trial: Trial) -> CheckResult:
     """
     missing = without_gradient(trial.case, trial.questions[0])
     if not missing and trial.implementation.arrays != "torch" and trial.implementation.backward is None:
-        missing = "the implementation has no gradient"
+        return CheckResult(check="V9", status=_without(trial), reason="the implementation has no gradient")
     ran = trial.runs[0]
     if not missing and (ran.error or not comparable(ran.outputs, trial.questions[0].expected)):
         missing = "V1 failed"
@@ -45,17 +48,31 @@ def gradients(trial: Trial) -> CheckResult:
     failed = [result for result in results if result.failed]
     if failed or results[0].status != PASS:
         return failed[0] if failed else results[0]
+    if lost := _overwritten(trial):
+        reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
+        return CheckResult(check="V9", status="ALIASED_OUTPUT", reason=reason)
     fault = systematic_gradient_fault(trial.case, trial.implementation, trial.seed)
     return replace(results[0], status="NUMERIC_FAIL", reason=fault) if fault else results[0]
 
 
+def _overwritten(trial: Trial) -> list[str]:
+    """Return the gradients that a later call of the implementation changes."""
+
+    def call(asked: Question) -> Mapping[str, Any]:
+        upstream = upstream_of(asked, trial.seed)
+        assert upstream is not None  # gradients were compared
+        return gradients_of(trial.implementation, asked, upstream)
+
+    return changed_by_a_later_call(call, trial.questions)
+
+
 def asked_of(trial: Trial) -> tuple[Question, ...]:
-    """Return the rounds whose gradients are looked at: the first two, and what few results were asked again.
+    """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
 
     Where none of them tells a gradient from a wrong one, as of long recurrences with large weights, whose functions
     are saturated or whose gradients grow beyond what any format follows, smaller inputs are asked too.
     """
-    again = (asked for asked in trial.questions[2:] if asked.distribution == "normal")
+    again = (asked for asked in trial.questions[2:] if asked.distribution in ("normal", "gaps"))
     first = (*trial.questions[:2], *again)
     return (*first, *_gentler(trial.case, trial.seed, first))
 
@@ -86,7 +103,7 @@ def _told(asked: Question, seed: int) -> dict[str, bool]:
     """Return by gradient whether the round tells it from a wrong one."""
     if upstream_of(asked, seed) is None:
         return {}
-    names = tuple(f"grad_{name}" for name, tensor in asked.tensors.items() if tensor.is_floating_point())
+    names = tuple(f"grad_{name}" for name in leaves_of(asked))
     found = expected_gradients(asked, seed, names, ())  # as a round asks for them, so that they are kept for it
     with np.errstate(all="ignore"):
         return {
@@ -103,14 +120,59 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
         got, outputs = differentiated(trial.implementation, asked, upstream)
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
-        status = SKIPPED if without else status_of(error)
+        status = _without(trial) if without else status_of(error)
         return CheckResult(check="V9", status=status, reason=f"its gradient: {_into_numpy(error) or words_of(error)}")
-    expected = expected_gradients(asked, trial.seed, tuple(got), named_by(asked, outputs, got))
+    if not got and trial.gradient is None:
+        return CheckResult(check="V9", status=SKIPPED, reason="results carry no gradient")
+    named = named_by(asked, outputs, got)
+    expected = expected_gradients(asked, trial.seed, tuple(got), named)
+    if misshapen := _misshapen(trial, asked, got, named, expected):
+        return CheckResult(check="V9", status="SHAPE_FAIL", reason=misshapen)
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
-    if not comparable(got, expected):
-        return CheckResult(check="V9", status="SHAPE_FAIL", reason="gradients have other shapes than their inputs")
     return _judged(values_of(got), expected, asked, upstream)
+
+
+def _without(trial: Trial) -> str:
+    """Return the status of an implementation without any gradient: only a case of the gradient asks for one."""
+    return SKIPPED if trial.gradient is None else "UNSUPPORTED"
+
+
+def _misshapen(
+    trial: Trial, asked: Question, got: Mapping[str, Any], named: Named, expected: Mapping[str, Expected]
+) -> str:
+    """Return which gradients are missing, or that some have other shapes than their inputs; empty where neither is."""
+    if lacking := _lacking(trial, asked, got, named):
+        return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
+    return "" if comparable(got, expected) else "gradients have other shapes than their inputs"
+
+
+def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named) -> list[str]:
+    """Return the gradients that are due and did not come out: those that the case names, and PyTorch's own call gives.
+
+    Of a forward pass none is named. There one that is left out is none of 0, as autograd adds it up, where the oracle's
+    is beyond its bound: kernels for inference have no gradient at all, but none has a part of them.
+    """
+    left = [f"grad_{name}" for name in leaves_of(asked) if f"grad_{name}" not in got]
+    stated = {} if trial.gradient is None else dict(trial.gradient.attributes)
+    left = [name for name in left if stated.get(name, True)]
+    usual = _of_pytorch(asked, trial.seed) if left else frozenset()
+    if trial.gradient is not None or not left:
+        return [name for name in left if name in usual]
+    wanted = expected_gradients(asked, trial.seed, tuple(f"grad_{name}" for name in leaves_of(asked)), named)
+    return [k for k in left if k in usual and k in wanted and bool((abs(wanted[k].values) > wanted[k].bound).any())]
+
+
+@lru_cache(maxsize=64)
+def _of_pytorch(asked: Question, seed: int) -> frozenset[str]:
+    """Return the gradients that PyTorch's own call gives in the formats of the case."""
+    upstream = upstream_of(asked, seed)
+    assert upstream is not None  # there are gradients to compare
+    own = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
+    try:
+        return frozenset(gradients_of(own, asked, upstream))
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):  # it has no derivative in this format
+        return frozenset()
 
 
 def _into_numpy(error: Exception) -> str:

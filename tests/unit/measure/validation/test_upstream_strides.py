@@ -1,0 +1,46 @@
+"""Gradients from above that do not lie densely: a kernel that takes them for dense is wrong."""
+
+import pytest
+
+import nearpeak
+from nearpeak.measure.validation import validate
+from nearpeak.measure.validation._gradients import upstream_of
+from nearpeak.measure.validation._oracle import question
+
+torch = pytest.importorskip("torch")
+SOFTMAX = nearpeak.case("softmax", "backward", rows=6, columns=9, dtype="fp32")
+SUM = nearpeak.case("reduce", outputs=12, reduced=5, function="sum", dtype="fp32")
+
+
+def softmax(follows_strides):
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x.softmax(-1)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, grad):
+            (y,) = ctx.saved_tensors
+            if not follows_strides:
+                grad = torch.as_strided(grad, y.shape, (y.shape[-1], 1))
+            return y * (grad - (grad * y).sum(-1, keepdim=True))
+
+    return lambda tensors, **_: {"y": Softmax.apply(tensors["x"])}
+
+
+def test_a_kernel_that_takes_the_upstream_gradient_for_dense_is_refused():
+    found = validate(SOFTMAX, softmax(follows_strides=False), seed=0)
+    assert found.failed == ("V9",)
+    assert validate(SOFTMAX, softmax(follows_strides=True), seed=0).status == "PASS"
+
+
+@pytest.mark.parametrize("case", [SOFTMAX, SUM], ids=lambda case: case.op)
+def test_the_first_upstream_gradient_is_dense_and_the_second_is_not(case):
+    forward = nearpeak.ops.OPS[case.op].forward_case(case)
+    dense, other = (upstream_of(question(forward, 0, kind), 0)["y"] for kind in ("normal", "positive"))
+    assert dense.is_contiguous()
+    assert not other.is_contiguous()
+    assert other.reshape(-1)[0] == 0.0
+    assert other.reshape(-1)[-1] == 1.0
