@@ -25,7 +25,7 @@ from nearpeak.measure.validation._oracle import (
 )
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._reach import Reference, evaluated
-from nearpeak.measure.validation._run import Implementation
+from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation
 from nearpeak.measure.validation._trial import templates_of
 from nearpeak.ops import OPS
 
@@ -108,22 +108,30 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
         if gradient.numel() > 2:
             gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
     if distribution != "normal":
-        upstream = {name: _not_dense(gradient) for name, gradient in upstream.items()}
+        aligned = contract_of(asked.case).kind == "contraction"
+        upstream = {name: _not_dense(gradient, aligned=aligned) for name, gradient in upstream.items()}
     return upstream or None
 
 
-def _not_dense(gradient: Any) -> Any:
-    """Return the same numbers in another order of memory, with gaps where there is one dimension only.
+def _not_dense(gradient: Any, *, aligned: bool) -> Any:
+    """Return the same numbers with dimensions in the reverse order in memory, or with gaps where that changes nothing.
 
     What comes from above is what another operator makes: transposed by a product, without strides by a sum.
+
+    Args:
+        aligned: whether rows begin at multiples of 16 bytes, in 16 bits and 32, as PyTorch's grouped products ask.
     """
-    order = tuple(reversed(range(gradient.dim())))
-    turned = gradient.permute(order).contiguous().permute(order)
-    if turned.stride() != gradient.stride() or gradient.numel() < 2:
-        return turned
+    each = LEAST_ALIGNMENT_BYTES // 2
+    if gradient.dim() > 1 and not (aligned and gradient.shape[0] % each):
+        order = tuple(reversed(range(gradient.dim())))
+        turned = gradient.permute(order).contiguous().permute(order)
+        if not turned.is_contiguous():
+            return turned
+    if gradient.dim() > 1:
+        wide = gradient.new_zeros((*gradient.shape[:-1], 2 * gradient.shape[-1]))
+        return wide[..., : gradient.shape[-1]].copy_(gradient)
     spread = gradient.new_zeros((*gradient.shape, 2))
-    spread[..., 0] = gradient
-    return spread[..., 0]
+    return spread[..., 0].copy_(gradient)
 
 
 @lru_cache(maxsize=64)

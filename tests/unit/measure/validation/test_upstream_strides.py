@@ -3,7 +3,7 @@
 import pytest
 
 import nearpeak
-from nearpeak.measure.validation import validate
+from nearpeak.measure.validation import pytorch, validate
 from nearpeak.measure.validation._gradients import upstream_of
 from nearpeak.measure.validation._oracle import question
 
@@ -44,3 +44,10 @@ def test_the_first_upstream_gradient_is_dense_and_the_second_is_not(case):
     assert not other.is_contiguous()
     assert other.reshape(-1)[0] == 0.0
     assert other.reshape(-1)[-1] == 1.0
+
+
+@pytest.mark.parametrize(("m", "dtype"), [(7, "fp32"), (7, "bf16"), (12, "bf16")])
+def test_products_that_ask_for_aligned_strides_pass(m, dtype):
+    case = nearpeak.case("grouped_gemm", m=m, n=8, k=16, groups=3, dtype=dtype)
+    found = validate(case, pytorch(case), seed=0)
+    assert found.status == "PASS", [result.reason for result in found.results if result.failed]
