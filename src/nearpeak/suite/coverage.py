@@ -95,13 +95,14 @@ def _share(
 def _directed(suite: Suite, run: list[Case], scores: Scores | None) -> Iterator[DirectedShare]:
     """Yield the share of each operator's obligations, and that of all together."""
     best = _best(run, scores, met_by)
+    legal = frozenset[str]().union(*(met_by(one.case) for one in suite.cases))  # also of cases that did not run
     phases: dict[str, set[str]] = {}
     for one in suite.cases:
         phases.setdefault(one.case.op, set()).add(one.case.phase)
     rows = []
     for op, own in sorted(phases.items()):
         stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(own)))
-        infeasible = {name for name in stated if name in suite.infeasible and name not in best}
+        infeasible = {name for name in stated if name in suite.infeasible and name not in legal}
         met = [best[name] for name in stated if name in best]
         rows.append(DirectedShare(
             op=op, met_count=len(met), valid_count=len(stated) - len(infeasible), infeasible_count=len(infeasible),

@@ -175,6 +175,21 @@ def test_only_what_passed_counts_where_results_are_given():
     assert shares(suite, passed={A.digest})["x forward", "calls", "exact"].covered_ratio == 0.5
 
 
+def test_what_a_case_that_did_not_run_meets_stays_an_obligation():
+    found, vector = (
+        directed_suite("elementwise"),
+        case("elementwise", function="add", dtype="fp32", elements=3552, b=3552),
+    )
+    assert set(found.infeasible) & met_by(vector)
+    suite = merged(
+        [found, suites.suite([], sweeps=["op=elementwise function=add dtype=fp32 elements=3552 b=3552"])], "s"
+    )
+    whole, others = (coverage_of(suite, passed={one.case.digest for one in suite.cases} - lost).directed[-1]
+                     for lost in (set(), {vector.digest}))  # fmt: skip
+    assert whole.met_count == whole.valid_count == others.valid_count > others.met_count
+    assert coverage_of(leaving(suite, vector)).directed[-1].valid_count == whole.valid_count
+
+
 def test_a_plan_keeps_one_case_of_each_operator_and_every_obligation():
     suite = merged([workload("x", a=1, b=5, c=5), directed_suite("softmax")], "s")
     plan = suites.cheapest(suite, "h100_sxm", goal_ratio=0.9)
