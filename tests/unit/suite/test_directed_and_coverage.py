@@ -156,6 +156,17 @@ def test_time_weighs_only_where_times_are_given():
     assert found["fleet", "time", "exact"].covered_ratio == 0.25
 
 
+def test_a_share_of_time_that_lacks_the_time_of_a_case_is_unknown_and_so_is_the_fleets():
+    suite = merged([workload("x", a=1), workload("y", a=1, b=1)], "s")
+    found = shares(suite, time_s={A: 1.0}, passed={A.digest})
+    assert found["x forward", "time", "exact"].covered_ratio == 1
+    for name in ("y forward", "fleet"):
+        assert found[name, "time", "exact"].covered_ratio is None
+        assert found[name, "time", "exact"].untimed_count == 1
+        assert found[name, "calls", "exact"].covered_ratio is not None
+        assert found[name, "calls", "exact"].untimed_count == 0
+
+
 def test_effective_coverage_multiplies_by_the_score_and_is_never_larger():
     suite = merged([workload("x", a=1, b=1), directed_suite("softmax")], "s")
     none = coverage_of(suite)
