@@ -141,6 +141,8 @@ def test_ten_thousand_damaged_lines_are_read_or_counted_and_never_crash(tmp_path
 
 
 SOFTMAX, ADD = "aten._softmax.default", "aten.add.Tensor"
+MM, CONV = "aten.mm.default", "aten.convolution.default"
+PLAIN = "None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1"
 LYING = [
     (SOFTMAX, "(T([32, 128], f16, stride=(1, 32)), -1, False)", {"x.layout": "transposed"}),
     (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 256, 2)), -1, False)", {"x.layout": "stepped"}),
@@ -152,7 +154,18 @@ LYING = [
     (ADD, "(T([32, 128], f16, stride=(1, 32)), T([32, 128], f16, stride=(1, 32)))", {}),
     (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(1, 32)))", None),
     (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(0, 1)))", {}),
-    ("aten.mm.default", "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    (MM, "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    (MM, "(T([33, 129], f32, stride=(200, 1)), T([129, 65], f32))", None),
+    (MM, "(T([33, 129], f32, stride=(1, 33)), T([129, 65], f32))", {}),
+    (MM, "(T([33, 129], f32, stride=(1, 50)), T([129, 65], f32))", None),
+    (MM, "(T([33, 129], f32, stride=(0, 1)), T([129, 65], f32))", None),
+    ("aten.addmm.default", "(T([65], f32), T([33, 129], f32), T([129, 65], f32, stride=(1, 129)))", {}),
+    ("aten.bmm.default", "(T([4, 33, 129], f32, stride=(0, 129, 1)), T([4, 129, 65], f32))", {}),
+    ("aten.bmm.default", "(T([4, 33, 129], f32, stride=(129, 516, 1)), T([4, 129, 65], f32))", None),
+    ("aten.mv.default", "(T([33, 129], f32), T([129], f32, stride=(2,)))", None),
+    (CONV, f"(T([2, 8, 6, 5], f32, stride=(240, 1, 40, 8)), T([4, 8, 3, 3], f32), {PLAIN})", {}),
+    (CONV, f"(T([2, 8, 6, 5], f32, stride=(480, 1, 80, 16)), T([4, 8, 3, 3], f32), {PLAIN})", None),
+    (CONV, f"(T([2, 8, 6, 5], f32), T([4, 8, 3, 3], f32, stride=(72, 1, 24, 8)), {PLAIN})", None),
     ("aten.native_layer_norm.default", "(T([32, 128], f16, stride=(1, 32)), [128], T([128], f16), T([128], f16), 1e-5)",
      {"input.layout": "transposed"}),
 ]  # fmt: skip
