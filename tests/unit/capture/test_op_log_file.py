@@ -88,7 +88,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(tmp_path, line, reason):
     assert sum(workload.uncovered_counts().values()) == line.startswith("cnt: ")
     assert len(workload.assumptions) == 1
     assert re.search(reason, workload.assumptions[0])
-    assert workload.assumptions[0].startswith("1 lines could not be read: ")
+    assert workload.assumptions[0].startswith("1 line could not be read: ")
 
 
 def test_an_operator_that_this_pytorch_lacks_is_named(tmp_path):
@@ -101,7 +101,7 @@ def test_a_suite_of_a_log_counts_the_calls_that_could_not_be_read(tmp_path):
     one = suite_of(read(tmp_path, LOG + "Operator: aten.nonsense.default\ncnt: 4, ((T([2], f16),), {})\n"))
     (source,) = one.sources
     assert source.uncovered == {"aten.nonsense.default": 4}
-    assert source.origin["unread"].startswith("1 lines could not be read: operator aten.nonsense.default")
+    assert source.origin["unread"].startswith("1 line could not be read: operator aten.nonsense.default")
     covered = coverage_of(one).use[0]
     assert (covered.currency, covered.covered_ratio) == ("calls", 34 / 38)
 
@@ -178,3 +178,8 @@ def test_strides_become_layouts_and_calls_taken_for_dense_are_counted(tmp_path, 
     assert dict(call.case.memory) == (memory or {})
     said = f"3 calls are taken for dense: {operator} (line 2)"
     assert workload.origin.get("strides") == (said if memory is None else None)
+
+
+def test_one_call_taken_for_dense_is_one_call(tmp_path):
+    row = f"Operator: {MM}\ncnt: 1, ((T([33, 129], f32, stride=(200, 1)), T([129, 65], f32)), {{}})\n"
+    assert read(tmp_path, row).origin["strides"] == f"1 call is taken for dense: {MM} (line 2)"

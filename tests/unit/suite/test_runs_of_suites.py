@@ -52,6 +52,11 @@ def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_
     assert shares["fleet", "calls", "exact"] == pytest.approx(3 / 6)
 
 
+def test_one_result_is_one_result(tmp_path):
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--out", tmp_path / "r.jsonl"]
+    assert "r.jsonl: 1 new result, 1 in all\n" in run(*words).stderr
+
+
 def taken(one, outcome, time_s=1.0, **more):
     samples = (time_s,) * 5 if outcome in (Outcome.BUDGET, Outcome.CONVERGED) else ()
     return Measurement(case=one, target="cpu", runner="r", samples_s=samples, outcome=outcome, **more)
