@@ -110,6 +110,7 @@ class NearpeakMeasure:
 
         __tracebackhide__ = True  # what failed is the caller's line
         self.was_called = True
+        _refuse_no_function(function)
         wanted = case or self.case
         if wanted is None:
             raise SpecError("nearpeak_measure: no case; decorate the test with @nearpeak.case(...) or give case=")
@@ -137,6 +138,12 @@ class NearpeakMeasure:
         named = "<" not in getattr(function, "__qualname__", "<")
         test = f"pytest {shlex.quote(self._test)}" if self._test else ""
         return command if named and command else test or command
+
+
+def _refuse_no_function(given: object) -> None:
+    if isinstance(given, type) or not callable(given):
+        what = "a class" if isinstance(given, type) else f"no function but {type(given).__name__}"
+        raise SpecError(f"nearpeak_measure: {given!r} is {what}; give a function, or an object that is called")
 
 
 def _backend(function: Callable[..., Any], timing: "Timing", device: str) -> Any:

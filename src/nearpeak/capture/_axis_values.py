@@ -117,8 +117,8 @@ def _function(name: str, function: str, arguments: str) -> Sequence[int]:
     parts = _split(arguments)
     if function == "weights":
         return _weights(name, parts)
-    if function == "near" and parts and all(part.isdigit() for part in parts):
-        return _near(*map(int, parts))
+    if function == "near":
+        return _near(name, arguments, parts)
     if function not in known:
         raise SpecError(f"{name}: function {function!r} is not known; give {_EXAMPLES}")
     wanted, apply = known[function]
@@ -137,9 +137,11 @@ def _pow2(name: str, first: int, last: int) -> tuple[int, ...]:
     return values
 
 
-def _near(*tiles: int) -> tuple[int, ...]:
+def _near(name: str, arguments: str, tiles: Sequence[str]) -> tuple[int, ...]:
     """Return each tile with its neighbours: what fills it, leaves one element free, or needs one more tile."""
-    return tuple(sorted({extent for tile in tiles for extent in (tile - 1, tile, tile + 1) if extent >= 0}))
+    if not tiles or not all(tile.isdigit() and int(tile) > 0 for tile in tiles):
+        raise SpecError(f"{name}: near({arguments}) needs positive tiles, whole numbers such as near(64,128)")
+    return tuple(sorted({extent for tile in map(int, tiles) for extent in (tile - 1, tile, tile + 1)}))
 
 
 def _edges(name: str, first: int, last: int) -> tuple[int, ...]:  # noqa: ARG001  # as the other functions

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.core.case import Case
 from nearpeak.core.tensor import Tensor
-from nearpeak.ops import OPS
+from nearpeak.ops import OPS, _sliding
 from nearpeak.ops._memory import DENSE, LAYOUTS, strides_of
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -25,15 +25,16 @@ class _Lying(NamedTuple):
 def lying(case: Case, tensors: Sequence[Any]) -> tuple[Case, bool]:
     """Return `case` with the layouts in which the tensors of its row lie, and whether it keeps all of them.
 
-    Operators with a choice `layout` have read the strides already. What lies alike everywhere is dense to an operator
-    that takes elements one by one, in whatever order. Elements that an expanded tensor repeats are read once, as
-    the case's extents say.
+    A choice `layout` of an operator has a word for dense inputs in another order alone, not for gaps. What lies alike
+    everywhere is dense to an operator that takes elements one by one, in whatever order. Elements that an expanded
+    tensor repeats are read once, as the case's extents say.
     """
     strided = [one for one in tensors if not one.is_contiguous()]
-    if not strided or "layout" in dict(case.attributes):
+    if not strided:
         return case, True
-    if case.phase != "forward":
-        return case, False
+    layout = str(dict(case.attributes).get("layout", ""))
+    if layout or case.phase != "forward":
+        return case, bool(layout) and _is_said(case, layout, strided)
     operator = OPS[case.op]
     arguments = operator.forward_arguments(case)
     inputs = operator.inputs(**arguments)
@@ -43,6 +44,27 @@ def lying(case: Case, tensors: Sequence[Any]) -> tuple[Case, bool]:
     if found is None:
         return case, False
     return operator.case("forward", **arguments, **{f"{name}.layout": layout for name, layout in found.items()}), True
+
+
+def _is_said(case: Case, layout: str, strided: Sequence[Any]) -> bool:
+    """Say whether the choice `layout` of a case says how all of these tensors lie."""
+    if layout in _sliding.LAYOUTS:
+        return all(_is_dense(one, _sliding.strides_of(tuple(one.shape), layout)) for one in strided)
+    inputs = OPS[case.op].inputs(**OPS[case.op].forward_arguments(case)).values()
+    return all(any(_is_stored(_distinct(one), known) for known in inputs) for one in strided)
+
+
+def _is_dense(tensor: Any, strides: Sequence[int] | None) -> bool:
+    """Say whether a tensor that is not contiguous has these strides, where it has more than one element to step to."""
+    rows = () if strides is None else zip(tensor.shape, tensor.stride(), strides, strict=True)
+    return strides is not None and all(extent == 1 or own == one for extent, own, one in rows)
+
+
+def _is_stored(tensor: _Lying, described: Tensor) -> bool:
+    """Say whether a tensor lies as the case says that this input does; its order among the inputs may be another."""
+    strides = described.strides or strides_of(described.shape, DENSE)
+    kept = tuple(one if extent > 1 else 0 for one, extent in zip(strides, described.shape, strict=True))
+    return _holds(described, tensor) and merged(tensor.extents, tensor.strides, described.shape) == kept
 
 
 def _alike(tensors: Sequence[Any]) -> bool:

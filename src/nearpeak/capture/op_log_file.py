@@ -13,6 +13,7 @@ from nearpeak.capture._log_strides import lying
 from nearpeak.capture.torch_dispatch import _world
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import SpecError
+from nearpeak.units import counted
 
 _OPERATOR = re.compile(r"Operator:\s*(\S+)\s*$")
 _ROW = re.compile(r"cnt:\s*(\d{1,15})\s*,\s*(.*)$")
@@ -73,19 +74,23 @@ def capture_op_log(path: Path) -> Workload:
         raise SpecError(
             f"{path}: no row of it can be read; rows look like 'cnt: 1, ((T([2, 4], f16),), {{}})'{_why(rejected)}"
         )
-    notes = [f"{sum(rejected.values())} lines could not be read{_why(rejected)}"] if rejected else []
+    notes = [f"{counted(sum(rejected.values()), 'line')} could not be read{_why(rejected)}"] if rejected else []
     origin = {
         "kind": "operator log",
         "file": path.name,
         "rows": str(len(rows)),
         "calls": str(sum(r.call_count for r in rows)),
         **({"unread": notes[0]} if notes else {}),
-        **({"strides": f"{sum(dense.values())} calls are taken for dense{_why(dense)}"} if dense else {}),
+        **({"strides": f"{_taken(sum(dense.values()))} for dense{_why(dense)}"} if dense else {}),
     }
     return Workload(
         name=path.stem, step="sweep", calls=(*calls, *lost), origin=origin, assumptions=tuple(notes),
         skipped=dict(sorted(skipped.items())),
     )  # fmt: skip
+
+
+def _taken(call_count: int) -> str:
+    return f"{counted(call_count, 'call')} {'is' if call_count == 1 else 'are'} taken"
 
 
 def _why(rejected: Counter[str]) -> str:

@@ -33,7 +33,8 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
         console.print(f"  [yellow]uncovered: {escape(name)}, {count} calls[/yellow]")
     _print_lacks(console, suite)
     if coverage.untimed_count:
-        console.print(f"  [yellow]without a time on this target: {counted(coverage.untimed_count, 'case')}[/yellow]")
+        console.print(f"  [yellow]without a time: {counted(coverage.untimed_count, 'case')}; shares of time are "
+                      "unknown where a workload calls one[/yellow]")  # fmt: skip
     table = _use_table(coverage.use, effective=False)
     console.print(table if table.row_count else "use-case coverage: no workload calls any of them")
     console.print(_directed_table(coverage.directed))
@@ -107,17 +108,26 @@ def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
     heads = [(currency, "right") for currency in currencies]
     title = f"{'effective ' if effective else ''}use-case coverage"
     table = _table(title, ("workload", "left"), ("a case stands for", "left"), *heads)
-    ratios = {
-        (share.workload, share.identity, share.currency): share.effective_ratio if effective else share.covered_ratio
-        for share in shares
-    }  # fmt: skip
+    cells = {
+        (share.workload, share.identity, share.currency): _use_cell(share, effective=effective) for share in shares
+    }
     shown = ""
     for workload, identity in dict.fromkeys((share.workload, share.identity) for share in shares):
-        row = [ratios[workload, identity, currency] for currency in currencies]
-        if any(ratio is not None for ratio in row):
+        row = [cells[workload, identity, currency] for currency in currencies]
+        if any(cell != _NONE for cell in row):
             name, shown = ("" if workload == shown else workload), workload
-            table.add_row(escape(name), _STANDS_FOR[identity], *(_percent(ratio, "none") for ratio in row))
+            table.add_row(escape(name), _STANDS_FOR[identity], *row)
     return table
+
+
+_NONE = "none"
+
+
+def _use_cell(share: "UseShare", *, effective: bool) -> str:
+    """Return a share in words; one that lacks the time of a case is said to be unknown, not a share of the rest."""
+    if share.untimed_count:
+        return "unknown"
+    return _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
 
 
 _STANDS_FOR = {"exact": "itself", "class": "its class", "saturated": "its saturated class"}

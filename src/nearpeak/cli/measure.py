@@ -12,6 +12,7 @@ from nearpeak.cli import _shared as shared
 from nearpeak.cli._cases import cases_of, suite_of_words
 from nearpeak.cli._push import PUSH, check_push, pushed
 from nearpeak.errors import SpecError
+from nearpeak.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ def measure(
 
         new, found = len(found), list(read_results(out))
         kept = "" if new else "; what is asked for is there already, and another --out measures it again"
-        sys.stderr.write(f"{out}: {new} new results, {len(found)} in all{kept}\n")
+        sys.stderr.write(f"{out}: {counted(new, 'new result')}, {len(found)} in all{kept}\n")
     sys.stderr.write(f"{_outcomes(found)}\n" if len(found) > 1 else "")
     for path in export:
         _export(path, found)

@@ -230,9 +230,8 @@ def _cheapest(found: "Suite", device: "Target", share: float, identity: str, bud
 
     plan = suites.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
     found = plan.suite
-    covering = (
-        f"{len(plan.picks)} of them cover use,\n  in {plan.cover_ratio:.1%} of the time of all that workloads call"
-    )
+    use, run = ([one for one in cases if one.call_count] for cases in (found.cases, found.chosen))
+    covering = f"{len(run)} of the {len(use)} that workloads call,\n  in {plan.called_ratio:.1%} of their time"
     what = covering if plan.use_s else "no workload calls any of them,\n  they meet obligations"
     sys.stderr.write(f"{len(found.chosen)} of {len(found.cases)} cases are run; {what}\n  ({found.plan['time']})\n")
     return found

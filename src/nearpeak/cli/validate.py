@@ -66,8 +66,8 @@ def validate(
 
     Of a file, or of a ready-made suite, every case is checked, one after the other; a function of your own is called in
     a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case that cannot
-    be checked is a row that says so, one that could not tell wrong from right no failure. Exit code 12 when a check
-    fails. The words and the seed of a record show it again.
+    be checked is a row that says so. Exit code 12 when a check fails; a case that could not tell wrong from right, in a
+    file or alone, is no failure, and said. The words and the seed of a record show it again.
     """
     options = {"--runner": runner, "--implementation": implementation, "--emulate": emulate, "--formats": formats,
                "--set": edits, "--mutants": mutants}  # fmt: skip
@@ -175,8 +175,26 @@ def _case_validated(
 ) -> None:
     """Print what the contract says of one case, and fail where a check fails."""
     found = _validated(case, tested(case), how, json=json)
-    if found.failed:
+    kind = _kind(found)
+    if kind == _UNTOLD:
+        sys.stderr.write(f"{kind}: {_failure(case, found)}\n")
+    elif kind != _RIGHT:
         raise IncorrectError(_failure(case, found))
+
+
+_RIGHT, _UNTOLD = "right", "could not tell a wrong result"
+_SAYS_NOTHING = {"DEGENERATE_CASE", "INVALID_REFERENCE"}
+"""Statuses of checks that say nothing of the results: alone and in a suite they are no failure."""
+
+
+def _kind(found: "Validation") -> str:
+    """Return in words what a record says of the results."""
+    failed = {result.status for result in found.results if result.failed}
+    if not failed:
+        return _RIGHT
+    if failed <= _SAYS_NOTHING:
+        return _UNTOLD
+    return "fell back" if failed <= _SAYS_NOTHING | {"FALLBACK"} else "wrong"
 
 
 def _validated(case: "Case", tested: "Implementation | _Foreign", how: _Asked, *, json: bool) -> "Validation":
@@ -207,10 +225,11 @@ def _found(case: "Case", tested: "Implementation | _Foreign", seed: int) -> "tup
 
 
 def _failure(case: "Case", found: "Validation") -> str:
-    """Return the first check that fails."""
+    """Return the first check that fails; one that says nothing of the results where no other does."""
     from nearpeak.ops import label_of
 
-    first = next(result for result in found.results if result.failed)
+    failed = [result for result in found.results if result.failed]
+    first = next((result for result in failed if result.status not in _SAYS_NOTHING), failed[0])
     return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
 
 
@@ -218,8 +237,6 @@ def _suite_validated(
     cases: "list[Case]", tested: "Callable[[Case], Implementation | _Foreign]", how: _Asked, *, json: bool
 ) -> None:
     """Print what the contract says of each case; those that cannot be checked or could not tell are counted apart."""
-    from nearpeak.measure.taking import wrong
-
     counts: Counter[str] = Counter()
     failures = []
     for case in cases:
@@ -230,8 +247,9 @@ def _suite_validated(
             _say_unchecked(case, str(error), json=json)
             counts["cannot be checked"] += 1
             continue
-        failures += [_failure(case, found)] if wrong(found) else []
-        counts["wrong" if wrong(found) else "could not tell a wrong result" if found.failed else "right"] += 1
+        kind = _kind(found)
+        failures += [] if kind in (_RIGHT, _UNTOLD) else [_failure(case, found)]
+        counts[kind] += 1
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     if failures:
         raise IncorrectError(f"{failures[0]} (of {counted(len(cases), 'case')}: {said})")

@@ -15,9 +15,11 @@ class UseShare:
     identity: str
     """How near a case must be to stand for another: exact, class or saturated."""
     covered_ratio: float | None
-    """Weight covered over weight of all cases; none where nothing of the workload weighs anything."""
+    """Weight covered over weight of all cases; none where nothing weighs anything, or a weight is unknown."""
     effective_ratio: float | None = None
     """The same, each case times its mutation score; none where no score was measured."""
+    untimed_count: int = 0
+    """Cases called that no time is known for; above 0 this share of time is unknown. 0 in other currencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,4 +66,4 @@ class SuiteCoverage:
     """Calls of the workloads that no operator covers, by name; they count as uncovered in calls, and are not in the
     other currencies, where their weight is not known."""
     untimed_count: int = 0
-    """Cases that no time is known for; they weigh nothing in time."""
+    """Cases that no time is known for; where a workload calls one, its share of time is unknown."""

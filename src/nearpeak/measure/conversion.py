@@ -367,7 +367,10 @@ def problem_of(path: Path) -> tuple[Any, tuple[Any, ...]]:
     if specification is None or specification.loader is None:
         raise SpecError(f"{path}: no Python file")
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except SyntaxError as error:
+        raise SpecError(f"{path}: is not Python: {error}") from None
     for part in ("Model", "get_inputs"):
         if not hasattr(module, part):
             raise SpecError(f"{path}: it has no {part}; a problem file defines class Model and get_inputs()")

@@ -1,6 +1,7 @@
 """The three coverage numbers: use-case by currency and identity, directed, and effective by mutation score."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 from functools import partial
 
 from nearpeak.core.case import Case
@@ -22,7 +23,8 @@ def coverage_of(
     """Return the share of use and of obligations that the chosen cases of `suite` cover, and what of it can fail.
 
     Args:
-        time_s: seconds per call of each case; without it there are no shares of time.
+        time_s: seconds per call of each case; without it there are no shares of time, and where it lacks a case of a
+            workload that workload's share is not known.
         scores: mutation score by digest; a case without one counts 0 in the effective numbers.
         passed: digests of cases that ran and passed; by default all chosen ones count, as planned.
 
@@ -31,13 +33,16 @@ def coverage_of(
     1.0
     """
     run = [one.case for one in suite.chosen if passed is None or one.case.digest in passed]
+    untimed = set() if time_s is None else {one.case for one in suite.cases if one.case not in time_s}
     use: list[UseShare] = []
     for currency in CURRENCIES if time_s is not None else CURRENCIES[:2]:
         weights = weights_of(suite, currency, time_s)
         lost = {one.name: sum(one.uncovered.values()) for one in suite.sources} if currency == "calls" else {}
         for identity in IDENTITIES:
             best = _best(run, scores, partial(_known, identity))
-            use += _shares(weights, lost, best, identity, currency, measured=scores is not None)
+            unknown = untimed if currency == "time" else set()
+            shares = _shares(weights, lost, unknown, best, identity, currency)
+            use += shares if scores is not None else (replace(one, effective_ratio=None) for one in shares)
     uncovered: dict[str, int] = {}
     for source in suite.sources:
         for name, count in source.uncovered.items():
@@ -46,7 +51,7 @@ def coverage_of(
         use=tuple(use), directed=tuple(_directed(suite, run, scores)), uncovered=uncovered,
         scored_count=None if scores is None else sum(case.digest in scores for case in run),
         chosen_count=len(run), case_count=len(suite.cases),
-        untimed_count=0 if time_s is None else sum(one.case not in time_s for one in suite.cases),
+        untimed_count=len(untimed),
     )  # fmt: skip
 
 
@@ -65,43 +70,50 @@ def _best(run: list[Case], scores: Scores | None, parts: Callable[[Case], Iterab
 
 
 def _shares(
-    weights: Weights, lost: Mapping[str, int], best: Mapping[object, float], identity: str, currency: str, *,
-    measured: bool,
+    weights: Weights, lost: Mapping[str, int], untimed: Set[Case], best: Mapping[object, float], identity: str,
+    currency: str,
 ) -> Iterator[UseShare]:  # fmt: skip
-    """Yield the share of each workload and of the fleet under one currency and identity."""
+    """Yield the share of each workload and of the fleet under one currency and identity.
+
+    A share of which a part has no known weight is not known, and neither is the fleet's.
+    """
     ratios: list[tuple[float, float]] = []
     for name, row in weights.items():
         total = sum(row.values()) + lost.get(name, 0)
         covered = {case: weight for case, weight in row.items() if identify(case, identity) in best}
         scored = sum(weight * best[identify(case, identity)] for case, weight in covered.items())
-        pair = (sum(covered.values()) / total, scored / total) if total else None
+        count = len(untimed & row.keys())
+        pair = (sum(covered.values()) / total, scored / total) if total and not count else None
         ratios += [pair] if pair else []
-        yield _share(name, currency, identity, pair, measured=measured)
-    count = len(ratios)
-    fleet = (sum(a for a, _ in ratios) / count, sum(b for _, b in ratios) / count) if count else None
-    yield _share(FLEET, currency, identity, fleet, measured=measured)
+        yield _share(name, currency, identity, pair, count)
+    used = set[Case]().union(*weights.values())
+    count = len(untimed & used)
+    sums = (sum(a for a, _ in ratios), sum(b for _, b in ratios))
+    fleet = (sums[0] / len(ratios), sums[1] / len(ratios)) if ratios and not count else None
+    yield _share(FLEET, currency, identity, fleet, count)
 
 
 def _share(
-    workload: str, currency: str, identity: str, pair: tuple[float, float] | None, *, measured: bool
+    workload: str, currency: str, identity: str, pair: tuple[float, float] | None, untimed_count: int
 ) -> UseShare:
     covered, effective = pair or (None, None)
     return UseShare(
-        workload=workload, currency=currency, identity=identity, covered_ratio=covered,
-        effective_ratio=effective if measured else None,
+        workload=workload, currency=currency, identity=identity, covered_ratio=covered, effective_ratio=effective,
+        untimed_count=untimed_count,
     )  # fmt: skip
 
 
 def _directed(suite: Suite, run: list[Case], scores: Scores | None) -> Iterator[DirectedShare]:
     """Yield the share of each operator's obligations, and that of all together."""
     best = _best(run, scores, met_by)
+    legal = frozenset[str]().union(*(met_by(one.case) for one in suite.cases))  # also of cases that did not run
     phases: dict[str, set[str]] = {}
     for one in suite.cases:
         phases.setdefault(one.case.op, set()).add(one.case.phase)
     rows = []
     for op, own in sorted(phases.items()):
         stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(own)))
-        infeasible = {name for name in stated if name in suite.infeasible and name not in best}
+        infeasible = {name for name in stated if name in suite.infeasible and name not in legal}
         met = [best[name] for name in stated if name in best]
         rows.append(DirectedShare(
             op=op, met_count=len(met), valid_count=len(stated) - len(infeasible), infeasible_count=len(infeasible),

@@ -34,13 +34,13 @@ class RunOfSuite:
     unchecked_count: int
     """Of these, how many were timed without a check of their results."""
     time_s: Mapping[Case, float]
-    """Median of one call of each."""
+    """Median of one call of each case of the suite that was timed, whether it counts as passed or not."""
     excluded: tuple[Excluded, ...]
     """Chosen cases that did not pass, by reason, the heaviest first."""
 
 
 def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
-    """Return what the measurements `found` say of the chosen cases of `suite`; others are not looked at.
+    """Return what the measurements `found` say of the chosen cases of `suite`; of its others only times are taken.
 
     A case passes when one of its measurements does and none is wrong; of several launches the median counts.
 
@@ -49,17 +49,17 @@ def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
     >>> run_of(suite, []).excluded[0].case_count == len(suite.chosen)
     True
     """
-    chosen = {one.case: one for one in suite.chosen}
-    rows: dict[Case, list[Measurement]] = {case: [] for case in chosen}
+    rows: dict[Case, list[Measurement]] = {one.case: [] for one in suite.cases}
     for one in found:
         if one.case in rows:
             rows[one.case].append(one)
-    reasons = {case: _reason(own) for case, own in rows.items()}
-    right = {case: [one for one in rows[case] if one.outcome in TIMED] for case in rows if not reasons[case]}
+    reasons = {one.case: _reason(rows[one.case]) for one in suite.chosen}
+    timed = {case: right for case, own in rows.items() if (right := [one for one in own if one.outcome in TIMED])}
+    passed = [case for case, reason in reasons.items() if not reason]
     return RunOfSuite(
-        passed=frozenset(case.digest for case in right),
-        unchecked_count=sum(all(one.validation is None for one in own) for own in right.values()),
-        time_s={case: quantile(sorted(one.estimate().centre_s for one in own), 0.5) for case, own in right.items()},
+        passed=frozenset(case.digest for case in passed),
+        unchecked_count=sum(all(one.validation is None for one in timed[case]) for case in passed),
+        time_s={case: quantile(sorted(one.estimate().centre_s for one in own), 0.5) for case, own in timed.items()},
         excluded=_excluded(suite, {case: reason for case, reason in reasons.items() if reason}),
     )  # fmt: skip
 

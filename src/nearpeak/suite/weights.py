@@ -17,7 +17,7 @@ def weights_of(suite: Suite, currency: str, time_s: Mapping[Case, float] | None 
     """Return the weight of each case in each workload, in one of CURRENCIES.
 
     Args:
-        time_s: seconds per call of a case; cases without one weigh nothing, and are to be named by who asks.
+        time_s: seconds per call of a case; cases without one weigh nothing, which who asks has to know.
 
     Raises:
         SpecError: no such currency, or time without times.

@@ -88,7 +88,7 @@ def test_a_row_that_cannot_be_read_is_counted_and_named(tmp_path, line, reason):
     assert sum(workload.uncovered_counts().values()) == line.startswith("cnt: ")
     assert len(workload.assumptions) == 1
     assert re.search(reason, workload.assumptions[0])
-    assert workload.assumptions[0].startswith("1 lines could not be read: ")
+    assert workload.assumptions[0].startswith("1 line could not be read: ")
 
 
 def test_an_operator_that_this_pytorch_lacks_is_named(tmp_path):
@@ -101,7 +101,7 @@ def test_a_suite_of_a_log_counts_the_calls_that_could_not_be_read(tmp_path):
     one = suite_of(read(tmp_path, LOG + "Operator: aten.nonsense.default\ncnt: 4, ((T([2], f16),), {})\n"))
     (source,) = one.sources
     assert source.uncovered == {"aten.nonsense.default": 4}
-    assert source.origin["unread"].startswith("1 lines could not be read: operator aten.nonsense.default")
+    assert source.origin["unread"].startswith("1 line could not be read: operator aten.nonsense.default")
     covered = coverage_of(one).use[0]
     assert (covered.currency, covered.covered_ratio) == ("calls", 34 / 38)
 
@@ -141,6 +141,8 @@ def test_ten_thousand_damaged_lines_are_read_or_counted_and_never_crash(tmp_path
 
 
 SOFTMAX, ADD = "aten._softmax.default", "aten.add.Tensor"
+MM, CONV = "aten.mm.default", "aten.convolution.default"
+PLAIN = "None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1"
 LYING = [
     (SOFTMAX, "(T([32, 128], f16, stride=(1, 32)), -1, False)", {"x.layout": "transposed"}),
     (SOFTMAX, "(T([4, 32, 128], f16, stride=(8192, 256, 2)), -1, False)", {"x.layout": "stepped"}),
@@ -152,7 +154,18 @@ LYING = [
     (ADD, "(T([32, 128], f16, stride=(1, 32)), T([32, 128], f16, stride=(1, 32)))", {}),
     (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(1, 32)))", None),
     (ADD, "(T([32, 128], f16), T([32, 128], f16, stride=(0, 1)))", {}),
-    ("aten.mm.default", "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    (MM, "(T([2, 4], f16), T([4, 8], f16, stride=(1, 4)))", {}),
+    (MM, "(T([33, 129], f32, stride=(200, 1)), T([129, 65], f32))", None),
+    (MM, "(T([33, 129], f32, stride=(1, 33)), T([129, 65], f32))", {}),
+    (MM, "(T([33, 129], f32, stride=(1, 50)), T([129, 65], f32))", None),
+    (MM, "(T([33, 129], f32, stride=(0, 1)), T([129, 65], f32))", None),
+    ("aten.addmm.default", "(T([65], f32), T([33, 129], f32), T([129, 65], f32, stride=(1, 129)))", {}),
+    ("aten.bmm.default", "(T([4, 33, 129], f32, stride=(0, 129, 1)), T([4, 129, 65], f32))", {}),
+    ("aten.bmm.default", "(T([4, 33, 129], f32, stride=(129, 516, 1)), T([4, 129, 65], f32))", None),
+    ("aten.mv.default", "(T([33, 129], f32), T([129], f32, stride=(2,)))", None),
+    (CONV, f"(T([2, 8, 6, 5], f32, stride=(240, 1, 40, 8)), T([4, 8, 3, 3], f32), {PLAIN})", {}),
+    (CONV, f"(T([2, 8, 6, 5], f32, stride=(480, 1, 80, 16)), T([4, 8, 3, 3], f32), {PLAIN})", None),
+    (CONV, f"(T([2, 8, 6, 5], f32), T([4, 8, 3, 3], f32, stride=(72, 1, 24, 8)), {PLAIN})", None),
     ("aten.native_layer_norm.default", "(T([32, 128], f16, stride=(1, 32)), [128], T([128], f16), T([128], f16), 1e-5)",
      {"input.layout": "transposed"}),
 ]  # fmt: skip
@@ -165,3 +178,8 @@ def test_strides_become_layouts_and_calls_taken_for_dense_are_counted(tmp_path, 
     assert dict(call.case.memory) == (memory or {})
     said = f"3 calls are taken for dense: {operator} (line 2)"
     assert workload.origin.get("strides") == (said if memory is None else None)
+
+
+def test_one_call_taken_for_dense_is_one_call(tmp_path):
+    row = f"Operator: {MM}\ncnt: 1, ((T([33, 129], f32, stride=(200, 1)), T([129, 65], f32)), {{}})\n"
+    assert read(tmp_path, row).origin["strides"] == f"1 call is taken for dense: {MM} (line 2)"

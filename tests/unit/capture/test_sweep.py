@@ -178,3 +178,9 @@ def test_unknown_operators_and_tables_list_what_is_known(tmp_path):
         captured(tmp_path, "hello")
     with pytest.raises(SpecError, match="no such file"):
         capture_sweep(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("tiles", ["-4", "64,-1", "0", "x", ""])
+def test_tiles_that_are_none_are_refused_as_such(tiles):
+    with pytest.raises(SpecError, match=rf"^k: near\({tiles}\) needs positive tiles"):
+        axis_values("k", f"near({tiles})")

@@ -1,5 +1,7 @@
 """`nearpeak validate`: exit codes, the record, and a command that repeats a failure."""
 
+import dataclasses
+import importlib
 import json
 import shlex
 import sys
@@ -183,6 +185,24 @@ def test_a_case_without_elements_fails_no_suite(monkeypatch, capsys, tmp_path, k
     words = ("suite.jsonl", "--implementation", f"kernels_of_a_suite:{kernel}", "--json")
     left, _, error = run(monkeypatch, capsys, *words)
     assert (left, f"1 could not tell a wrong result, {said}" in error) == (code, True)
+
+
+def test_a_case_without_elements_alone_is_no_failure_either_and_said(monkeypatch, capsys):
+    code, out, error = run(monkeypatch, capsys, "gemm", "m=0", "n=8", "k=8", "dtype=fp32", "--json")
+    assert (code, json.loads(out)["status"]) == (0, "DEGENERATE_CASE")
+    assert error.startswith("could not tell a wrong result: gemm m=0 n=8 k=8 fp32 by torch_cpu: V0 DEGENERATE_CASE: ")
+
+
+def test_what_fell_back_fails_alone_and_in_a_file(monkeypatch, capsys, tmp_path):
+    fell = {"node": "softmax", "target": "aten", "reason": "no code", "chosen": False}
+    runner = "nearpeak.measure.apart.of_runner"
+    made = importlib.import_module("nearpeak.measure.apart").of_runner
+    monkeypatch.setattr(runner, lambda *given: dataclasses.replace(made(*given), ledger=(fell,)))
+    one = ("softmax", "rows=2", "columns=8", "dtype=fp32")
+    (tmp_path / "calls.csv").write_text("op,rows,columns,dtype\nsoftmax,2,8,fp32\n", encoding="utf-8")
+    for words, said in ((one, "V12 FALLBACK"), ((str(tmp_path / "calls.csv"),), "(of 1 case: 1 fell back)")):
+        code, _, error = run(monkeypatch, capsys, *words, "--json")
+        assert (code, said in error) == (12, True)
 
 
 def package(monkeypatch):

@@ -117,6 +117,22 @@ def test_errors_call_the_model_as_it_was_given(tmp_path, monkeypatch):
         coverage(Path("bad.py"), "torch_compile")
 
 
+def test_a_problem_file_that_is_not_python_is_refused_as_input_and_not_as_a_measurement(tmp_path):
+    (tmp_path / "bad.py").write_text("def f(\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"bad\.py: is not Python: '\(' was never closed"):
+        coverage(tmp_path / "bad.py", "torch_compile")
+
+
+def test_nodes_in_graphs_and_arithmetic_that_graphs_leave_to_pytorch_are_told_apart():
+    row = Fallback(node="aten.sdpa", ran_on="aten", reason="the compiler has no code for it", flop_ratio=0.052)
+    found = Conversion(
+        model="m.py", runner="torch_compile", node_count=41, converted_count=41, fragment_count=1, boundary_count=0,
+        boundary_bytes=0, boundary_s=None, converted_s=None, unconverted_s=None, ledger=(row,),
+    )  # fmt: skip
+    words = " ".join(_words(found).split())
+    assert words.startswith("m.py on torch_compile: 41 of 41 nodes in its graphs, 94.8% of the arithmetic in code that")
+
+
 def test_words_say_nodes_and_keep_shares_that_are_none_and_unknown():
     row = Fallback(node="Erf n1", ran_on="nothing", reason="left out", flop_ratio=0.0, time_ratio=0.25)
     found = Conversion(

@@ -104,6 +104,12 @@ def test_results_that_nothing_proves_are_warned_of(tmp_path):
     assert "results are not proved right" in said
 
 
+@pytest.mark.parametrize(("given", "said"), [("3", "3 is no function but int"), ("int", "<class 'int'> is a class")])
+def test_what_is_no_function_is_named(tmp_path, given, said):
+    text = MARK + f"def test_softmax(nearpeak_measure):\n    nearpeak_measure({given}, **quick)\n"
+    assert f"SpecError: nearpeak_measure: {said}; give a function" in said_by_pytest(tmp_path, text)
+
+
 def test_a_test_without_a_case_says_what_is_missing(tmp_path):
     said = said_by_pytest(tmp_path, "def test_softmax(nearpeak_measure):\n    nearpeak_measure(lambda t: t, **quick)\n")
     assert "decorate the test with @nearpeak.case" in said

@@ -1,5 +1,6 @@
 """Every runner: what it declares is so, what it computes agrees with the reference, what it cannot do it says."""
 
+import dataclasses
 import errno
 import json
 import re
@@ -17,6 +18,7 @@ from nearpeak.core.measurement import Outcome, RunnerAbilities, Timing
 from nearpeak.errors import MeasureError, MissingExtraError, SpecError
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.runners.replay import _by_case
 from nearpeak.targets.naming import known_target
 
 torch = pytest.importorskip("torch")
@@ -214,11 +216,30 @@ def test_recorded_samples_are_said_again(tmp_path):
 
     out = tmp_path / "results.jsonl"
     (taken,) = measure(SOFTMAX, "callable:kernels:softmax", TIMING, out=out)
-    again = runner_of(f"replay:{out}").measure(SOFTMAX)
+    again = runner_of(f"replay:{out}", TIMING).measure(SOFTMAX)
     assert again == taken
     assert runner_of(f"replay:{out}").measure(GEMM).outcome is Outcome.UNSUPPORTED
     with pytest.raises(SpecError, match="not found"):
         runner_of(f"replay:{tmp_path / 'absent.jsonl'}")
+
+
+@pytest.mark.parametrize("order", [("cold", "hot"), ("hot", "cold")])
+def test_what_was_recorded_with_caches_as_asked_for_is_said_again(tmp_path, order):
+    from nearpeak.measuring import measure
+
+    out, found = tmp_path / "results.jsonl", {}
+    for cache in order:
+        other = runner_of(f"replay:{out}", dataclasses.replace(TIMING, cache=cache)) if found else None
+        if other is not None:
+            said = other.measure(SOFTMAX)
+            assert said.outcome is Outcome.UNSUPPORTED
+            assert said.note == f"{out} holds it with --cache {order[0]} alone, not {cache}"
+            _by_case.cache_clear()
+        (found[cache],) = measure(SOFTMAX, "torch_cpu", dataclasses.replace(TIMING, cache=cache), out=out)
+    for cache, taken in found.items():
+        again = runner_of(f"replay:{out}", dataclasses.replace(TIMING, cache=cache)).measure(SOFTMAX)
+        assert (again.method.cache, again.samples_s) == (cache, taken.samples_s)
+    _by_case.cache_clear()
 
 
 @pytest.mark.slow

@@ -156,6 +156,17 @@ def test_time_weighs_only_where_times_are_given():
     assert found["fleet", "time", "exact"].covered_ratio == 0.25
 
 
+def test_a_share_of_time_that_lacks_the_time_of_a_case_is_unknown_and_so_is_the_fleets():
+    suite = merged([workload("x", a=1), workload("y", a=1, b=1)], "s")
+    found = shares(suite, time_s={A: 1.0}, passed={A.digest})
+    assert found["x forward", "time", "exact"].covered_ratio == 1
+    for name in ("y forward", "fleet"):
+        assert found[name, "time", "exact"].covered_ratio is None
+        assert found[name, "time", "exact"].untimed_count == 1
+        assert found[name, "calls", "exact"].covered_ratio is not None
+        assert found[name, "calls", "exact"].untimed_count == 0
+
+
 def test_effective_coverage_multiplies_by_the_score_and_is_never_larger():
     suite = merged([workload("x", a=1, b=1), directed_suite("softmax")], "s")
     none = coverage_of(suite)
@@ -173,6 +184,21 @@ def test_effective_coverage_multiplies_by_the_score_and_is_never_larger():
 def test_only_what_passed_counts_where_results_are_given():
     suite = workload("x", a=1, b=1)
     assert shares(suite, passed={A.digest})["x forward", "calls", "exact"].covered_ratio == 0.5
+
+
+def test_what_a_case_that_did_not_run_meets_stays_an_obligation():
+    found, vector = (
+        directed_suite("elementwise"),
+        case("elementwise", function="add", dtype="fp32", elements=3552, b=3552),
+    )
+    assert set(found.infeasible) & met_by(vector)
+    suite = merged(
+        [found, suites.suite([], sweeps=["op=elementwise function=add dtype=fp32 elements=3552 b=3552"])], "s"
+    )
+    whole, others = (coverage_of(suite, passed={one.case.digest for one in suite.cases} - lost).directed[-1]
+                     for lost in (set(), {vector.digest}))  # fmt: skip
+    assert whole.met_count == whole.valid_count == others.valid_count > others.met_count
+    assert coverage_of(leaving(suite, vector)).directed[-1].valid_count == whole.valid_count
 
 
 def test_a_plan_keeps_one_case_of_each_operator_and_every_obligation():

@@ -11,7 +11,7 @@ from nearpeak.cli import application
 from nearpeak.core.measurement import Measurement, Outcome
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import SpecError
-from nearpeak.measure.results import read_results
+from nearpeak.measure.results import read_results, result_file
 from nearpeak.measuring import measure
 from nearpeak.suite.file import save_text
 from nearpeak.suite.results import run_of
@@ -52,6 +52,11 @@ def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_
     assert shares["fleet", "calls", "exact"] == pytest.approx(3 / 6)
 
 
+def test_one_result_is_one_result(tmp_path):
+    words = ["measure", "fill", "elements=8", "dtype=fp32", "--runner", "null", "--out", tmp_path / "r.jsonl"]
+    assert "r.jsonl: 1 new result, 1 in all\n" in run(*words).stderr
+
+
 def taken(one, outcome, time_s=1.0, **more):
     samples = (time_s,) * 5 if outcome in (Outcome.BUDGET, Outcome.CONVERGED) else ()
     return Measurement(case=one, target="cpu", runner="r", samples_s=samples, outcome=outcome, **more)
@@ -77,6 +82,29 @@ def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
         found = run_of(suite, [taken(one, Outcome.BUDGET, validation=form), taken(two, Outcome.BUDGET)])
         assert found.passed == {two.digest}
         assert [row.reason for row in found.excluded] == ["degenerate"]
+
+
+def test_a_run_that_was_stopped_has_no_share_of_time(calls, tmp_path, monkeypatch):
+    suite, out = suites.read_suite(calls), tmp_path / "stopped.jsonl"
+    one = next(row.case for row in suite.chosen)
+    with result_file(out) as file:
+        file.append(taken(one, Outcome.BUDGET), "key")
+    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    said = run("suite", "show", calls, "--results", out).stdout
+    assert "without a time: 2 cases; shares of time are unknown" in said
+    rows = [line.split() for line in said.splitlines() if " itself " in line or " class " in line]
+    assert {row[-1] for row in rows} == {"unknown"}
+    whole = run("suite", "show", calls, "--results", out, "--target", "h100_sxm").stdout
+    assert "unknown" not in whole
+
+
+def test_what_was_timed_weighs_though_it_does_not_count(calls):
+    suite = suites.read_suite(calls)
+    v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
+    times = {row.case: 1.0 + row.call_count for row in suite.cases}
+    record = Validation(case=suite.cases[0].case, implementation="r", seed=0, results=(v0,), command="")
+    found = run_of(suite, [taken(case, Outcome.BUDGET, time_s, validation=record) for case, time_s in times.items()])
+    assert (found.time_s, found.passed) == (times, frozenset())
 
 
 def test_of_several_launches_the_median_counts():

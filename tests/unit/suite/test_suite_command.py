@@ -147,6 +147,16 @@ def test_a_cover_of_cases_that_no_workload_calls_names_no_share_of_use(tmp_path)
     assert "%" not in said
 
 
+def test_a_cover_with_directed_cases_counts_those_that_workloads_call(tmp_path):
+    line = {"op": "softmax", "dtype": "bf16", "rows": 1, "columns": 64, "count": 2}
+    (tmp_path / "calls.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    words = ["suite", "build", str(tmp_path / "calls.jsonl"), "--directed", "--cover", "90%", "-t", "h100_sxm"]
+    said = CliRunner().invoke(application(), [*words, "--out", str(tmp_path / "s.jsonl")]).stderr
+    assert " cases are run; 1 of the 1 that workloads call,\n  in 100.0% of their time\n" in said
+    plan = suites.read_suite(tmp_path / "s.jsonl").plan
+    assert plan["time of chosen cases of workloads"] == plan["time of all cases of workloads"]
+
+
 @pytest.mark.parametrize("words", [["--cover", "99"], ["--cover", "0%"], ["--cover", "101%"], ["--cover", "x%"]])
 def test_shares_that_are_none_are_refused(words):
     with pytest.raises(SpecError, match="is not a share from 0 to 100 percent"):
