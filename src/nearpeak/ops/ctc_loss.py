@@ -79,10 +79,17 @@ def _extended(target: Any) -> Any:
     return found
 
 
-def _valid(drawn: dict[str, Any], classes: int, labels: int, **_: Any) -> dict[str, Any]:
-    """Return labels, none of which is blank."""
+def _valid(drawn: dict[str, Any], time: int, classes: int, labels: int, **_: Any) -> dict[str, Any]:
+    """Return labels, none of which is blank, with no more repetitions than there are steps for the blanks between."""
     _required_classes(labels, classes)
-    return {"target": drawn["target"] % max(classes - 1, 1) + 1}
+    kinds = max(classes - 1, 1)
+    target = np.asarray(drawn["target"]) % kinds
+    spare = np.full(len(target), time - labels)
+    for place in range(1, labels):
+        again = target[:, place] == target[:, place - 1]
+        target[:, place] = (target[:, place] + (again & (spare <= 0))) % kinds
+        spare -= again
+    return {"target": target + 1}
 
 
 def _alphas(x: Any, path: Any) -> Any:

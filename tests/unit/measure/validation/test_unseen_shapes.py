@@ -105,6 +105,7 @@ RIGHT = [
     ("segment_reduce", {"rows": 9, "segments": 12, "width": 3, "dtype": "bf16"}),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 3, "function": "max", "dtype": "fp32"}),
     ("ctc_loss", {"batch": 2, "time": 80, "classes": 16, "labels": 1, "dtype": "fp32"}),
+    ("ctc_loss", {"batch": 32, "time": 2, "classes": 5, "labels": 2, "dtype": "fp32"}),
     ("pq_search", {"queries": 5, "vectors": 127, "dim": 48, "parts": 8, "k": 31, "dtype": "fp16"}),
     ("vector_search", {"queries": 7, "vectors": 65, "dim": 33, "k": 64, "lists": 2, "probes": 2, "dtype": "fp64"}),
     ("vector_search", {"queries": 4, "vectors": 40, "dim": 5, "k": 9, "dtype": "bf16", "metric": "cosine"}),
