@@ -3,6 +3,8 @@
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
@@ -60,12 +62,19 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return numbers from 0 to 1, as generators of random numbers give them: all over it, however few are drawn."""
-    return {"samples": _APART * abs(drawn["samples"]) % 1}
+    """Return numbers from 0 to 1, as generators of random numbers give them: all over it, however few are drawn.
+
+    Those of two places differ where the same was drawn for both: which belongs to which dimension must show.
+    """
+    samples = np.abs(drawn["samples"])
+    places = np.arange(samples.size).reshape(samples.shape)
+    return {"samples": (_APART * samples + _GOLDEN * places) % 1}
 
 
 _APART = 512 * (5**0.5 - 1)
 """What tells apart numbers that are close, or whole, by its fractions."""
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it lie apart from each other, modulo 1."""
 
 
 def _spans(extent: int, kernel: int, count: int, sample: float) -> list[tuple[int, int]]:
