@@ -50,9 +50,7 @@ def _words(found: "Conversion") -> str:
     share = "an unknown share" if found.flop_ratio is None else f"{found.flop_ratio:.1%}"
     nodes = f"{found.converted_count} of {found.node_count} nodes"
     where = ("", "")
-    if (
-        found.runner == "torch_compile"
-    ):  # a call may be in a graph, and its arithmetic in PyTorch, which the graph calls
+    if found.runner == "torch_compile":  # a call may be in a graph that calls PyTorch for its arithmetic
         where = (" in its graphs", " in code that it makes or libraries that it prefers")
     lines = [f"{found.model} on {found.runner}: {nodes}{where[0]}, {share} of the arithmetic{where[1]}"]
     lines.append(f"  pieces: {found.fragment_count}; tensors across borders: {found.boundary_count}")
