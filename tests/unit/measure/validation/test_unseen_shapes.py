@@ -85,6 +85,8 @@ KILLED = [
      "last slice dropped table[0]"),
     ("scatter", {"rows": 24, "width": 17, "table_rows": 3, "scalar": True, "dtype": "fp64"},
      "last slice dropped table[0]"),
+    ("varlen_attention", {"tokens": 31, "heads": 1, "dim": 4, "sequences": 257, "causal": True, "dtype": "fp16"},
+     "wrong group or row offsets[0]"),
 ]  # fmt: skip
 
 
@@ -208,6 +210,8 @@ PROOFS = [
     ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "bf16"}, "sums in fewer bits x[0]"),
     ("attention", {"batch": 6, "heads": 13, "q": 12, "kv": 5, "dim": 4, "causal": True, "align": "lower_right",
                    "mask": "alibi", "dtype": "bf16"}, "computed in fewer bits"),
+    ("varlen_attention", {"tokens": 1, "heads": 1, "dim": 4, "sequences": 3, "dtype": "fp16"},
+     "wrong group or row offsets[0]"),
 ]  # fmt: skip
 
 

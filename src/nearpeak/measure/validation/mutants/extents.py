@@ -81,6 +81,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         lambda given: bool(given["batch"] == given["q"] == 1 and given["tokens"] % given["page"] == 0),
         "one query sees all keys of full pages, in any order",
     ),
+    ("varlen_attention", _ROTATED, "offsets"): (
+        lambda given: bool(given["tokens"] == 1 and not given["cross"]),
+        "the one token sees itself alone, whichever sequence it is in",
+    ),
     **{
         ("fractional_max_pool", _ROTATED, f"input[{place}]"): (
             partial(_is_spanned, axis=axis),
