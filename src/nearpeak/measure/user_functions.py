@@ -89,6 +89,16 @@ def place_of(function: Callable[..., Any]) -> str:
     return str(path.relative_to(here)) if below else name
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """Return `module:function` of a function at hand, by which it is found again from the current folder.
+
+    >>> import json
+    >>> name_of(json.dumps)
+    'json:dumps'
+    """
+    return f"{place_of(function)}:{getattr(function, '__qualname__', type(function).__name__)}"
+
+
 def object_of(text: str, where: str) -> Any:
     """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
 
@@ -171,6 +181,16 @@ def takes_out(call: Callable[..., Any]) -> bool:
         return "out" in inspect.signature(call).parameters
     except (TypeError, ValueError):
         return False
+
+
+def own_refusal(function: Callable[..., Any], case: Case) -> str:
+    """Return why a function says by its own `refusal(case)` that it cannot run the case; empty where it says nothing.
+
+    >>> own_refusal(len, None)
+    ''
+    """
+    own = getattr(function, "refusal", None)
+    return str(own(case) or "") if callable(own) else ""
 
 
 def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:

@@ -21,10 +21,14 @@ def _on_host(value):
 
 
 class _OnHost(TorchFunctionMode):
-    """Puts what is asked for on the GPU on the host."""
+    """Puts what is asked for on the GPU on the host; what goes there or comes back is a copy, as on a real one."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         given = {name: _on_host(value) for name, value in (kwargs or {}).items()}
+        if function is torch.Tensor.cpu:
+            return args[0].clone()
+        if function is torch.Tensor.to and "cuda" in map(str, args):
+            given["copy"] = True
         return function(*map(_on_host, args), **given)
 
 

@@ -13,6 +13,7 @@ from nearpeak.core.measurement import Outcome, Timing
 from nearpeak.isolation import Ending
 from nearpeak.measure import isolated, session
 from nearpeak.measure.runners import _cuda, runner_of
+from nearpeak.measure.runners._from_host import from_host
 
 torch = pytest.importorskip("torch")
 from .pretended_gpu import NAME, pretend  # noqa: E402
@@ -106,7 +107,7 @@ def test_what_a_kernel_writes_into_its_inputs_or_beside_them_on_the_gpu_is_seen(
             spoil(tensors["x"])
         return {"y": y}
 
-    record = validate(case, _cuda.from_host(kernel), seed=0)
+    record = validate(case, from_host(kernel), seed=0)
     assert (record.status, record.failed[0]) == (status, "V2")
 
 

@@ -10,8 +10,7 @@ from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbil
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.placing import copy_of
-from nearpeak.measure.runners._torch import Call, made_on, torch_or_refusal
+from nearpeak.measure.runners._torch import torch_or_refusal
 from nearpeak.measure.timers import clock_probe_s
 
 EVENT_RESOLUTION_S = 0.5e-6
@@ -218,59 +217,6 @@ def busy_s(spans: Sequence[tuple[float, float]]) -> float:
         total += max(0.0, end - reached)
         reached = max(reached, end)
     return total
-
-
-def from_host(call: Call) -> Call:
-    """Return `call` on tensors of the host: they go to the GPU and results come back, and gradients the same way.
-
-    It carries `concurrent`: the same on a stream of its own, while the current one spins.
-    """
-
-    def moved(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        run = call if tensors else made_on(torch_or_refusal("a GPU"), "cuda", call)
-        torch = torch_or_refusal("a GPU")
-        there = {name: _Beside(torch, tensor) for name, tensor in tensors.items()}
-        found = run({name: one.tensor for name, one in there.items()}, **arguments)
-        results = {name: tensor.cpu() for name, tensor in found.items()}
-        for one in there.values():
-            one.bring_back()
-        return results
-
-    def concurrent(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        torch = torch_or_refusal("a stream")
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        if hasattr(torch.cuda, "_sleep"):
-            torch.cuda._sleep(SPIN_CYCLES)
-        with torch.cuda.stream(side):
-            return moved(tensors, **arguments)
-
-    moved.concurrent = concurrent  # type: ignore[attr-defined]  # how the contract is told what a function can do
-    return moved
-
-
-class _Beside:
-    """A tensor on the GPU with all the memory around it that its like has on the host, guard bands included.
-
-    What a kernel writes there, into its inputs or beside them, shows on the host afterwards, where it is looked for.
-    One through which gradients flow is only copied.
-    """
-
-    def __init__(self, torch: Any, tensor: Any) -> None:
-        self._host = self._there = None
-        if tensor.requires_grad or tensor.is_cuda:
-            self.tensor = copy_of(torch, tensor, "cuda")
-            return
-        self._host = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
-        self._there = torch.empty_like(self._host, device="cuda").copy_(self._host)
-        own = torch.empty(0, dtype=tensor.dtype, device="cuda")
-        place = (tensor.storage_offset(), tensor.size(), tensor.stride())
-        self.tensor = own.set_(self._there.untyped_storage(), *place)
-
-    def bring_back(self) -> None:
-        """Copy the memory to the host, as the call left it."""
-        if self._host is not None:
-            self._host.copy_(self._there)
 
 
 def refusal(torch: Any, case: Case) -> str:

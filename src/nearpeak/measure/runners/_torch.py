@@ -15,7 +15,7 @@ from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.outputs import output_names
 from nearpeak.measure.placing import dense, placed
-from nearpeak.measure.user_functions import EndedError
+from nearpeak.measure.user_functions import EndedError, naming, takes_out
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
 
@@ -125,6 +125,30 @@ def made_on(torch: Any, device: str, call: Call) -> Call:
             return call(tensors, **arguments)
 
     return call if device == "cpu" else run
+
+
+def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
+    """Return how a function of the user's takes the place of PyTorch's call: with outputs where it writes into them."""
+    call = naming(case, function)
+    return lambda own: _given_outputs(torch, own, call) if takes_out(function) else call
+
+
+def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
+    """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
+
+    Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
+    """
+    held: dict[str, Any] = {}
+
+    def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
+        if not held:
+            with torch.no_grad():
+                held.update({name: torch.empty_like(y) for name, y in own(dict(tensors), **arguments).items()})
+        graph = torch.is_grad_enabled()
+        out = {name: torch.empty_like(y) for name, y in held.items()} if graph else dict(held)
+        return out | call(tensors, **arguments, out=out)
+
+    return run
 
 
 def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:

@@ -8,10 +8,10 @@ from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Ti
 from nearpeak.errors import SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.user_functions import function_of, naming, place_of, takes_out
+from nearpeak.measure.user_functions import function_of, name_of, naming, own_refusal
 from nearpeak.targets import CPU
 
 
@@ -36,19 +36,14 @@ class UserCallable:
         """Return the runner of a function at hand."""
         found = object.__new__(UserCallable)
         found._function, found._timing = function, timing
-        found.argument = f"{place_of(function)}:{getattr(function, '__qualname__', type(function).__name__)}"
+        found.argument = name_of(function)
         return found
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""
         if case.memory and getattr(self._function, "arrays", "torch") == "numpy":
             return f"callable:{self.argument}: takes dense arrays only; the case has {case.lies()}"
-        return too_large(case) or self.own_refusal(case)
-
-    def own_refusal(self, case: Case) -> str:
-        """Return why the function says that it cannot run the case; empty where it says nothing."""
-        own = getattr(self._function, "refusal", None)
-        return str(own(case) or "") if callable(own) else ""
+        return too_large(case) or own_refusal(self._function, case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""
@@ -63,9 +58,7 @@ class UserCallable:
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
-        call = naming(case, function)
-        gives = takes_out(function)
-        return prepared(torch, case, inputs, "cpu", lambda own: _given_outputs(torch, own, call) if gives else call)
+        return prepared(torch, case, inputs, "cpu", users(torch, case, function))
 
     def implementation(self, case: Case) -> Call:
         """Return the function, which has the attributes of the user's own."""
@@ -80,24 +73,6 @@ class UserCallable:
     def environment(self) -> Environment:
         """Return this machine, NumPy and PyTorch."""
         return cpu_environment("numpy", "torch")
-
-
-def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
-    """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
-
-    Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
-    """
-    held: dict[str, Any] = {}
-
-    def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        if not held:
-            with torch.no_grad():
-                held.update({name: torch.empty_like(y) for name, y in own(dict(tensors), **arguments).items()})
-        graph = torch.is_grad_enabled()
-        out = {name: torch.empty_like(y) for name, y in held.items()} if graph else dict(held)
-        return out | call(tensors, **arguments, out=out)
-
-    return run
 
 
 RUNNER = UserCallable

@@ -9,6 +9,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
 from nearpeak.measure.placing import copy_of
 from nearpeak.measure.runners import _cuda
+from nearpeak.measure.runners._from_host import from_host
 from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.ops import OPS
 
@@ -70,7 +71,7 @@ class CudaGraph(_cuda.OnFirstGpu):
 
             return again
 
-        eager = _cuda.from_host(call)
+        eager = from_host(call)
         eager.captured = captured  # type: ignore[attr-defined]  # how the contract is told what a function can do
         return eager
 

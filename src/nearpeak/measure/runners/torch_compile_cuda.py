@@ -3,6 +3,7 @@
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import RunnerAbilities
 from nearpeak.measure.runners import _cuda
+from nearpeak.measure.runners._from_host import from_host
 from nearpeak.measure.runners._torch import Call
 from nearpeak.measure.runners.torch_compile import TorchCompile
 
@@ -15,7 +16,7 @@ class TorchCompileCuda(_cuda.OnFirstGpu, TorchCompile):
 
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors of the host that computes on the GPU."""
-        return _cuda.from_host(super().implementation(case))
+        return from_host(super().implementation(case))
 
 
 RUNNER = TorchCompileCuda

@@ -6,6 +6,7 @@ from typing import Any
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Prepared
 from nearpeak.measure.runners import _cuda
+from nearpeak.measure.runners._from_host import from_host
 from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.ops import OPS
 
@@ -21,7 +22,7 @@ class TorchCuda(_cuda.OnFirstGpu):
 
     def implementation(self, case: Case) -> Call:
         """Return the call on tensors of the host that computes on the GPU, through which gradients flow."""
-        return _cuda.from_host(OPS[case.op].torch_call)
+        return from_host(OPS[case.op].torch_call)
 
 
 RUNNER = TorchCuda

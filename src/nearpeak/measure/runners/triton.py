@@ -12,9 +12,10 @@ from nearpeak.errors import MissingExtraError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
 from nearpeak.measure.runners import _cuda
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
+from nearpeak.measure.runners._from_host import from_host
+from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.user_functions import function_of, naming
+from nearpeak.measure.user_functions import function_of, naming, own_refusal
 from nearpeak.targets import CPU
 
 INTERPRET = "TRITON_INTERPRET"
@@ -44,21 +45,21 @@ class TritonKernel:
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run; the interpreter keeps bf16 as bare bits and computes nonsense with them."""
         if self._device == "cuda":
-            return _cuda.refusal(self._torch, case)
+            return _cuda.refusal(self._torch, case) or own_refusal(self._function, case)
         if "bf16" in dict(case.dtypes).values():
             return "Triton's interpreter does not compute in bf16; give fp32 or fp16, or a GPU"
-        return too_large(case)
+        return too_large(case) or own_refusal(self._function, case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""
-        ready = prepared(self._torch, case, inputs, self._device, lambda _: naming(case, self._function))
+        ready = prepared(self._torch, case, inputs, self._device, users(self._torch, case, self._function))
         how = "compiled" if self._device == "cuda" else "interpreted: its times say nothing of a GPU"
         return dataclasses.replace(ready, algorithm=how)
 
     def implementation(self, case: Case) -> Call:
         """Return the function on tensors of the host."""
         named = naming(case, self._function)
-        return _cuda.from_host(named) if self._device == "cuda" else named
+        return from_host(named) if self._device == "cuda" else named
 
     def timer(self) -> Timer:
         """Return the clock of the device."""

@@ -270,22 +270,29 @@ def backward_arguments(asked: Question) -> dict[str, Any]:
     return arguments_of(OPS[asked.case.op].case("backward", **(known | wanted)))
 
 
-def gradients_of(implementation: Implementation, asked: Question, upstream: Mapping[str, Any]) -> dict[str, Any]:
+def gradients_of(
+    implementation: Implementation, asked: Question, upstream: Mapping[str, Any], device: str | None = None
+) -> dict[str, Any]:
     """Return the gradients of the implementation by name, from its own rule or from PyTorch's autograd."""
-    return differentiated(implementation, asked, upstream)[0]
+    return differentiated(implementation, asked, upstream, device)[0]
 
 
 def differentiated(
-    implementation: Implementation, asked: Question, upstream: Mapping[str, Any]
+    implementation: Implementation, asked: Question, upstream: Mapping[str, Any], device: str | None = None
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is.
+
+    Args:
+        device: where it is given everything; where the question lies if none.
 
     Raises:
         ChangedStateError: it leaves global state changed.
     """
     import torch
 
-    tensors = {name: copy_of(torch, tensor) for name, tensor in asked.tensors.items()}
+    tensors, upstream = (
+        {name: copy_of(torch, tensor, device) for name, tensor in given.items()} for given in (asked.tensors, upstream)
+    )
     with torch.enable_grad(), unchanged_state(torch):
         if implementation.backward is not None:
             return _by_its_rule(implementation, asked, tensors, upstream), {}
@@ -298,7 +305,7 @@ def _by_its_rule(
     import torch
 
     assert implementation.backward is not None  # it has a rule
-    given = {f"grad_{name}": copy_of(torch, gradient) for name, gradient in upstream.items()}
+    given = {f"grad_{name}": gradient for name, gradient in upstream.items()}
     numpy = implementation.arrays == "numpy"
     arrays = {name: tensor.numpy() if numpy else tensor for name, tensor in (*tensors.items(), *given.items())}
     found = implementation.backward(arrays, **asked.arguments)

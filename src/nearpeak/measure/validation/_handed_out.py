@@ -1,6 +1,7 @@
 """Results that were handed out: what a caller holds stays as it is when the next one asks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nearpeak.measure.validation._oracle import Question
@@ -15,6 +16,7 @@ def overwritten(implementation: Implementation, questions: Sequence[Question]) -
     """
     if implementation.is_runner and implementation.arrays != "torch":
         return []
+    implementation = staying_there(implementation)
     held: list[Any] = []  # inputs of both calls: a result may be the memory of one
 
     def call(asked: Question) -> Mapping[str, Any]:
@@ -23,6 +25,14 @@ def overwritten(implementation: Implementation, questions: Sequence[Question]) -
         return found
 
     return changed_by_a_later_call(call, questions)
+
+
+def staying_there(implementation: Implementation) -> Implementation:
+    """Return the implementation whose results are not copied to the host: of a copy nothing is overwritten."""
+    there = implementation.there
+    if there is None:
+        return implementation
+    return replace(implementation, call=there, backward=getattr(there, "backward", None))
 
 
 def changed_by_a_later_call(call: Callable[[Question], Mapping[str, Any]], questions: Sequence[Question]) -> list[str]:

@@ -41,6 +41,9 @@ class Implementation:
     returns the outputs: of runners that replay graphs."""
     concurrent: Call | None = None
     """The same call while other work of the same device is under way, on a stream of its own."""
+    there: Call | None = None
+    """The same call of a device with memory of its own, where its results stay; its attribute `backward` is the rule
+    of its gradient that does likewise."""
     ledger: tuple[Mapping[str, Any], ...] | None = None
     """Rows of what fell back to another backend, where the implementation was converted to one."""
     words: tuple[str, ...] = ()
@@ -75,7 +78,7 @@ class Ran:
 def as_implementation(given: Any) -> Implementation:
     """Return `given` as implementation: one already, or a callable on torch tensors.
 
-    A callable may carry `arrays`, `backward`, `captured`, `concurrent` and `ledger` as attributes.
+    A callable may carry `arrays`, `backward`, `captured`, `concurrent`, `there` and `ledger` as attributes.
     """
     if isinstance(given, Implementation):
         return given
@@ -89,6 +92,7 @@ def as_implementation(given: Any) -> Implementation:
         backward=getattr(given, "backward", None),
         captured=getattr(given, "captured", None),
         concurrent=getattr(given, "concurrent", None),
+        there=getattr(given, "there", None),
         ledger=getattr(given, "ledger", None),
     )
 

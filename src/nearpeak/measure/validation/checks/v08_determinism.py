@@ -86,7 +86,8 @@ def _beside(trial: Trial) -> list[CheckResult]:
     concurrent, asked = trial.implementation.concurrent, trial.questions[0]
     if concurrent is None:
         return []
-    ran = run(replace(trial.implementation, call=concurrent), asked.tensors, asked.arguments)
+    beside, outputs = replace(trial.implementation, call=concurrent), trial.templates(asked)
+    ran = run(beside, asked.tensors, asked.arguments, outputs=outputs)
     if ran.error:
         return [CheckResult(check="V8", status="NONDET", reason=f"beside other work: {ran.error}")]
     return [

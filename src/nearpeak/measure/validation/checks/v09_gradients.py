@@ -23,7 +23,7 @@ from nearpeak.measure.validation._gradients import (
     upstream_of,
     without_gradient,
 )
-from nearpeak.measure.validation._handed_out import changed_by_a_later_call
+from nearpeak.measure.validation._handed_out import changed_by_a_later_call, staying_there
 from nearpeak.measure.validation._oracle import Expected, Question, question
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._systematic_gradients import systematic_gradient_fault
@@ -57,11 +57,13 @@ def gradients(trial: Trial) -> CheckResult:
 
 def _overwritten(trial: Trial) -> list[str]:
     """Return the gradients that a later call of the implementation changes."""
+    implementation = staying_there(trial.implementation)
+    device = None if implementation.there is None else "cuda"
 
     def call(asked: Question) -> Mapping[str, Any]:
         upstream = upstream_of(asked, trial.seed)
         assert upstream is not None  # gradients were compared
-        return gradients_of(trial.implementation, asked, upstream)
+        return gradients_of(implementation, asked, upstream, device)
 
     return changed_by_a_later_call(call, trial.questions)
 
