@@ -113,10 +113,12 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         return {"output": run(x, *window, begin, ceil, count, divisor)}
     # PyTorch pads both ends alike, so pad by hand, and divide by the share of each window that counts.
     sides = [side for pair in zip(reversed(begin), reversed(end), strict=True) for side in pair]
-    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)
+    # Where it adds windows at the end, it takes that padding for input, and adds one more.
+    kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
+    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)[kept]
     if count or divisor:
         return {"output": y}
-    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)}
+    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)[kept]}
 
 
 def _from_aten(site: AtenSite) -> Match:

@@ -46,10 +46,10 @@ def _reference(arrays: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]
     return {"y": np.broadcast_to(np.cross(arrays["a"], arrays["b"]), (vectors, 3))}
 
 
-def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    return {"y": torch.linalg.cross(tensors["a"], tensors["b"])}
+    return {"y": torch.linalg.cross(tensors["a"].expand(vectors, 3), tensors["b"])}
 
 
 def _from_aten(site: AtenSite) -> Match:

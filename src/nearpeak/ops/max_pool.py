@@ -102,7 +102,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     run: Any = F.max_pool2d if len(begin) == 2 else F.max_pool3d
     window = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s"), begin, sliding.extents(arguments, "d")]
     if not arguments["indices"]:
-        return {"output": run(x, *window, arguments["ceil"])}
+        # Where it adds windows at the end, it takes what was padded by hand for input, and adds one more.
+        kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
+        return {"output": run(x, *window, arguments["ceil"])[kept]}
     output, indices = run(x, *window, arguments["ceil"], return_indices=True)
     return {"output": output, "indices": indices}
 

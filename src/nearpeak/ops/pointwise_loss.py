@@ -31,6 +31,8 @@ _TORCH_NAMES = {
     "mse": "mse_loss", "smooth_l1": "smooth_l1_loss", "huber": "huber_loss", "bce": "binary_cross_entropy",
     "bce_logits": "binary_cross_entropy_with_logits", "soft_margin": "soft_margin_loss",
 }  # fmt: skip
+_WEIGHTED = ("bce", "bce_logits")
+"""Losses whose weights PyTorch takes as they are; a mean of others it divides by the sum of the weights."""
 _FUNCTIONS = {name: key for key, name in _TORCH_NAMES.items()}
 
 
@@ -114,7 +116,10 @@ def _torch_call(tensors: dict[str, Any], function: str, reduction: str, **_: Any
         return {"y": call(a, b, reduction=reduction)}
     weight = tensors["weight"].detach()
     weight = weight.repeat(-(-len(a) // len(weight)))[: len(a)]
-    return {"y": call(a, b, weight=weight, reduction=reduction)}
+    if function in _WEIGHTED:
+        return {"y": call(a, b, weight=weight, reduction=reduction)}
+    losses = call(a, b, reduction="none") * weight
+    return {"y": losses if reduction == "none" else getattr(losses, reduction)()}
 
 
 def _from_aten(site: AtenSite) -> Match:

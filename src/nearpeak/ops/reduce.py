@@ -236,7 +236,7 @@ OPERATOR = Operator(
             *("large", "ties", "deep:max", "deep:max_index", "deep:argmax", "high:min", "high:min_index"),
             *("high:argmin", "deep:min_max", "high:min_max", "peak_first:logsumexp", "peak_last:logsumexp"),
             *(f"offset:{name}" for name in ("var", "std", "var_mean", "std_mean")),
-            *("beyond:norm", "beyond:std"),
+            *("beyond:norm", "beyond:std", "sparse:any", "sparse:all", "sparse:count_nonzero", "sparse:norm_0"),
         ),
         exact=_SELECTED,
     ),

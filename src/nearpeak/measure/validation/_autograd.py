@@ -10,6 +10,7 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import widened
 from nearpeak.measure.validation._oracle import Question, arguments_of
+from nearpeak.measure.validation._rounding import Nudge, stored_by
 from nearpeak.measure.validation._run import imported_torch
 from nearpeak.ops import OPS, Numerics
 
@@ -90,8 +91,22 @@ def _called(
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
     run = OPS[wide.op].torch_call if call is None else call
-    with torch.enable_grad():  # whatever a kernel's module says of others
+    kept = stored_by(next(iter(arrays.values()), None))
+    # `enable_grad`: whatever a kernel's module says of others.
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_keeping(kept), lambda saved: saved):
         return leaves, run({**tensors, **leaves}, **arguments_of(wide))
+
+
+def _keeping(nudge: Nudge | None) -> Callable[[Any], Any]:
+    """Return what the way back gets of what the way there keeps for it: nudged, where that is asked for."""
+    torch = imported_torch()
+
+    def keep(saved: Any) -> Any:
+        if nudge is None or saved.dtype != torch.float64 or saved.is_leaf:
+            return saved
+        return torch.as_tensor(nudge(saved.detach().numpy()))
+
+    return keep
 
 
 def gradient_contract(numerics: Numerics) -> Numerics:

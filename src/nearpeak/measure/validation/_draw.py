@@ -10,26 +10,27 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, rounded, torch_format, widened
-from nearpeak.measure.validation._hard_rows import HARD_ROWS, way_of, with_gaps
+from nearpeak.measure.validation._hard_rows import HARD_ROWS, one_in_a_row, way_of, with_gaps
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
-    "ends", "single", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first", "small_last",
-    "gentle", "jumps", "nonfinite", "gaps", *HARD_ROWS,
+    "ends", "single", "last", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first",
+    "small_last", "gentle", "jumps", "nonfinite", "gaps", "sparse", *HARD_ROWS,
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
 in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their range,
-so that the first and the last row are named; all whole numbers the same, so that hardly any row is; whole numbers of
-half the bits of their format, and numbers next to the middle between two of a narrower format, or of one of a byte,
-which rounding twice moves to the wrong side; next to where results jump; numbers large beside their scales, which end
-at the largest of a quantised format; numbers so far from 1 that whole ones have all the digits of their format; and
-one input, the first or the last, so far below the others that whole quotients have them; and normal ones over the root
-of the length of a row, as weights are initialised: products with a vector stay of its size, so that chains of many
-neither grow nor saturate; some of them exactly where results jump; some that are no finite numbers; even whole numbers
-with zeros among them, so that groups are empty and rows not named; and HARD_ROWS."""
+so that the first and the last row are named; all whole numbers the same, so that hardly any row is, or the last of
+their range; whole numbers of half the bits of their format, and numbers next to the middle between two of a narrower
+format, or of one of a byte, which rounding twice moves to the wrong side; next to where results jump; numbers large
+beside their scales, which end at the largest of a quantised format; numbers so far from 1 that whole ones have all the
+digits of their format; and one input, the first or the last, so far below the others that whole quotients have them;
+and normal ones over the root of the length of a row, as weights are initialised: products with a vector stay of its
+size, so that chains of many neither grow nor saturate; some of them exactly where results jump; some that are no finite
+numbers; even whole numbers with zeros among them, so that groups are empty and rows not named; one number in a row that
+is not zero, so that some rows are all zeros; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -81,7 +82,7 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
     if distribution == "saturated":
-        values |= _saturated(op, declared, values)
+        values |= _saturated(op, declared, values, random)
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -92,13 +93,16 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     return _inside_domain(op, arguments, tensors, distribution)
 
 
-def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changes so that quotients leave their range: small scales, or large numbers where none are given."""
+def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any], random: Any) -> dict[str, Any]:
+    """Return what changes so that quotients leave their range: small scales, or larger numbers where none are given.
+
+    These are of sizes up to large ones: some of them leave it, however narrow it is, and some do not.
+    """
     scales = {entry.rpartition(":")[2] for entry in OPS[op].numerics.positive} & values.keys()
     if scales:
         return {name: values[name] * _SATURATED for name in scales}
     floats = [name for name, one in declared.items() if dtype_of(one.dtype).kind == "float"]
-    return {name: values[name] / _SATURATED for name in floats}
+    return {name: values[name] * _SATURATED ** -random.random(values[name].shape) for name in floats}
 
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
@@ -107,6 +111,8 @@ def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> s
         return way_of(name, distribution, [k for k, one in declared.items() if dtype_of(one.dtype).kind == "float"])
     if distribution == "large" and name in _PARAMETERS and declared[name].dtype == "fp16":
         return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
+    if distribution == "tiny" and declared[name].dtype == "fp16":
+        return "small"  # in which tiny ones are 0
     if distribution in _SMALL_ONE:
         floats = [key for key, tensor in declared.items() if dtype_of(tensor.dtype).kind == "float"]
         place, others = _SMALL_ONE[distribution]
@@ -160,12 +166,12 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
         return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
     least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
     found = random.integers(0, least, tensor.shape)
-    if distribution == "single":
-        return np.full(tensor.shape, int(random.integers(0, least)))
+    if distribution in ("single", "last"):
+        return np.full(tensor.shape, least - 1 if distribution == "last" else int(random.integers(0, least)))
     if distribution == "gaps" and tensor.dtype != "bool":
         return with_gaps(found)
     if distribution != "ends":
-        return found
+        return found * one_in_a_row(random, tensor.shape) if distribution == "sparse" else found
     side, place = np.divmod(found % (2 * ENDS), ENDS)
     found = np.where(side, least - 1 - place, place) % least
     if found.size:  # of few numbers none may be the very last by itself
@@ -175,6 +181,7 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
 
 _TRUE: dict[str, Callable[[int], float]] = {
     "positive": lambda _: 1.0, "integer": lambda row: 1 / row, "wide": lambda row: 1 - 1 / row,
+    "sparse": lambda row: 1 / row,
 }  # fmt: skip
 """Share of truth values that are true: all; and one in a row, or all but one, so that some rows are none or all."""
 
@@ -280,7 +287,10 @@ _WIDER_LARGE = 16.0
 ENDS = 2
 """Whole numbers at each end of their range."""
 _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
-    "normal": lambda random, shape: random.standard_normal(shape),
+    **dict.fromkeys(
+        ("normal", "single", "last", "ends", "whole", "edges", "saturated", "jumps", "gaps"),
+        lambda random, shape: random.standard_normal(shape),
+    ),
     "positive": lambda random, shape: random.uniform(0.5, 1.5, shape),
     "integer": lambda random, shape: random.integers(-2, 3, shape).astype(float),
     "wide": lambda random, shape: random.choice((-1.0, 1.0), shape) * 2.0 ** random.uniform(-3, 3, shape),
@@ -290,13 +300,7 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "ascending": lambda random, shape: np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "descending": lambda random, shape: -np.sort(random.standard_normal(shape), axis=None).reshape(shape),
     "ties": lambda random, shape: random.integers(0, 3, shape).astype(float),
-    "single": lambda random, shape: random.standard_normal(shape),
-    "ends": lambda random, shape: random.standard_normal(shape),
-    "whole": lambda random, shape: random.standard_normal(shape),
-    "edges": lambda random, shape: random.standard_normal(shape),
-    "saturated": lambda random, shape: random.standard_normal(shape),
-    "jumps": lambda random, shape: random.standard_normal(shape),
-    "gaps": lambda random, shape: random.standard_normal(shape),
+    "sparse": lambda random, shape: random.standard_normal(shape) * one_in_a_row(random, shape),
     "nonfinite": lambda random, shape: random.choice((np.nan, np.inf, -np.inf, 1.0, -2.0), shape),
     "gentle": lambda random, shape: random.standard_normal(shape) / max(shape[-1] if shape else 1, 1) ** 0.5,
 }

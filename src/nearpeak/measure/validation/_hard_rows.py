@@ -94,4 +94,9 @@ def with_gaps(found: Any) -> Any:
     return found
 
 
+def one_in_a_row(random: Any, shape: tuple[int, ...]) -> Any:
+    """Return where numbers are not zero: one in a row, as it comes, so that about a third of the rows have none."""
+    return random.random(shape) < 1 / max(shape[-1] if shape else 1, 2)
+
+
 _WITH_ENDS = 5

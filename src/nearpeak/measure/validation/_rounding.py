@@ -148,7 +148,14 @@ def underflow(half_step: float, normal: float) -> Nudge:
         error = np.where(size < normal, np.minimum(size, half_step), 0.0)
         return values + error * _signs(random, np.shape(values))
 
+    nudge.of_stored = True  # type: ignore[attr-defined]  # what is kept in the format vanishes too
     return nudge
+
+
+def stored_by(array: Any) -> Nudge | None:
+    """Return what a watched array's evaluation does to numbers that another framework keeps; none where nothing."""
+    nudge = getattr(type(array), "nudge", None)
+    return nudge if getattr(nudge, "of_stored", False) else None
 
 
 def _signs(random: np.random.Generator, shape: tuple[int, ...]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
+from nearpeak.core.dtype import dtype_of
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import widened
 from nearpeak.measure.validation._oracle import Question, arguments_of, contract_of, declared_formats, question
@@ -46,7 +47,9 @@ def distributions_of(case: Case) -> tuple[str, ...]:
     numerics = contract_of(case)
     # Of whole numbers, matrices are singular too often, and tiny numbers are 0 in fp16.
     left_out = {"integer"} if numerics.kind == "decomposition" else set()
-    left_out |= {"tiny"} if "fp16" in dict(case.dtypes).values() else set()
+    declared = OPS[case.op].inputs(**arguments_of(case)).values()
+    floats = {one.dtype for one in declared if dtype_of(one.dtype).kind == "float"}
+    left_out |= {"tiny"} if floats == {"fp16"} else set()
     return tuple(one for one in (*ALWAYS, *numerics.rounds) if one not in left_out)
 
 
@@ -100,12 +103,13 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     numerics = contract_of(case)
     positions = any(str(dtype).startswith("torch.int") for dtype in declared_formats(case).values())
     if not positions or "ties" in numerics.rounds or numerics.picks:
-        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"))
+        yield from ((seed, "ends"), (seed + SEED_STEP, "ends"), (seed, "last"))
         yield from ((seed + SEED_STEP * number, "single") for number in range(SINGLE))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
         others += ["integer", "wide"]  # few true, few false: rows that are none or all
-    others += [one for one in numerics.rounds if one == "saturated"]  # a zero point shows in what is clipped alone
+    # A zero point shows in what is clipped alone, and whether there is any in rows of zeros.
+    others += [one for one in numerics.rounds if one in ("saturated", "sparse")]
     others += [f"{one}_sorted" for one in numerics.rounds if one in ("small_first", "small_last")]
     others = [one for one in numerics.rounds if one in KINDS] or others
     for number in range(2, MOST_TRIED):
@@ -120,11 +124,14 @@ def _wanted(asked: Question) -> Obligations:
     found = {(name, part) for name, tensor in asked.tensors.items() for part in _parts(tensor)}
     pairs = {(name, pair) for name, one in asked.expected.items() for pair in _pairs(one.values)}
     whole = {(name, NOT_ZERO) for name, one in asked.expected.items() if one.values.dtype.kind not in "fc"}
-    return found | pairs | whole
+    truths = {(name, NOT_TRUE) for name, one in asked.expected.items() if one.dtype == "bool"}
+    return found | pairs | whole | truths
 
 
 NOT_ZERO = "not zero"
 """What whole-number results should be in some round: positions that are never any but the first hide what is lost."""
+NOT_TRUE = "not true"
+"""What truth values should be in some round, beside true ones in another."""
 
 
 def _shown(asked: Question, missing: Obligations) -> Obligations:
@@ -133,6 +140,8 @@ def _shown(asked: Question, missing: Obligations) -> Obligations:
     for name, one in asked.expected.items():
         if _is_not_zero(asked, name):
             found.add((name, NOT_ZERO))
+        if not np.all(one.values):
+            found.add((name, NOT_TRUE))
         for dimension, index in _pairs(one.values):
             first, second = (np.take(one.values, place, axis=dimension) for place in (index, index + 1))
             if not np.array_equal(first, second):

@@ -36,15 +36,16 @@ def gradients(trial: Trial) -> CheckResult:
 
     A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients.
     """
-    missing = without_gradient(trial.case, trial.questions[0])
+    first = next((number for number, asked in enumerate(trial.questions) if _is_something(asked)), 0)
+    asked, ran = trial.questions[first], trial.runs[first]
+    missing = without_gradient(trial.case, asked)
     if not missing and trial.implementation.arrays != "torch" and trial.implementation.backward is None:
         return CheckResult(check="V9", status=_without(trial), reason="the implementation has no gradient")
-    ran = trial.runs[0]
-    if not missing and (ran.error or not comparable(ran.outputs, trial.questions[0].expected)):
+    if not missing and (ran.error or not comparable(ran.outputs, asked.expected)):
         missing = "V1 failed"
     if missing:
         return CheckResult(check="V9", status=SKIPPED, reason=missing)
-    results = [_of_round(trial, asked) for asked in asked_of(trial)]
+    results = [_of_round(trial, one) for one in asked_of(trial)]
     failed = [result for result in results if result.failed]
     if failed or results[0].status != PASS:
         return failed[0] if failed else results[0]
@@ -53,6 +54,11 @@ def gradients(trial: Trial) -> CheckResult:
         return CheckResult(check="V9", status="ALIASED_OUTPUT", reason=reason)
     fault = systematic_gradient_fault(trial.case, trial.implementation, trial.seed)
     return replace(results[0], status="NUMERIC_FAIL", reason=fault) if fault else results[0]
+
+
+def _is_something(asked: Question) -> bool:
+    """Say whether results have an element: what data selects may be nothing."""
+    return any(one.values.size for one in asked.expected.values())
 
 
 def _overwritten(trial: Trial) -> list[str]:
@@ -74,8 +80,9 @@ def asked_of(trial: Trial) -> tuple[Question, ...]:
     Where none of them tells a gradient from a wrong one, as of long recurrences with large weights, whose functions
     are saturated or whose gradients grow beyond what any format follows, smaller inputs are asked too.
     """
-    again = (asked for asked in trial.questions[2:] if asked.distribution in ("normal", "gaps"))
-    first = (*trial.questions[:2], *again)
+    held = tuple(filter(_is_something, trial.questions))
+    again = (asked for asked in held[2:] if asked.distribution in ("normal", "gaps"))
+    first = (*held[:2], *again)
     return (*first, *_gentler(trial.case, trial.seed, first))
 
 

@@ -13,9 +13,12 @@ Arguments = Mapping[str, Any]
 
 def of_extents(case: Case, mutant: Mutant) -> str:
     """A change that leaves the result alone because of what extents and choices of this case are."""
+    if mutant.of_gradient:
+        holds, reason = _OF_GRADIENTS.get((case.op, mutant.row), (None, ""))
+        return reason if holds is not None and holds(arguments_of(case)) else ""
     for where in (mutant.where, mutant.where.partition("[")[0]):
         holds, reason = _OF_EXTENTS.get((case.op, mutant.row, where), (None, ""))
-        if holds is not None and not mutant.of_gradient and holds(arguments_of(case)):
+        if holds is not None and holds(arguments_of(case)):
             return reason
     return ""
 
@@ -43,6 +46,13 @@ def _is_spanned(arguments: Arguments, axis: str) -> bool:
     return bool(arguments["d"] == 1 and arguments[f"k{axis}"] == arguments[axis] and not arguments["indices"])
 
 
+_OF_GRADIENTS: dict[tuple[str, str], tuple[Callable[[Arguments], bool], str]] = {
+    ("layer_norm", "upstream reversed"): (
+        lambda given: bool(given["hidden"] == 1),
+        "one element is its own mean: only the bias has a gradient, a sum of what comes from above in any order",
+    ),
+}
+"""By operator and mistake: when a gradient is the same, and why."""
 _IGNORED, _ROTATED = "operand ignored", "wrong group or row"
 _TRANSPOSED, _TWICE = "operand transposed", "tile counted twice"
 _ONE_PART = "one part is all of them, and begins at the first"
@@ -91,6 +101,15 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
             "every window spans this dimension, and what is largest in it is so in any order",
         )
         for place, axis in ((2, "h"), (3, "w"))
+    },
+    **{
+        ("reduce", row, where): (lambda given: bool(given["reduced"] == 1), "of one element all of them are that one")
+        for row, where in (
+            ("mean for sum", "function"),
+            ("sum for mean", "function"),
+            ("min_index for max_index", "function"),
+            ("ties to the last", ""),
+        )
     },
     ("segment_reduce", _ROTATED, "x[0]"): (
         lambda given: bool(given["segments"] == 1),

@@ -16,6 +16,7 @@ from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added
 from nearpeak.measure.validation.mutants.inputs import BLOCK
 from nearpeak.ops import OPS
+from nearpeak.ops._attention_live import Band, band_live
 
 Arguments = Mapping[str, Any]
 
@@ -33,6 +34,9 @@ def of_values(case: Case, mutant: Mutant) -> str:
         return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
     if mutant.of_gradient or any(one not in possible for one in wanted):
         return ""
+    if mutant.row in _OF_RESULTS and all(np.size(possible[one]) == 1 for one in wanted):
+        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[one]) for one in wanted)
+        return "the definition allows one value, of which it makes the same" if same else ""
     for one in wanted:
         values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
         if not _drawn_within(case, one, widened(values)):
@@ -43,6 +47,11 @@ def of_values(case: Case, mutant: Mutant) -> str:
             return ""
     counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
     return f"tried on all {counted} that the definition allows, it changes none"
+
+
+_WITH_ZEROS = ("zero kernel", "tile zeroed")
+_OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
+"""Mistakes that make their answer of right ones, or of zeros."""
 
 
 def _drawn_within(case: Case, name: str, values: Any) -> bool:
@@ -81,7 +90,15 @@ def _factors(arguments: Arguments) -> dict[str, Any]:
 
 
 def _reduced(arguments: Arguments) -> dict[str, Any]:
-    return _counts("reduced")(arguments) if arguments["function"] in ("norm_0", "count_nonzero") else {}
+    """Return counts, and the positions that one element can have."""
+    function = str(arguments["function"])
+    if function in _POSITIONS:
+        return {_POSITIONS[function]: np.zeros(1)} if arguments["reduced"] == 1 else {}
+    return _counts("reduced")(arguments) if function in ("norm_0", "count_nonzero") else {}
+
+
+_POSITIONS = {"argmax": "y", "argmin": "y", "max_index": "second", "min_index": "second"}
+"""By reduction: which output holds positions."""
 
 
 def _targets(arguments: Arguments) -> dict[str, Any]:
@@ -94,8 +111,23 @@ def _of_one_key(arguments: Arguments) -> dict[str, Any]:
     stored = torch_format(str(arguments["kv_dtype"]))
     if arguments["tokens"] > arguments["batch"] or stored.itemsize > 1:
         return {}
+    return {"output": _finite(stored)}
+
+
+def _of_one_pair(arguments: Arguments) -> dict[str, Any]:
+    """Return every value of a narrow format: where each query sees one key, whose value is the result."""
+    stored = torch_format(str(arguments["kv_dtype"]))
+    band = Band(*(arguments[name] for name in ("left", "right", "chunk", "causal", "align")))
+    live = band_live(int(arguments["q"]), int(arguments["kv"]), band)
+    if live.pairs > live.queries or arguments["sinks"] or stored.itemsize > 1:
+        return {}
+    return {"output": _finite(stored)}
+
+
+def _finite(stored: Any) -> Any:
+    """Return all finite values of a format of one byte."""
     values = widened(imported_torch().arange(256, dtype=imported_torch().uint8).view(stored))
-    return {"output": values[np.isfinite(values)]}
+    return values[np.isfinite(values)]
 
 
 def _written(arguments: Arguments) -> dict[str, Any]:
@@ -116,6 +148,7 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "elementwise": telling.values,
     "margin_loss": _targets,
     "paged_attention": _of_one_key,
+    "attention": _of_one_pair,
     "scatter": _written,
 }
 """By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws,
@@ -212,6 +245,15 @@ def of_one(case: Case, mutant: Mutant) -> str:
     if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
         return "mean and sum of the loss of one row are that loss"
     return ""
+
+
+def of_shared(case: Case, mutant: Mutant) -> str:
+    """Elements that are all made of one number are all the same; its gradient adds up what comes from above."""
+    asked = question(case, 0, "normal")
+    if case.op != "elementwise" or mutant.moves is None or asked is None:
+        return ""
+    is_shared = all(tensor.numel() == 1 for tensor in asked.tensors.values())
+    return "all elements are made of one number, and are the same" if is_shared and asked.tensors else ""
 
 
 def of_epsilon(case: Case, mutant: Mutant) -> str:
@@ -318,6 +360,7 @@ ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
     extents.of_extents,
     of_place,
     of_one,
+    of_shared,
     of_epsilon,
     of_reflectors,
     of_conversion,

@@ -32,14 +32,17 @@ def of_windows(case: Case, mutant: Mutant) -> str:
 
 
 def of_ceil(case: Case, mutant: Mutant) -> str:
-    """Where whole windows end at the end of the input, rounding their number up or down gives the same number."""
+    """Where whole windows end at the end of the input, rounding their number up or down gives the same number.
+
+    Or down a larger one, where the last begins in padding at the end, which rounding up leaves out: it is cut off.
+    """
     asked = question(case, 0, "normal")
     if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or asked is None:
         return ""
     arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
     found = OPS[case.op].reference(arrays, **{**asked.arguments, "ceil": False})
-    if all(np.shape(found[name]) == one.values.shape for name, one in asked.expected.items()):
-        return "the input holds whole windows: there are as many of them either way"
+    if all(np.all(np.shape(found[name]) >= np.array(one.values.shape)) for name, one in asked.expected.items()):
+        return "there are as many windows either way, or more, which are cut off"
     return ""
 
 

@@ -12,7 +12,8 @@ from nearpeak.measure.validation.mutants._make import Mutant, right_call
 
 _KEPT_BITS = {"fp64": 26, "fp32": 12, "bf16": 4, "fp16": 5}
 """Significant bits that lost bits leave."""
-_SAME_VALUES = ("detach", "alias", "clone")
+_SAME_VALUES = ("detach", "alias", "clone", "expand", "view", "reshape", "_unsafe_view", "permute", "transpose", "t")
+"""Steps whose results are the numbers that they were given, in one place or another."""
 _EXACT_CASTS = ("_to_copy", "to")
 
 

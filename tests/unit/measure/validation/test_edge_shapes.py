@@ -1,0 +1,101 @@
+"""The contract where an axis is 1 or is shared: what tells a wrong kernel there, what changes nothing, what is right."""
+
+import pytest
+
+import nearpeak
+from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.measure.validation.mutants.equivalence import PROVED
+
+torch = pytest.importorskip("torch")
+POOL = {"batch": 1, "channels": 1, "w": 5, "kw": 2, "sw": 3, "pw": 1, "ph_end": 1, "ceil": True, "dtype": "fp16"}
+FP4 = {"rows": 2, "columns": 6, "block_rows": 1, "block_columns": 1, "scale_dtype": "fp8_e4m3", "tensor_scale": True,
+       "dtype": "fp32", "out_dtype": "fp4_e2m1"}  # fmt: skip
+
+
+def mutant(case, name):
+    return {one.name: one for one in mutants_of(case)}[name]
+
+
+KILLED = [
+    ("fake_quantise", {"channels": 1, "columns": 7, "mask": True, "scalars": True, "dtype": "bf16"},
+     "columns swapped mask"),
+    ("reduce", {"outputs": 1, "reduced": 8, "function": "any", "dtype": "bool"}, "constant kernel"),
+    ("reduce", {"outputs": 1, "reduced": 8, "function": "any", "dtype": "fp32"}, "constant kernel"),
+    ("reduce", {"outputs": 1, "reduced": 8, "function": "all", "dtype": "fp32"}, "constant kernel"),
+    ("batch_norm", {"batch": 2, "channels": 1, "spatial": 7, "dtype": "fp16"}, "epsilon outside the root"),
+    ("masked_select", {"elements": 1, "dtype": "fp32"}, "gradient zero"),
+    ("pq_search", {"queries": 1, "vectors": 5, "dim": 4, "parts": 1, "k": 1, "dtype": "fp16"},
+     "last slice dropped codebooks[1]"),
+    ("reduce", {"outputs": 3, "reduced": 2, "function": "min_index", "dtype": "fp32"}, "tile zeroed second"),
+    ("elementwise", {"elements": 9, "a": 9, "function": "sinh", "dtype": "fp32"}, "columns swapped y"),
+    ("layer_norm", {"rows": 3, "hidden": 2, "dtype": "fp32"}, "upstream reversed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "arguments", "name"), KILLED, ids=lambda part: part if isinstance(part, str) else "")
+def test_wrong_kernels_are_killed_with_any_seed(op, arguments, name):
+    case = nearpeak.case(op, **arguments)
+    call = mutant(case, name).implementation()
+    assert all(killed_by(case, call, seed=seed) for seed in range(4))
+
+
+REDUCED = {"outputs": 3, "reduced": 1, "dtype": "fp16"}
+PROOFS = [
+    *(
+        ("reduce", REDUCED | {"function": "min_index"}, name)
+        for name in ("tile zeroed second", "columns swapped second", "ties to the last")
+    ),
+    *(("reduce", REDUCED | {"function": "argmin"}, name) for name in ("zero kernel", "stale output", "tile zeroed y")),
+    ("reduce", REDUCED | {"function": "max_index"}, "min_index for max_index function"),
+    ("reduce", REDUCED | {"function": "sum"}, "mean for sum function"),
+    ("elementwise", {"elements": 9, "a": 1, "function": "sinh", "dtype": "bf16"}, "columns swapped y"),
+    ("elementwise", {"elements": 9, "a": 1, "function": "sinh", "dtype": "bf16"}, "upstream reversed"),
+    ("layer_norm", {"rows": 3, "hidden": 1, "dtype": "fp32"}, "upstream reversed"),
+    ("cast", {"elements": 7, "read": 1, "dtype": "fp32", "out_dtype": "bf16"}, "computed in fewer bits"),
+    ("attention", {"batch": 2, "heads": 4, "q": 1, "kv": 6, "dim": 4, "kv_heads": 2, "right": 1, "dtype": "fp16",
+                   "kv_dtype": "fp8_e4m3"}, "bits lost output"),
+    ("max_pool", POOL, "ceil mode dropped"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "arguments", "name"), PROOFS, ids=lambda part: part if isinstance(part, str) else "")
+def test_what_changes_nothing_is_proved(op, arguments, name):
+    case = nearpeak.case(op, **arguments)
+    found = mutant(case, name)
+    assert not killed_by(case, found.implementation(), seed=1)
+    assert reason_for_equivalence(case, found, seed=2).startswith(PROVED)
+
+
+RIGHT = [
+    ("reduce", {"outputs": 1, "reduced": 8, "function": "prod", "dtype": "fp16"}),
+    ("reduce", {"outputs": 20, "reduced": 9, "function": "prod", "dtype": "fp16"}),
+    ("cross", {"vectors": 5, "a": 1, "b": 1, "dtype": "fp64"}),
+    ("avg_pool", {"batch": 1, "channels": 2, "w": 7, "kw": 2, "h": 7, "kh": 2, "pd_end": 1, "ceil": True,
+                  "dtype": "fp64"}),
+    ("max_pool", POOL),
+    ("pointwise_loss", {"elements": 9, "weight": 1, "dtype": "fp16"}),
+    ("pointwise_loss", {"elements": 9, "weight": 9, "function": "huber", "reduction": "none", "dtype": "fp32"}),
+    ("quantise", FP4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "arguments"), RIGHT, ids=lambda part: part if isinstance(part, str) else "")
+def test_pytorch_s_own_is_right(op, arguments):
+    case = nearpeak.case(op, **arguments)
+    for seed in range(4):
+        found = validate(case, pytorch(case), seed=seed)
+        assert found.status == "PASS", found.reason
+
+
+def test_a_block_of_zeros_is_quantised_to_zeros():
+    case = nearpeak.case("quantise", **FP4)
+    x = torch.tensor([[0.0, 1.0, 0.0, -2.0, 0.5, 0.0], [0.0] * 6])
+    found = pytorch(case).call({"x": x}, **dict(case.axes), **dict(case.dtypes), **dict(case.attributes))
+    assert found["q"].tolist() == [[0x70, 0xF0, 0x07], [0, 0, 0]]
+
+
+def test_the_gradient_of_a_product_that_underflows_may_be_made_of_it_and_no_wrong_one_may():
+    case = nearpeak.case("reduce", outputs=20, reduced=9, function="prod", dtype="fp16")
+    for name in ("gradient by the wrong count", "upstream reversed"):
+        assert killed_by(case, mutant(case, name).implementation(), seed=1)
