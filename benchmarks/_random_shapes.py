@@ -1,4 +1,4 @@
-"""Random shapes of an operator: its directed cases with axes drawn anew, where operator and PyTorch take them."""
+"""Random shapes of an operator: its directed cases with axes drawn anew, or one at 1, where all take them."""
 
 import random
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from tests.golden.directed import directed
 
 from nearpeak.core.case import Case
 from nearpeak.errors import NearpeakError
+from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.validation import refuse_narrow
 from nearpeak.measure.validation._oracle import Question, arguments_of, declared_formats, question
 from nearpeak.ops import OPS, work_of
@@ -41,6 +42,21 @@ def random_cases(op: str, count: int, seed: int) -> Iterator[Case]:
             yield case
 
 
+def edge_cases(op: str, count: int, seed: int) -> Iterator[Case]:
+    """Give `count` directed cases with one axis at 1, one that they leave at its default too: nothing else changes."""
+    draw, lines = random.Random(f"{op} {seed} edge"), directed(op)
+    axes = [name for name in OPS[op].signatures["forward"].axes if name not in OPS[op].data_axes]
+    found: set[str] = set()
+    for _ in range(TRIES if axes else 0):
+        if len(found) == count:
+            return
+        line = {name: value for name, value in draw.choice(lines).items() if name[0] != "_"}
+        case = _taken(op, {"dtype": draw.choice(FORMATS), **line, draw.choice(axes): 1})
+        if case is not None and case.digest not in found:
+            found.add(case.digest)
+            yield case
+
+
 def _other_axes(draw: random.Random, op: str, line: dict[str, Any], kept: float) -> dict[str, int]:
     signature = OPS[op].signatures["forward"]
     changed = {}
@@ -59,6 +75,7 @@ def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
     try:
         case = OPS[op].case("forward", **arguments)
         refuse_narrow(case)
+        refuse_nothing(case)
         declared = OPS[op].inputs(**arguments_of(case)).values()
         if sum(tensor.elements for tensor in declared) > MOST_ELEMENTS or not all(t.elements for t in declared):
             return None

@@ -14,13 +14,15 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from benchmarks._figures import Figure
-from benchmarks._random_shapes import random_cases
+from benchmarks._random_shapes import edge_cases, random_cases
 from benchmarks.mutants import LEFT_OUT, judged_cases
 from nearpeak.ops import OPS
 
 FIGURES = ("random_mutants_killed", "random_mutants_sampled", "random_variants_accepted", "random_operators")
 COUNT = 2
 """Shapes of an operator, each in another format; which ones goes with the seed."""
+EDGES = 1
+"""Directed cases of an operator with one axis at 1."""
 
 
 def measure() -> Iterator[Figure]:
@@ -48,7 +50,8 @@ def _figures(names: list[str], seed: int, count: int, *, say: bool) -> Iterator[
 
 
 def _judged(op: str, *, count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    counts, said = judged_cases(found := list(random_cases(op, count, seed)))
+    found = [*random_cases(op, count, seed), *edge_cases(op, EDGES, seed)]
+    counts, said = judged_cases(found)
     counts["operators"] = bool(found)
     return counts, said if found else [f"{op}: no shape found"]
 

@@ -90,9 +90,12 @@ def test_the_rule_of_a_gradient_is_asked_on_the_gpu(factor, failed):
         return {"grad_x": factor * own.gradient(y, tensors["grad_y"])}
 
     function.backward = backward
-    found = judged(function, nearpeak.case("softmax", "backward", rows=8, columns=16, dtype="fp32"))
+    case = nearpeak.case("softmax", "backward", rows=8, columns=16, dtype="fp32")
+    found = judged(function, case)
     assert found.failed == failed
     assert "V9" in {result.check for result in found.results if result.status != "SKIPPED"}
+    timed = TimedRunner(CallableOnGpu.of(function, TIMING), TIMING, argument="own").measure(case)
+    assert bool(timed.samples_s) == (not failed), timed.note
 
 
 def test_a_function_on_arrays_of_the_host_is_refused():

@@ -130,7 +130,16 @@ def made_on(torch: Any, device: str, call: Call) -> Call:
 def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
     """Return how a function of the user's takes the place of PyTorch's call: with outputs where it writes into them."""
     call = naming(case, function)
-    return lambda own: _given_outputs(torch, own, call) if takes_out(function) else call
+    if not takes_out(function):
+        return lambda _: call
+
+    def wrapped(own: Call) -> Call:
+        run = _given_outputs(torch, own, call)
+        if (rule := getattr(call, "backward", None)) is not None:
+            run.backward = rule  # type: ignore[attr-defined]  # as a function says more of itself
+        return run
+
+    return wrapped
 
 
 def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
@@ -170,6 +179,8 @@ def _backward(
         EndedError: of inputs that PyTorch's own call has a gradient of, and the case asks for, there is none.
         NotModelledError: PyTorch's own call has none either.
     """
+    if (rule := getattr(call, "backward", None)) is not None:
+        return _by_rule(torch, case, call, rule, tensors)
     names = _leaves_of(case, tensors)
     leaves = [tensors[name].requires_grad_() for name in names]
     with unchanged_state(torch):
@@ -196,6 +207,26 @@ def _backward(
         return grads
 
     return run, {f"grad_{name}": grad for name, grad in zip(live, upstream, strict=True)}
+
+
+def _by_rule(
+    torch: Any, case: Case, call: Call, rule: Call, tensors: dict[str, Any]
+) -> tuple[Callable[[], object], dict[str, Any]]:
+    """Return a call of the function's own rule of its gradient, and what comes from above."""
+    arguments = forward_arguments(case)
+    with torch.no_grad(), unchanged_state(torch):
+        outputs = {name: y for name, y in call(tensors, **arguments).items() if y.is_floating_point()}
+    device = next((y.device for y in outputs.values()), "cpu")
+    generator = torch.Generator(device=device).manual_seed(0)
+    upstream = {f"grad_{name}": _random_like(torch, y, generator) for name, y in outputs.items()}
+
+    def found() -> dict[str, Any]:
+        with torch.no_grad():
+            return dict(rule({**tensors, **upstream}, **arguments))
+
+    leaves = {name: tensors[name].detach().requires_grad_() for name in _leaves_of(case, tensors)}
+    _refuse_missing(torch, case, {**tensors, **leaves}, found())
+    return found, upstream
 
 
 def _leaves_of(case: Case, tensors: Mapping[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ class Implementation:
     arrays: str = "torch"
     """`torch` or `numpy`: what inputs and outputs are."""
     backward: Call | None = None
-    """(inputs, outputs and `grad_<output>` by name, **arguments) → `grad_<input>`; PyTorch's autograd if none."""
+    """(inputs and `grad_<output>` by name, **arguments) → `grad_<input>` by name; PyTorch's autograd if none."""
     captured: (
         Callable[[Mapping[str, Any], Mapping[str, Any]], Callable[[Mapping[str, Any]], Mapping[str, Any]]] | None
     ) = None

@@ -1,4 +1,4 @@
-"""The contract where an axis is 1 or is shared: what tells a wrong kernel there, what changes nothing, what is right."""
+"""The contract where an axis is 1 or shared: what tells a wrong kernel there, what changes nothing, what is right."""
 
 import pytest
 
