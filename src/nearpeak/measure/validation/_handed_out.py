@@ -56,4 +56,4 @@ def _shapes(asked: Question) -> dict[str, tuple[int, ...]]:
 
 def _bytes(one: Any) -> Any:
     torch = imported_torch()
-    return torch.as_tensor(one).detach().contiguous().reshape(-1).view(torch.uint8)
+    return torch.as_tensor(one).detach().cpu().contiguous().reshape(-1).view(torch.uint8)
