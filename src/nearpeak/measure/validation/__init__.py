@@ -81,7 +81,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 17
+CONTRACT_VERSION = 18
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
@@ -97,7 +97,8 @@ CONTRACT_VERSION = 17
 # rounding. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
 # 16: NaN at the start of a second row; scores in 16 bits that are far below 0 keep digits. 17: gradients that are
 # missing; what comes from above and does not lie densely; empty groups and rows that nothing names; results that a
-# later call changes, global state that one leaves changed.
+# later call changes, global state that one leaves changed. 18: truth values are both, some numbers are clipped, the
+# last row of a table is read; gradients where a first round selects nothing, and of results below the numbers of fp16.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Gradients by float64 autograd: the oracle of operators whose gradient is no operator of its own."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -92,21 +93,21 @@ def _called(
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
     run = OPS[wide.op].torch_call if call is None else call
     kept = stored_by(next(iter(arrays.values()), None))
-    # `enable_grad`: whatever a kernel's module says of others.
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(_keeping(kept), lambda saved: saved):
+    with torch.enable_grad(), nullcontext() if kept is None else _keeping(kept):
+        # `enable_grad`: whatever a kernel's module says of others.
         return leaves, run({**tensors, **leaves}, **arguments_of(wide))
 
 
-def _keeping(nudge: Nudge | None) -> Callable[[Any], Any]:
-    """Return what the way back gets of what the way there keeps for it: nudged, where that is asked for."""
+def _keeping(nudge: Nudge) -> Any:
+    """Return a context in which what the way there keeps for the way back, other than inputs, is nudged."""
     torch = imported_torch()
 
     def keep(saved: Any) -> Any:
-        if nudge is None or saved.dtype != torch.float64 or saved.is_leaf:
+        if saved.dtype != torch.float64 or saved.is_leaf:
             return saved
         return torch.as_tensor(nudge(saved.detach().numpy()))
 
-    return keep
+    return torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved)
 
 
 def gradient_contract(numerics: Numerics) -> Numerics:

@@ -252,6 +252,8 @@ def of_shared(case: Case, mutant: Mutant) -> str:
     asked = question(case, 0, "normal")
     if case.op != "elementwise" or mutant.moves is None or asked is None:
         return ""
+    if mutant.of_gradient and mutant.row != "upstream reversed":
+        return ""
     is_shared = all(tensor.numel() == 1 for tensor in asked.tensors.values())
     return "all elements are made of one number, and are the same" if is_shared and asked.tensors else ""
 

@@ -41,8 +41,11 @@ def of_ceil(case: Case, mutant: Mutant) -> str:
         return ""
     arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
     found = OPS[case.op].reference(arrays, **{**asked.arguments, "ceil": False})
-    if all(np.all(np.shape(found[name]) >= np.array(one.values.shape)) for name, one in asked.expected.items()):
-        return "there are as many windows either way, or more, which are cut off"
+    shapes = [(np.shape(found[name]), one.values.shape) for name, one in asked.expected.items()]
+    if all(given == wanted for given, wanted in shapes):
+        return "the input holds whole windows: there are as many of them either way"
+    if mutant.row == "ceil mode dropped" and all(np.all(np.array(given) >= wanted) for given, wanted in shapes):
+        return "there are more windows, which are cut off"
     return ""
 
 
