@@ -56,6 +56,20 @@ PROOFS = [
     ("attention", {"batch": 2, "heads": 4, "q": 1, "kv": 6, "dim": 4, "kv_heads": 2, "right": 1, "dtype": "fp16",
                    "kv_dtype": "fp8_e4m3"}, "bits lost output"),
     ("max_pool", POOL, "ceil mode dropped"),
+    *(
+        ("scan", {"rows": 3, "length": 1, "function": "max", "dtype": "fp64"}, name)
+        for name in ("tile zeroed indices", "columns swapped indices")
+    ),
+    *(
+        ("scatter", {"rows": 5, "width": 3, "table_rows": 7, "accumulate": True, "dtype": "fp32"} | one,
+         "wrong group or row source[0]")
+        for one in ({"table_rows": 1}, {"indices": 1})
+    ),
+    *(
+        ("softmax", {"rows": 3, "columns": 1, "log": log, "dtype": "fp32"}, name)
+        for log in (False, True)
+        for name in ("bits lost y", "computed in fewer bits")
+    ),
 ]  # fmt: skip
 
 

@@ -73,6 +73,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         ("scatter", row, "table"): (_writes_all, "every row of the table is written, so that nothing of it is read")
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE, _TRANSPOSED)
     },
+    ("scatter", _ROTATED, "source[0]"): (
+        lambda given: bool(given["accumulate"] and 1 in (given["table_rows"], given["indices"])),
+        "all rows are added to the same one, in any order",
+    ),
     ("scatter", _ROTATED, "index"): (_of_ones, "the same ones are written to the same rows, in another order"),
     ("vector_search", "computed in fewer bits", ""): (
         lambda given: are_numbers(given) and given["dtype"] == "fp32",
