@@ -81,7 +81,8 @@ def narrowed(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to: str, te
     by_row, by_column = np.arange(x.shape[0]) // blocks[0], np.arange(x.shape[1]) // blocks[1]
     whole = np.float32(1) if tensor_scale is None else tensor_scale
     scaled = x / (np.asarray(scale, np.float32) * whole)[by_row][:, by_column]
-    scaled = np.where(x == 0, x, scaled)  # a block of zeros among others has a scale of 0 at two levels
+    if tensor_scale is not None:
+        scaled = np.where(x == 0, x, scaled)  # a block of zeros among others has a scale of 0 at two levels
     if to == "fp4_e2m1":
         codes = FORMATS[to].encode(scaled, saturates=True)
         return codes[:, ::2] | (codes[:, 1::2] << 4)
@@ -126,7 +127,8 @@ def narrowed_by_torch(x: Any, scale: Any, zero: Any, blocks: tuple[int, int], to
         tall = per_block.float().repeat_interleave(blocks[0], 0)[: x.shape[0]]
         return tall.repeat_interleave(blocks[1], 1)[:, : x.shape[1]]
 
-    scaled = torch.where(x == 0, x, x / whole(scale.float() * (1 if tensor_scale is None else tensor_scale)))
+    scaled = x / whole(scale.float() * (1 if tensor_scale is None else tensor_scale))
+    scaled = scaled if tensor_scale is None else torch.where(x == 0, x, scaled)
     if to == "fp4_e2m1":
         return _packed_fp4(scaled, torch)
     if to.startswith("fp8"):

@@ -49,7 +49,9 @@ def _reference(arrays: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]
 def _torch_call(tensors: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    return {"y": torch.linalg.cross(tensors["a"].expand(vectors, 3), tensors["b"])}
+    a, b = tensors["a"], tensors["b"]
+    shared = max(len(a), len(b)) < vectors
+    return {"y": torch.linalg.cross(a.expand(vectors, 3) if shared else a, b)}
 
 
 def _from_aten(site: AtenSite) -> Match:
