@@ -6,6 +6,7 @@ import nearpeak
 from nearpeak.measure.validation import pytorch, validate
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.measure.validation.mutants.equivalence import PROVED
+from nearpeak.measure.validation.mutants.variants import variants_of
 
 torch = pytest.importorskip("torch")
 POOL = {"batch": 1, "channels": 1, "w": 5, "kw": 2, "sw": 3, "pw": 1, "ph_end": 1, "ceil": True, "dtype": "fp16"}
@@ -100,6 +101,13 @@ def test_pytorch_s_own_is_right(op, arguments):
     for seed in range(4):
         found = validate(case, pytorch(case), seed=seed)
         assert found.status == "PASS", found.reason
+
+
+def test_a_mean_far_from_0_that_fp32_rounds_moves_whole_groups():
+    case = nearpeak.case("group_norm", batch=3, channels=257, spatial=9, groups=1, affine=False, dtype="fp16")
+    (variant,) = (one for one in variants_of(case) if one.name == "fp32 inside, rounded once")
+    found = validate(case, variant, seed=1)
+    assert found.status == "PASS", found.reason
 
 
 def test_a_block_of_zeros_is_quantised_to_zeros():
