@@ -71,7 +71,7 @@ def _overwritten(trial: Trial) -> list[str]:
         assert upstream is not None  # gradients were compared
         return gradients_of(implementation, asked, upstream, device)
 
-    return changed_by_a_later_call(call, trial.questions)
+    return changed_by_a_later_call(call, tuple(filter(_is_something, trial.questions)))
 
 
 def asked_of(trial: Trial) -> tuple[Question, ...]:
