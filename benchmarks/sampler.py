@@ -28,7 +28,7 @@ SECONDS_S, WINDOWS = 5.0, 5
 """Length of a window and how many there are: the median is given, as a neighbour's work makes a wake-up dearer."""
 FAST = ("rapl", "cpu_clock", "nvml_power")
 """Power, clocks and throttle reasons."""
-SLOW = (*FAST, "nvml_state", "rails", "hwmon", "thermal", "devfreq")
+SLOW = (*FAST, "nvml_energy", "nvml_state", "rails", "hwmon", "thermal", "devfreq")
 """Everything that a generated tree can show; psutil reads this machine itself."""
 CASE = case("gemm", m=256, n=256, k=256, dtype="fp32")
 TIMING = Timing(cache="hot", budget_s=0.3, validate=False)

@@ -1,10 +1,13 @@
 """Sensors of a GPU beside a load on it: relations that hold on any, no absolute figures."""
 
+import time
+
 import pytest
 
 import nearpeak
 from nearpeak.core.energy import energies_of
 from nearpeak.core.measurement import Timing
+from nearpeak.measure.telemetry.sampler import Sampler
 from nearpeak.measuring import measure
 
 torch = pytest.importorskip("torch")
@@ -43,5 +46,10 @@ def test_counter_and_integral_of_a_lasting_load_agree_within_their_bounds_and_a_
         assert apart_j <= one.error_j + counted[0].error_j + 0.1 * counted[0].energy_j
 
 
-def test_the_sampler_takes_at_most_two_hundredths_of_a_core(beside):
-    assert beside.cpu_s <= 0.02 * beside.window_s
+@pytest.mark.parametrize(("rate_hz", "sources", "most_ratio"), [(100, ("nvml_power",), 0.02), (10, (), 0.01)])
+def test_the_sampler_takes_at_most_its_share_of_a_core(rate_hz, sources, most_ratio):
+    with Sampler(rate_hz, sources) as sampler:
+        begin_ns = time.monotonic_ns()
+        time.sleep(4.0)
+        seen = sampler.window(begin_ns, time.monotonic_ns())
+    assert seen.cpu_s <= most_ratio * seen.window_s

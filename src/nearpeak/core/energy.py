@@ -96,11 +96,14 @@ def energies_of(telemetry: Telemetry, phase: str = "") -> tuple[Energy, ...]:
 
 
 def preferred(energies: Sequence[Energy]) -> tuple[Energy, ...]:
-    """Return one energy for each domain: the counter's where there is one, else that of the least error."""
+    """Return one energy for each domain: that of the least error, a counter's before another one as good.
+
+    A counter that takes long to read is read seldom, and of a short phase it then says little.
+    """
     best: dict[str, Energy] = {}
-    for one in energies:
+    for one in sorted(energies, key=lambda one: (one.error_j, one.method != "counter")):
         best.setdefault(one.domain, one)
-    return tuple(best.values())
+    return tuple(best[name] for name in dict.fromkeys(one.domain for one in energies))
 
 
 def energy_of(

@@ -9,12 +9,16 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Fallback, Outcome
-from nearpeak.measure.inputs import size_bytes
+from nearpeak.measure.inputs import input_elements, size_bytes
 from nearpeak.measure.user_functions import EndedError, said_by
 from nearpeak.ops import work_of
 
-LARGEST_BYTES = 64 * 2**20
-"""Tensors of a case beyond which its results are not checked where it is timed: a smaller case of the kind is."""
+LARGEST_BYTES, LARGEST_ELEMENTS = 64 * 2**20, 2**20
+"""Tensors of a case, and elements of its inputs, beyond which its results are not checked where it is timed.
+
+The check takes 7 to 16 s for 2**20 elements of a chain (one core, 2026-11-27; 37 to 70 s for four times as many), and
+a case is given up after 60 s.
+"""
 LARGEST_FLOP = 10**9
 """Arithmetic beyond which they are not: the check takes many rounds in float64."""
 
@@ -30,7 +34,8 @@ def contract() -> Callable[..., Any] | None:
 
 def beyond_rounds(case: Case) -> str:
     """Return why a case is not checked where many are; empty where it is."""
-    if size_bytes(case) > LARGEST_BYTES or sum(work_of(case).flop.values()) > LARGEST_FLOP:
+    beyond = size_bytes(case) > LARGEST_BYTES or input_elements(case) > LARGEST_ELEMENTS
+    if beyond or sum(work_of(case).flop.values()) > LARGEST_FLOP:
         return "too large for rounds in float64; check a smaller case of its kind"
     return ""
 

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.errors import NotModelledError
+from nearpeak.measure.environment import usable_core_count
 from nearpeak.ops import OPS, work_of
 
 LARGEST_BYTES = 2 * 2**30
@@ -83,6 +85,9 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
     found = next((int(arguments[axis]) for axis in OPS[op].data_axes if arguments.get(axis)), 0)
     if kind == "bool":
         return _true(generator, spec.shape, found or _most(op, arguments))
+    repeats = bool(found) or any(map(arguments.get, numerics.repeats_if))
+    if kind in ("int", "opaque") and name in numerics.distinct and below and not repeats:
+        return _distinct(generator, spec, below)
     if kind in ("int", "opaque"):
         return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), found if below else 0)
     if below == 2 and found:  # of zeros and ones, the ones are what is found
@@ -127,13 +132,40 @@ def _whole(generator: np.random.Generator, spec: Tensor, below: int, distinct_co
     return generator.permutation(np.concatenate([chosen, further])).astype(kind).reshape(shape)
 
 
+def _distinct(generator: np.random.Generator, spec: Tensor, below: int) -> Any:
+    """Return positions no two of which are equal in a row, as far as there are so many: each is written once."""
+    wide = spec.shape[-1] if spec.shape else 1
+    count = spec.elements // wide if wide else 0
+    rows = [generator.choice(below, min(below, wide), replace=False) for _ in range(count)]
+    whole = np.array([np.resize(row, wide) for row in rows], dtype=_INTEGERS.get(spec.dtype, np.int64))
+    return whole.reshape(spec.shape)
+
+
 def _values(generator: np.random.Generator, spec: Tensor) -> Any:
     if dtype_of(spec.dtype).kind == "complex":
         parts = (generator.standard_normal(spec.shape) for _ in range(2))
         return (next(parts) + 1j * next(parts)).astype(_FLOATS.get(spec.dtype, np.complex64))
-    if spec.dtype == "fp64":
-        return generator.standard_normal(spec.shape)
-    return generator.standard_normal(spec.shape, dtype=np.float32)
+    return _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
+
+
+_PIECE = 2**22
+"""Elements that are drawn by one generator; of more, each piece has its own, so that all cores draw at once."""
+
+
+def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return normal numbers, the same ones however many cores there are."""
+    count = math.prod(shape)
+    if count <= _PIECE:
+        return generator.standard_normal(shape, dtype=dtype)
+    found = np.empty(count, dtype)
+    pieces = [found[first : first + _PIECE] for first in range(0, count, _PIECE)]
+
+    def fill(own: np.random.Generator, piece: Any) -> None:
+        own.standard_normal(out=piece, dtype=dtype)
+
+    with ThreadPoolExecutor(usable_core_count()) as pool:
+        list(pool.map(fill, generator.spawn(len(pieces)), pieces))
+    return found.reshape(shape)
 
 
 def forward_arguments(case: Case) -> dict[str, Any]:
@@ -159,6 +191,16 @@ def size_bytes(case: Case) -> int:
     """
     specs = OPS[case.op].inputs(**forward_arguments(case))
     return sum(spec.bytes for spec in specs.values()) + int(work_of(case).write_bytes)
+
+
+def input_elements(case: Case) -> int:
+    """Return the elements of all inputs of `case`.
+
+    >>> from nearpeak.ops import case
+    >>> input_elements(case("gemm", m=2, n=2, k=3, dtype="fp32"))
+    12
+    """
+    return sum(spec.elements for spec in OPS[case.op].inputs(**forward_arguments(case)).values())
 
 
 def too_large(case: Case, largest_bytes: int = LARGEST_BYTES) -> str:

@@ -208,7 +208,8 @@ def _contradiction(sampled: Sampled, timer: Timer) -> str:
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
     ):
         return "the device's time is longer than the host's; a timer is wrong"
-    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S:
+    floor_s: float = getattr(timer, "late_floor_s", 0.0)  # of nothing: how long it takes to wait for all streams
+    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S + 2 * floor_s:
         return f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
     return ""
 

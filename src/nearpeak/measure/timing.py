@@ -115,17 +115,22 @@ def sample(
 
 
 def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
-    """Return how many calls make a batch: one where caches are emptied before each, else as many as the timer needs."""
+    """Return how many calls make a batch: one where caches are emptied before each, else as many as the timer needs.
+
+    A timer that queues calls up says how many it can: of more, the launches on the host would be timed.
+    """
     if timing.cache == "cold":
         return 1
     wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
+    most_count: Callable[[], int] = getattr(timer, "most_calls", lambda: 1 << 20)
     while True:
         readings = [timer.read(next(runs), count) for _ in range(3)]
         took_s = min(one.time_s for one in readings)
         is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
-        if took_s >= wanted_s or is_slow or count >= 1 << 20:
-            return count
-        count = max(count + 1, min(10 * count, int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1))
+        if took_s >= wanted_s or is_slow or count >= most_count():
+            return min(count, most_count())
+        wanted_count = int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1
+        count = min(max(count + 1, min(10 * count, wanted_count)), most_count())
 
 
 def changing(prepared: Prepared, varied: Varied | None) -> Change:
@@ -209,7 +214,8 @@ def _sampled(
         change(run)
         if timing.cache == "cold":
             timer.flush()
-        readings.append(timer.read(run, call_count))
+        reading = timer.read(run, call_count)
+        readings.append(dataclasses.replace(reading, result=None))  # results of all samples would fill the memory
         spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
@@ -218,7 +224,7 @@ def _sampled(
                 kept_from = 1 if wall_s > timing.limit_s / 4 else count
             continue
         if keeper is not None:
-            keeper.offer(run, readings[-1].result)
+            keeper.offer(run, reading.result)
         outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
         if outcome is not None:
             summed = _summed(readings, kept_from, timer, call_count, outcome)

@@ -64,6 +64,8 @@ class Numerics:
     special: str = "propagate"
     """What NaN and infinities in the inputs do: `propagate` as in the reference, `unspecified`, or the inputs of which
     the former holds."""
+    collapses: bool = False
+    """Whether an infinity may make NaN of results that it makes 0: those that a norm of it divides."""
     by_element: tuple[str, ...] = ()
     """Choices, as values of attributes, under which a decomposition is stable element by element, too."""
     unspecified: tuple[str, ...] = ()
@@ -87,6 +89,10 @@ class Numerics:
     """`always` where gates or probabilities, numbers of size 1 that no input shows, are added and subtracted on the
     way, or the choice under which they are; `targets` where that happens, in gradients, to the largest element of each
     row alone: the target of a loss. `largest` where errors are as large as the largest result allows."""
+
+    gate_error_count: float = 0.0
+    """By how many roundoffs of the arithmetic gates, which are of size 1, may be off: what GPUs compute exponentials
+    and hyperbolic tangents with in a few steps errs by so much."""
 
     def limit(self, name: str, arguments: Mapping[str, Any]) -> int:
         """Return below what the values of the integer input `name` stay, at least 1; 0 where nothing is said.
@@ -204,6 +210,8 @@ class Operator:
     """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
     at_positions: Callable[..., dict[str, Any]] | None = None
     """(tensors, positions among them, **arguments) → float outputs at these with PyTorch: their gradient is right."""
+    as_right: Callable[..., dict[str, Any]] | None = None
+    """(input tensors, outputs, wanted arrays, **arguments) → outputs, those that are as right called as wanted."""
     canonical: Callable[..., dict[str, Any]] | None = None
     """(outputs by name, arrays or tensors, **arguments) → what is compared where several results are as right: factors
     with their signs chosen, eigenvalues in one order, for columns that complete a basis the projection on them."""

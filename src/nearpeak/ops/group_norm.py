@@ -167,7 +167,8 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     source="Wu and He 2018, arXiv:1803.08494",
-    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small", "offset")),
+    # PyTorch's kernel for GPUs keeps mean and factor of each group in the format of the input.
+    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small", "offset"), steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

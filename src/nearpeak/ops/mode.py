@@ -32,23 +32,37 @@ def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return some rows with two values that are nearly as frequent, the one more of which both ends belong to.
+    """Return rows each of which has one most frequent value, some with another one that is nearly as frequent.
 
-    Of many columns the most frequent one would hardly ever hang on a single element. Rows that start with the smallest
-    value are such; without one of the larger value, the smaller would be the result.
+    Which of several is the result, PyTorch leaves open: its kernels for CPUs and GPUs differ. Of many columns the most
+    frequent one would hardly ever hang on a single element: rows that start with the smallest value have one more of a
+    larger value, which both ends belong to, and without one of these the smaller would be the result.
     """
     x, values = drawn["x"].copy(), np.unique(drawn["x"])
     if len(values) < 2:
         return {}
     for row in x:
-        if row[0] != values[0]:
-            continue
-        order = np.argsort(np.concatenate(([np.inf], row[1:-1], [np.inf])), kind="stable")[: len(row)]
-        spare, few = (len(row) + 1) % 2, (len(row) - 1) // 2
-        row[order[:spare]] = values[-1]
-        row[order[spare : spare + few]] = values[0]
-        row[order[spare + few :]] = values[1]
+        if row[0] == values[0]:
+            _nearly_as_frequent(row, values)
+        _parted(row)
     return {"x": x}
+
+
+def _nearly_as_frequent(row: Any, values: Any) -> None:
+    """Fill a row with the smallest value and one more of the next, which both ends hold."""
+    order = np.argsort(np.concatenate(([np.inf], row[1:-1], [np.inf])), kind="stable")[: len(row)]
+    spare, few = (len(row) + 1) % 2, (len(row) - 1) // 2
+    row[order[:spare]] = values[-1]
+    row[order[spare : spare + few]] = values[0]
+    row[order[spare + few :]] = values[1]
+
+
+def _parted(row: Any) -> None:
+    """Give the smallest of the most frequent values of a row one more place, where there are several."""
+    values, counts = np.unique(row, return_counts=True)
+    most = values[counts == counts.max(initial=0)]
+    if len(most) > 1:
+        row[np.flatnonzero(row == most[-1])[-1]] = most[0]
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._narrow import blocks_of, narrowed, narrowed_by_torch, scale_of, scale_of_in_torch
 from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._own_scales import as_of_own_scales
 
 _FP32 = DTYPES["fp32"]
 SCALINGS = ("current", "delayed", "given")
@@ -228,6 +229,7 @@ OPERATOR = Operator(
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,
+    as_right=as_of_own_scales,
     same={"block_rows": "rows", "block_columns": "columns"},
     aten={
         **dict.fromkeys(_GIVEN, _from_aten),

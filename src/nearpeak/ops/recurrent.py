@@ -288,6 +288,8 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="features hidden steps",
         gates="always",
+        # cuDNN 9.19 on an H200: up to 45 for LSTM and GRU, 106 for tanh alone (measured 2026-11-27).
+        gate_error_count=128.0,
         steps_count=4,
         special="x h0 c0 w_ih_l0 w_ih_l0_reverse",
     ),

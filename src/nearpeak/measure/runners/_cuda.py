@@ -1,5 +1,6 @@
 """What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -31,6 +32,8 @@ CYCLES_PER_S = 2e9
 """Clock by which the time of launches becomes cycles; one that is slower spins longer, which does no harm."""
 LAUNCH_S = 1e-5
 """Time to launch one call as long as none was launched."""
+MOST_QUEUED = 1000
+"""Calls in a row at most: a stream takes 1024 launches before it makes the host wait."""
 LAUNCH_MARGIN_RATIO = 1.5
 """How much longer than the launches of a batch the device spins."""
 ACTIVITY_CALLS = 3
@@ -109,6 +112,7 @@ class EventTimer:
         self._swept = torch.rand(self._swept_bytes // 4, device="cuda") if cold else None
         self._sink = torch.empty((), device="cuda")
         self._launch_s = LAUNCH_S
+        self.late_floor_s = 0.0
 
     def set_count(self, case: Case) -> int:
         """Return how many independent sets of inputs together exceed the last cache; one where that is not asked."""
@@ -152,6 +156,10 @@ class EventTimer:
             cycles_s=spun_s * SPIN_CYCLES / cycles if cycles else 0.0,
         )  # fmt: skip
 
+    def most_calls(self) -> int:
+        """Return how many calls can be queued while the device spins for as long as it may."""
+        return max(1, min(MOST_QUEUED, int(MOST_SPIN_CYCLES / (LAUNCH_MARGIN_RATIO * self._launch_s * CYCLES_PER_S))))
+
     def _spin_cycles(self, call_count: int) -> int:
         """Return for how long to spin, so that a batch is queued before its first kernel begins."""
         wanted = LAUNCH_MARGIN_RATIO * call_count * self._launch_s * CYCLES_PER_S
@@ -159,8 +167,9 @@ class EventTimer:
 
     def clock_probe_s(self) -> float:
         """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
-        found = [self.read(lambda: None, 0).cycles_s for _ in range(PROBE_COUNT)]
-        return min(found) or clock_probe_s()
+        found = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
+        self.late_floor_s = max(self.late_floor_s, statistics.median(one.late_s for one in found))
+        return min(one.cycles_s for one in found) or clock_probe_s()
 
     def activity(self, run: Callable[[], object]) -> Activity | None:
         """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""

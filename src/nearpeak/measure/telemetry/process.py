@@ -26,7 +26,10 @@ def main() -> None:
     found, unavailable = opened(request["sources"], request["root"])
     content = {
         "unavailable": unavailable,
-        "sources": [{"name": one.name, "channels": [channel_record(c) for c in one.channels]} for one in found],
+        "sources": [
+            {"name": one.name, "channels": [channel_record(c) for c in one.channels], "hz": one.most_hz}
+            for one in found
+        ],
         "pid": os.getpid(), "begun_ns": time.monotonic_ns(),
     }  # fmt: skip
     os.write(request["file"], wire.header(content))
@@ -45,24 +48,26 @@ def main() -> None:
 def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
     """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone.
 
+    Whatever is said on standard input asks for a reading of every source at the next round.
+
     System calls are what sampling costs, and code that did not run for a while: readings are packed and handed over,
     and CPU time and parent looked at, every HANDED_S.
     """
     period_ns = round(1e9 / rate_hz)
     plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
     rest = max(1, int(HANDED_S * rate_hz))
-    clock_ns, number, start_ns = time.monotonic_ns, 0, time.monotonic_ns()
+    clock_ns, number, start_ns, wanted = time.monotonic_ns, 0, time.monotonic_ns(), False
     readings: list[wire.Reading] = []
     ticks: list[wire.Tick] = []
     while True:
         due_ns = start_ns + number * period_ns
         begun_ns = clock_ns()
         for index, source, step in plan:
-            if number % step == 0:
+            if number % step == 0 or wanted:
                 before_ns = clock_ns()
                 values = source.read()
                 readings.append((index, before_ns, clock_ns(), values))
-        handed = len(ticks) + 1 == rest
+        wanted, handed = False, len(ticks) + 1 == rest
         ticks.append((due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
         if handed:
             _write(file, wire.records(readings, ticks))
@@ -75,8 +80,11 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
         wait_s = (start_ns + number * period_ns - now_ns) / 1e9
         if not handed:
             time.sleep(wait_s)  # costs less than to listen as well
-        elif _ended(wait_s):
+            continue
+        heard = _heard(wait_s)
+        if heard is None:
             return
+        wanted = heard
 
 
 def _write(file: int, data: bytes) -> None:
@@ -84,16 +92,18 @@ def _write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def _ended(wait_s: float) -> bool:
-    """Wait for at most so long; say whether standard input ended meanwhile."""
-    end_s = time.monotonic() + wait_s
+def _heard(wait_s: float) -> bool | None:
+    """Wait for so long; say whether anything was said on standard input, none where it ended."""
+    end_s, heard = time.monotonic() + wait_s, False
     while True:
         readable, _, _ = select.select([0], [], [], max(0.0, wait_s))
-        if readable and not os.read(0, 4096):
-            return True
+        if readable:
+            if not os.read(0, 4096):
+                return None
+            heard = True
         wait_s = end_s - time.monotonic()
         if wait_s <= 0:
-            return False
+            return heard
 
 
 if __name__ == "__main__":

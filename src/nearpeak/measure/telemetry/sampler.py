@@ -66,6 +66,7 @@ class Sampler:
         self._file = _memory_file()
         self._records, self._ticks, self._read = wire.Records(self._file), [], []  # type: ignore[var-annotated]
         self._header: dict[str, Any] = {}
+        self._slowest_s = 1 / rate_hz
         try:
             self._process = self._begun(root)
         except BaseException:
@@ -182,6 +183,8 @@ class Sampler:
                 self._channels = [tuple(map(channel_of, one["channels"])) for one in content["sources"]]
                 meters = [any(channel.domain for channel in channels) for channels in self._channels]
                 self._metering = [one for one, metering in zip(self._read, meters, strict=True) if metering]
+                rates = [one["hz"] for one, metering in zip(content["sources"], meters, strict=True) if metering]
+                self._slowest_s = 1 / min([self.rate_hz, *rates])
             elif kind == wire.TICK:
                 self._ticks.append(content)
             else:
@@ -193,7 +196,9 @@ class Sampler:
 
     def _wait_until(self, end_ns: int) -> str:
         """Wait until all sources of power have been read after `end_ns`; say why where that cannot be."""
-        limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 / self.rate_hz
+        if self._slowest_s > MARGIN_S:
+            self._ask()
+        limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 * self._slowest_s
         while True:
             self._pump()
             if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._metering):
@@ -207,6 +212,13 @@ class Sampler:
             if time.monotonic() >= limit_s:
                 return ""
             time.sleep(POLL_S)
+
+    def _ask(self) -> None:
+        """Ask for a reading of every source now: those that are read seldom would keep the caller waiting."""
+        with contextlib.suppress(OSError, ValueError):  # the process, or the way to it, is gone
+            if self._process.stdin is not None:
+                self._process.stdin.write("\n")
+                self._process.stdin.flush()
 
     def _stream(self, index: int, begin_ns: int, end_ns: int) -> Stream:
         """Return the readings of one source in a window and around it: at least one on each side where there is."""

@@ -47,6 +47,8 @@ ORACLE = 2.0**-50
 """Errors of the oracle itself, in units of its largest result."""
 STORED_RMS = 0.5
 """Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
+GATE_RMS = 0.25
+"""Root mean square error of gates, in units of the largest that they are permitted."""
 SUMS = ("contraction", "reduction")
 """Kinds of contracts whose results are sums, kept in the format of the arithmetic until they are complete."""
 ONCE = (*SUMS, "pointwise")
@@ -212,7 +214,10 @@ def gradient_answers(
     # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
-    chained = Numerics(kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates)
+    chained = Numerics(
+        kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates,
+        gate_error_count=2 * numerics.gate_error_count,
+    )  # fmt: skip
     # What is selected does not turn on the last places of what it is selected from; where it is computed at given
     # positions, nothing is selected.
     selects = (numerics.picks or numerics.kind == "exact") and OPS[case.op].at_positions is None
@@ -254,8 +259,11 @@ def answers(
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
     inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
     magnitudes = _magnitudes(reference, arrays, where, numerics, found)
-    magnitudes |= {} if passed is None else evaluated(passed, arrays, where)
+    sizes = {} if passed is None else evaluated(passed, arrays, where)
+    magnitudes |= sizes
     store = _store(tensors, numerics)
+    # What is subtracted may be stored: no way to compute the rest takes its rounding away.
+    means = {} if derived else {name: STORED_RMS * numerics.steps_count * store * size for name, size in sizes.items()}
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
     reach = {name: values / step for name, values in near.items()}
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
@@ -276,7 +284,7 @@ def answers(
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
-                kept=kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0,
+                kept=(kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
                 shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
                 operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
             ),
@@ -377,10 +385,15 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     passed = reach if numerics.kind in (*SUMS, "sampling") else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
+    gates = arithmetic * numerics.gate_error_count * weight
     cancelled = max(arithmetic, store if numerics.steps_count else 0.0) * moves.inside
-    way = np.fmax(chain + inner + arithmetic * SPREAD * np.sqrt(length) * longest, 2 * cancelled)
+    way = np.fmax(chain + inner + gates + arithmetic * SPREAD * np.sqrt(length) * longest, 2 * cancelled)
     floor = np.asarray(
-        0.6 * last + inner + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length)) + moves.kept
+        0.6 * last
+        + inner
+        + 4 * arithmetic * np.sqrt(length) * np.fmax(reach, longest / np.sqrt(length))
+        + moves.kept
+        + GATE_RMS * gates
     )
     chain = np.fmax(chain, cancelled)
     usual = floor + chain

@@ -2,11 +2,23 @@
 
 import math
 import sys
+import time
 import types
 from pathlib import Path
 
 import pytest
-from tests.unit.measure.telemetry.trees import BOARD, CORES, ORIN, RAPL, THOR, XAVIER, NvmlError, fake_nvml, write
+from tests.unit.measure.telemetry.trees import (
+    BOARD,
+    CORES,
+    FIELDS,
+    ORIN,
+    RAPL,
+    THOR,
+    XAVIER,
+    NvmlError,
+    fake_nvml,
+    write,
+)
 
 from nearpeak.core.telemetry import KINDS
 from nearpeak.errors import UnknownNameError
@@ -130,7 +142,7 @@ def test_nvml_gives_watts_joules_hertz_and_reasons(monkeypatch, tmp_path):
     found = read("nvml_power", tmp_path)
     assert found["gpu0.power"] == pytest.approx(431.25)
     assert found["gpu0.power_mean"] == pytest.approx(402.0)
-    assert found["gpu0.energy"] == pytest.approx(7_500_000.123)
+    assert read("nvml_energy", tmp_path) == {"gpu0.energy": pytest.approx(7_500_000.123)}
     assert found["gpu0.sm_clock"] == 1.98e9
     assert math.isnan(found["gpu0.module.power"])
     reasons = channel("nvml_power", tmp_path, "gpu0.throttle")
@@ -138,16 +150,29 @@ def test_nvml_gives_watts_joules_hertz_and_reasons(monkeypatch, tmp_path):
     state = read("nvml_state", tmp_path)
     assert state == {
         "gpu0.memory.temperature": 61.0, "gpu0.temperature": 54.0, "gpu0.busy": 0.97, "gpu0.memory.busy": 0.43,
-        "gpu0.memory.used": 2.0**30, "gpu0.power_limit": 700.0,
+        "gpu0.memory.used": 2.0**30, "gpu0.power_limit": 700.0, "gpu0.memory_clock": 1.98e9,
     }  # fmt: skip
 
 
 def test_what_nvml_does_not_support_has_its_words_and_no_value(monkeypatch, tmp_path):
     nvml(monkeypatch, answers={"nvmlDeviceGetTemperature": NvmlError(3)}, fields={})
-    assert channel("nvml_power", tmp_path, "gpu0.energy").status == "NVML: Not Supported"
+    assert channel("nvml_energy", tmp_path, "gpu0.energy").status == "NVML: Not Supported"
     assert math.isnan(read("nvml_power", tmp_path)["gpu0.power"])
     assert channel("nvml_state", tmp_path, "gpu0.temperature").status == "NVML: Not Supported"
     assert read("nvml_state", tmp_path)["gpu0.busy"] == 0.97
+
+
+def test_an_energy_counter_that_takes_long_to_read_is_read_seldom(monkeypatch, tmp_path):
+    def long():
+        end_s = time.thread_time() + 0.002
+        while time.thread_time() < end_s:
+            pass
+        return 1
+
+    nvml(monkeypatch, fields={**FIELDS, (83, 0): (3, "ullVal", long)})
+    assert 1.0 <= SOURCES["nvml_energy"](tmp_path).most_hz <= 2.0
+    nvml(monkeypatch, fields={**FIELDS, (83, 0): (3, "ullVal", lambda: 1)})
+    assert SOURCES["nvml_energy"](tmp_path).most_hz == 10.0
 
 
 def test_an_older_nvml_names_the_reasons_otherwise(monkeypatch, tmp_path):
@@ -169,7 +194,7 @@ def test_a_gpu_that_is_lost_meanwhile_is_unknown_from_then_on(monkeypatch, tmp_p
         raise NvmlError(15)
 
     fake.nvmlDeviceGetFieldValues = fake.nvmlDeviceGetClockInfo = lost
-    assert all(math.isnan(value) for value in source.read()[:6])
+    assert all(math.isnan(value) for value in source.read()[:4])
     source.close()
     assert fake.shut_down == [1]
 

@@ -90,6 +90,15 @@ def asked(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
     return channel, safe
 
 
+def clock(nvml: Any, gpu: Device, name: str, kind: int) -> tuple[Channel, Call]:
+    """Return the channel of one of the clocks of a GPU, with the call that reads it."""
+    channel = Channel(
+        name=f"{gpu.name}.{name}", unit="Hz", kind="instantaneous", resolution=1e6, device=gpu.uuid,
+        meaning="clock now (NVML API reference, nvmlDeviceGetClockInfo)",
+    )  # fmt: skip
+    return channel, lambda: 1e6 * nvml.nvmlDeviceGetClockInfo(gpu.handle, kind)
+
+
 class Fields:
     """Several values of one GPU by one call of nvmlDeviceGetFieldValues, each with an answer code of its own."""
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: power, energy, clocks and what holds the clocks down, at a high rate."""
+"""NVIDIA GPUs: power, clocks and what holds the clocks down, at a high rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,16 +13,22 @@ _REASONS = (
     ("hardware power brake", 0x80), ("display clock setting", 0x100),
 )  # fmt: skip
 """NVML API reference, nvmlClocksEventReasons."""
-_STEP_W, _STEP_J, _STEP_HZ = 1e-3, 1e-3, 1e6
+_STEP_W = 1e-3
 _API = "NVML API reference"
 
 
 def source(root: Path) -> _nvml.NvmlSource:
-    """Return power, energy, clocks and reasons of all GPUs."""
+    """Return power, clocks and reasons of all GPUs."""
     del root
     nvml = _nvml.library()
-    made = [(_fields(nvml, one), _calls(nvml, one)) for one in _nvml.devices(nvml)]
+    pairs = [(one, _fields(nvml, one)) for one in _nvml.devices(nvml)]
+    made = [(fields, _calls(nvml, one, averaged=_averaged(fields))) for one, fields in pairs]
     return _nvml.NvmlSource("nvml_power", 100.0, nvml, made)
+
+
+def _averaged(fields: _nvml.Fields) -> bool:
+    """Say whether the device gives the mean power as a field."""
+    return any(one.name.endswith(".power_mean") and not one.status for one in fields.channels)
 
 
 def _fields(nvml: Any, gpu: _nvml.Device) -> _nvml.Fields:
@@ -39,24 +45,13 @@ def _fields(nvml: Any, gpu: _nvml.Device) -> _nvml.Fields:
          "NVML_FI_DEV_POWER_AVERAGE", 0, 1e-3),
         (power("module.power", "instantaneous", "power of the whole module now", None, board),
          "NVML_FI_DEV_POWER_INSTANT", 1, 1e-3),
-        (Channel(name=f"{gpu.name}.energy", unit="J", kind="counter", domain=gpu.name, device=gpu.uuid,
-                 meaning=f"energy since the driver was loaded ({_API}, nvmlDeviceGetTotalEnergyConsumption); "
-                 "of the module where GPU and processor share one", resolution=_STEP_J),
-         "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 0, 1e-3),
     ))  # fmt: skip
 
 
 _POWER = "NVML_FI_DEV_POWER_INSTANT and _AVERAGE"
 
 
-def _calls(nvml: Any, gpu: _nvml.Device) -> Sequence[tuple[Channel, _nvml.Call]]:
-    def clock(name: str, kind: int) -> tuple[Channel, _nvml.Call]:
-        channel = Channel(
-            name=f"{gpu.name}.{name}", unit="Hz", kind="instantaneous", resolution=_STEP_HZ,
-            meaning=f"clock now ({_API}, nvmlDeviceGetClockInfo)", device=gpu.uuid,
-        )  # fmt: skip
-        return channel, lambda: 1e6 * nvml.nvmlDeviceGetClockInfo(gpu.handle, kind)
-
+def _calls(nvml: Any, gpu: _nvml.Device, *, averaged: bool) -> Sequence[tuple[Channel, _nvml.Call]]:
     reasons = Channel(
         name=f"{gpu.name}.throttle", unit="bits", kind="flags", bits=_REASONS, device=gpu.uuid,
         meaning=f"what sets the clock now ({_API}, nvmlClocksEventReasons)",
@@ -69,10 +64,11 @@ def _calls(nvml: Any, gpu: _nvml.Device) -> Sequence[tuple[Channel, _nvml.Call]]
         meaning=f"power: mean over a second from Ampere on but GA100, else of now ({_API}, nvmlDeviceGetPowerUsage)",
     )  # fmt: skip
     pairs = [
-        clock("sm_clock", nvml.NVML_CLOCK_SM), clock("memory_clock", nvml.NVML_CLOCK_MEM),
+        _nvml.clock(nvml, gpu, "sm_clock", nvml.NVML_CLOCK_SM),
         (reasons, (lambda: float(ask(gpu.handle))) if ask else (lambda: _absent(named))),
-        (usage, lambda: 1e-3 * nvml.nvmlDeviceGetPowerUsage(gpu.handle)),
     ]  # fmt: skip
+    if not averaged:  # it says the same as the field, and each call beside takes its share of a core
+        pairs.append((usage, lambda: 1e-3 * nvml.nvmlDeviceGetPowerUsage(gpu.handle)))
     return [_nvml.asked(nvml, channel, call) for channel, call in pairs]
 
 

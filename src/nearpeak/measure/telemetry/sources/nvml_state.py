@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: temperatures, utilisation, memory and the power limit, at a low rate."""
+"""NVIDIA GPUs: temperatures, utilisation, memory and its clock, and the power limit, at a low rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +27,7 @@ def _calls(nvml: Any, gpu: _nvml.Device) -> Sequence[tuple[Channel, _nvml.Call]]
     handle = gpu.handle
     busy = "share of time, over the last sixth of a second to second, in which"
     pairs = (
+        _nvml.clock(nvml, gpu, "memory_clock", nvml.NVML_CLOCK_MEM),
         (_channel(gpu, "temperature", "celsius", "instantaneous", "temperature of the chip now", 1.0),
          lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
         (_channel(gpu, "busy", "ratio", "mean", f"{busy} a kernel ran ({_API}, nvmlUtilization_t)", 0.01, 1.0),
