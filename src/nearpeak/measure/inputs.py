@@ -27,7 +27,8 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
 
     Formats that NumPy lacks are drawn in float32 and int8, for the runner to narrow. Positions, classes and other
     integers lie evenly in the range that the operator's contract states; where the case says how many distinct ones
-    there are, so many are drawn. What is positive by its meaning is so. Masks are true, or as often as the case says.
+    there are, so many are drawn: a single touched row is what is said where it is not known. What is positive by its
+    meaning is so. Masks are true, or as often as the case says.
 
     >>> from nearpeak.ops import case
     >>> sets = drawn(case("gemm", m=2, n=2, k=3, dtype="bf16"), 2)
@@ -82,7 +83,7 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
     """Return one input in the range that the operator's contract states."""
     numerics, kind = OPS[op].numerics, dtype_of(spec.dtype).kind
     below = numerics.limit(name, arguments)
-    found = next((int(arguments[axis]) for axis in OPS[op].data_axes if arguments.get(axis)), 0)
+    found = _stated(op, arguments)
     if kind == "bool":
         return _true(generator, spec.shape, found or _most(op, arguments))
     repeats = bool(found) or any(map(arguments.get, numerics.repeats_if))
@@ -100,6 +101,16 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
     if any(one == name and (not choice or choice in choices) for choice, _, one in positive):
         values = np.abs(values) + _LEAST
     return values
+
+
+def _stated(op: str, arguments: Mapping[str, Any]) -> int:
+    """Return how many distinct ones, or true ones, the case says there are; 0 where it says nothing.
+
+    One row of a table that is touched is what a rule takes where nothing is known. Were all looked up in one row, it
+    would come from a cache.
+    """
+    found = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
+    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in found), 0)
 
 
 def _most(op: str, arguments: Mapping[str, Any]) -> int:

@@ -10,16 +10,8 @@ from nearpeak.core.dtype import dtype_of
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._memory import DENSE, LAYOUTS, span_of, strides_of
-from nearpeak.ops._operator import (
-    AtenSite,
-    Match,
-    Matcher,
-    Numerics,
-    OnnxSite,
-    Operator,
-    Signature,
-    Value,
-)
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite, Operator, Signature, Value
 from nearpeak.registry import Registry
 
 __all__ = [

@@ -9,7 +9,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 RATE, DECAY, STEP, LEAST = 0.01, -0.8, 10, 1e-3
 """Learning rate, exponent of the moments' decay, number of the step and least scale of reference and PyTorch call."""

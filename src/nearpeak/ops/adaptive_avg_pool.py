@@ -13,7 +13,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import ceil_div, greatest_common_divisor, unless_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 
 
 def adaptive_avg_pool(

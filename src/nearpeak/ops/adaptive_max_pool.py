@@ -9,7 +9,8 @@ from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._maxima import all_maxima, overloads, references, returned_work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 from nearpeak.ops.adaptive_avg_pool import pairs_of, spans_of
 
 

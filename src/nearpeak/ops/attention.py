@@ -16,8 +16,9 @@ from nearpeak.ops._attention_nodes import NODES
 from nearpeak.ops._attention_work import Heads, backward_work, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._once import tensor_of, value_of
-from nearpeak.ops._operator import Explicit, Numerics, Operator
+from nearpeak.ops._operator import Explicit, Operator
 
 MASKS = ("none", "bool", "float", "alibi", "known")
 

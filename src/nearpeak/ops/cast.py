@@ -8,7 +8,8 @@ from nearpeak.core.dtype import DTYPES, DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._checks import required_at_most
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._torch_names import torch_dtype
 
 

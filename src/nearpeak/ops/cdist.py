@@ -11,7 +11,8 @@ from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf"), "0": 0.0, "p": 3.0}
 """Norms by name; `p` is any other, in reference and PyTorch call 3."""

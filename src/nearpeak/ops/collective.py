@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._checks import required_multiple, required_positive
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 from nearpeak.registry import unknown_name
 
 

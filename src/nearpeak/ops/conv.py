@@ -11,7 +11,8 @@ from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arrays import in_wide_integers
 from nearpeak.ops._checks import required_one_of
 from nearpeak.ops._convolution import Parts, backward_work, check_groups, fewest, forward_work, inputs_of, parts_of
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, windows
 from nearpeak.ops._torch_names import in_wider, torch_dtype
 

@@ -20,7 +20,8 @@ from nearpeak.ops._convolution import (
     parts_of,
     transposed,
 )
-from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Match, OnnxSite, Operator
 from nearpeak.ops._taps import AXES, Taps, check_window, taps
 from nearpeak.ops._torch_names import in_wider, torch_dtype
 from nearpeak.ops.conv import grouped

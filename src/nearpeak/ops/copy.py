@@ -8,7 +8,8 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._checks import required_at_most
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._sites import list_overloads, onnx_operands, tensors_of, together
 from nearpeak.ops.cast import converted
 

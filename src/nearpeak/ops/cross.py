@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 
 
 @free_when_empty

@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._losses import checked, of_targets, upstream_of
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 
 def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:

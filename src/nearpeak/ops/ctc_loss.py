@@ -12,7 +12,8 @@ from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, minimum
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 
 
 @free_when_empty

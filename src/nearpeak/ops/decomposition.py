@@ -25,7 +25,8 @@ from nearpeak.ops._decompositions import (
     unpacked,
 )
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Matcher, Operator, Value
 from nearpeak.registry import unknown_name
 
 _COMPLEX = {"fp32": "complex64", "fp64": "complex128"}

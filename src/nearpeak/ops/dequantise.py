@@ -14,7 +14,8 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import ceil_div, maximum, where
 from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._scaled import spread
 from nearpeak.ops._torch_names import torch_dtype
 from nearpeak.ops.quantise import parameters_of

@@ -11,7 +11,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 _NUMPY = {"reflection": "reflect", "replication": "edge"}
 _TORCH = {"reflection": "reflect", "replication": "replicate"}

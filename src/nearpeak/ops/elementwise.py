@@ -28,7 +28,8 @@ from nearpeak.ops._functions import (
     Function,
     function_of,
 )
-from nearpeak.ops._operator import Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator, Value
 from nearpeak.ops._torch_names import torch_dtype
 
 

@@ -11,7 +11,8 @@ from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 MODES = ("sum", "mean", "max")
 """In the order of PyTorch's numbers 0, 1, 2."""

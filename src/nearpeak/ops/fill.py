@@ -7,7 +7,8 @@ import numpy as np
 from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 from nearpeak.ops._sites import list_overloads, together
 from nearpeak.ops._torch_names import torch_dtype
 

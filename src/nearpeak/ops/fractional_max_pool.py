@@ -12,7 +12,8 @@ from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty
 from nearpeak.ops._maxima import all_maxima, overloads, references, returned_work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 
 
 def fractional_max_pool(

@@ -16,7 +16,8 @@ from nearpeak.ops._arithmetic import bilinear, contraction, shared_operands
 from nearpeak.ops._arrays import in_wide_integers, maximum, unless_empty, where
 from nearpeak.ops._checks import required_at_most, required_multiple, required_one_of
 from nearpeak.ops._einsum import from_onnx as einsum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._torch_names import in_wider, torch_dtype
 
 LAYOUTS = ("nn", "nt", "tn", "tt")

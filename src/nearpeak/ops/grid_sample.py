@@ -12,7 +12,8 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 
 MODES = ("linear", "nearest", "cubic")
 """In the order of PyTorch's numbers 0, 1, 2."""

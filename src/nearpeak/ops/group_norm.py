@@ -22,7 +22,8 @@ from nearpeak.ops._normalisation import (
     unread,
     wanted,
 )
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 
 
 def group_norm(

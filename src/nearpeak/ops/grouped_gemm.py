@@ -15,7 +15,8 @@ from nearpeak.ops._arrays import ceil_div, in_wide_integers, minimum, unless_emp
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._load import counts_of
 from nearpeak.ops._load import touched_groups as sampled_groups
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 from nearpeak.ops._scaled import formats_of, recipe_of, spread, unpacked
 from nearpeak.ops._torch_names import in_wider, torch_dtype
 

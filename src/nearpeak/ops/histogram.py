@@ -8,7 +8,8 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 from nearpeak.ops._sites import claimed
 from nearpeak.ops._torch_names import torch_dtype
 

@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import unit
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._taps import Taps, windows
 
 

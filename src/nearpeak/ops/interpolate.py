@@ -13,7 +13,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 
 _FLOP: Mapping[str, int] = {"nearest": 0, "linear": 3, "cubic": 7}
 """FLOP of one value between its neighbours along one dimension: a + t * (b - a), or four products and three sums."""

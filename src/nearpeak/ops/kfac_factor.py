@@ -11,7 +11,8 @@ from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._decompositions import symmetric
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 KEPT = 0.95
 """Weight of the old factor in reference and PyTorch call."""

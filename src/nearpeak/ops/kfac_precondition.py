@@ -8,7 +8,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._decompositions import symmetric
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 
 @free_when_empty

@@ -12,7 +12,8 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._checks import required_positive
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 RATE = 0.5
 """Learning rate of reference and PyTorch call."""

@@ -14,7 +14,8 @@ from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._decompositions import dominant, symmetric
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite, Operator, Value
 from nearpeak.ops.decomposition import matched
 from nearpeak.registry import unknown_name
 

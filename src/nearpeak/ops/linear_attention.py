@@ -5,7 +5,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._gated_heads import backward_reference, inputs, operands_of, reference, torch_call
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 from nearpeak.ops._state_chains import chain
 from nearpeak.ops._state_work import backward_work, forward_work
 

@@ -11,7 +11,8 @@ from nearpeak.ops._arithmetic import INDEX, contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._losses import checked, of_targets, upstream_of
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 
 @free_when_empty

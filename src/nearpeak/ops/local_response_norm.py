@@ -10,7 +10,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import minimum
-from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Match, OnnxSite, Operator, Value
 
 _ALPHA, _BETA, _BIAS = 1e-4, 0.75, 1.0
 """What reference and PyTorch call use; the work does not depend on it."""

@@ -12,7 +12,8 @@ from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._losses import REDUCTIONS, checked, reduced
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 FUNCTIONS = ("multi_margin", "multilabel_margin")
 

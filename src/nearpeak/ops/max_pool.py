@@ -12,7 +12,8 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import _sliding as sliding
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._maxima import references, returned_work
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 from nearpeak.ops._taps import Taps, windows
 
 

@@ -12,7 +12,8 @@ from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty
 from nearpeak.ops._checks import required_positive
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 from nearpeak.ops._torch_names import torch_dtype
 
 Store = Callable[[Any], Any]

@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._losses import REDUCTIONS, checked, of_targets, upstream_of
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 
 
 def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:

@@ -9,7 +9,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum, unless_empty
-from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Match, OnnxSite, Operator, Value
 
 _OVERLAP = 0.1
 """Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it."""

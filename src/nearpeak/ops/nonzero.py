@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 
 
 def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:

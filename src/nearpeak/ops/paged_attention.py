@@ -14,8 +14,9 @@ from nearpeak.ops._attention_math import torch_attention, weights_of
 from nearpeak.ops._attention_work import Heads, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple, required_positive
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._once import tensor_of
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._operator import Operator
 
 
 @free_when_empty

@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import contraction, unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 from nearpeak.ops.cdist import ORDERS, checked
 
 

@@ -13,7 +13,8 @@ from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._formula import formula
 from nearpeak.ops._losses import REDUCTIONS, checked, reduced
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 from nearpeak.registry import unknown_name
 
 _SMOOTH = "where(abs(a - b) < 1, 0.5 * (a - b) * (a - b), abs(a - b) - 0.5)"

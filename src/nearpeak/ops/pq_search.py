@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX, contraction
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 
 CODEWORDS = 256
 """Codewords per part of a vector: a code is one byte."""

@@ -14,7 +14,8 @@ from nearpeak.ops._arrays import ceil_div, maximum, where
 from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._narrow import blocks_of, narrowed, narrowed_by_torch, scale_of, scale_of_in_torch
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._own_scales import as_of_own_scales
 
 _FP32 = DTYPES["fp32"]

@@ -14,7 +14,8 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty, where
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._recurrent_cells import run, run_back
 from nearpeak.registry import unknown_name
 

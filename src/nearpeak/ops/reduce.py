@@ -10,7 +10,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, unless_empty, where
-from nearpeak.ops._operator import AtenSite, Match, Matcher, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite, Operator, Value
 from nearpeak.ops._reductions import reduction_of
 from nearpeak.ops._sites import along, list_overloads, onnx_operands
 from nearpeak.ops._torch_names import in_wider, torch_dtype

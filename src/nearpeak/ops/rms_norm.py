@@ -13,7 +13,8 @@ from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import unless_empty
 from nearpeak.ops._normalisation import asked, passed_through, sizes, unread, wanted
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator
 
 EPSILON = 1e-6
 """Added to the mean square; the value of the Llama family."""

@@ -12,8 +12,9 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import ceil_div, unless_empty
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
+from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._once import tensor_of
-from nearpeak.ops._operator import Match, Numerics, OnnxSite, Operator
+from nearpeak.ops._operator import Match, OnnxSite, Operator
 
 LAYOUTS = ("half", "interleaved")
 """Which features make a pair: i and i + rotary / 2 (GPT-NeoX, Llama), or 2 i and 2 i + 1 (RoFormer, GPT-J)."""

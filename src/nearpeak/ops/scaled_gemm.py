@@ -12,7 +12,8 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._arrays import maximum, unless_empty
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops._scaled import (
     Factors,
     factors_of,

@@ -9,7 +9,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum, minimum, unless_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops.gather import indexed
 
 

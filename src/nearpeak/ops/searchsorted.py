@@ -8,7 +8,8 @@ from nearpeak.core.dtype import DType, dtype_of
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arrays import minimum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 from nearpeak.ops._sites import claimed
 
 

@@ -12,7 +12,8 @@ from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 FUNCTIONS = ("sum", "mean", "prod", "max", "min")
 _OF_NONE = {"max": {"initial": -np.inf}, "min": {"initial": np.inf}}

@@ -8,7 +8,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._mixed import in_widest
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 from nearpeak.ops._torch_names import torch_dtype
 
 RATE, MOMENTUM, DECAY, DAMPENING = 0.1, 0.9, 0.01, 0.25

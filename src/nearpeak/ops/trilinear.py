@@ -10,7 +10,8 @@ from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._arithmetic import contraction
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 OPERANDS = {"left": "bi", "weight": "oij", "right": "bj", "output": "bo"}
 """Axes of the four tensors, of which three give the fourth."""

@@ -9,7 +9,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX
 from nearpeak.ops._arrays import minimum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, OnnxSite, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, OnnxSite, Operator, Value
 
 
 def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, counts: bool = False) -> Work:

@@ -16,7 +16,8 @@ from nearpeak.ops._attention_math import Weights, gradients_of, weights_of
 from nearpeak.ops._attention_work import Heads, backward_work, forward_work
 from nearpeak.ops._checks import required_at_most, required_multiple
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator
 
 LENGTHS = "known_lengths"
 """Argument that captures add to a call whose offsets have known values: offsets of queries and of keys."""

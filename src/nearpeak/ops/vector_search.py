@@ -11,7 +11,8 @@ from nearpeak.ops._arithmetic import INDEX, contraction
 from nearpeak.ops._arrays import minimum
 from nearpeak.ops._checks import required_at_most
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._operator import Numerics, Operator
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import Operator
 from nearpeak.registry import unknown_name
 
 METRICS = ("l2", "ip", "cosine")

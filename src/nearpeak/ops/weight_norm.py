@@ -10,7 +10,8 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._arrays import maximum
-from nearpeak.ops._operator import AtenSite, Match, Numerics, Operator, Value
+from nearpeak.ops._numerics import Numerics
+from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 
 
 def weight_norm(rows: int, columns: int, dtype: DType) -> Work:

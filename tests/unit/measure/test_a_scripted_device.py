@@ -1,5 +1,7 @@
 """What a measurement says of a device that contradicts itself, slows down or hides work: devices by script, no GPU."""
 
+import itertools
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +9,9 @@ import pytest
 import nearpeak
 from nearpeak.core.measurement import Activity, Environment, Outcome, Prepared, Reading, RunnerAbilities, Timing
 from nearpeak.exchange.measurement_lines import environment_record, measurement_of, measurement_record
-from nearpeak.measure.runners._cuda import SPIN_CYCLES, EventTimer
+from nearpeak.measure.runners._cuda import MOST_QUEUED, SPIN_CYCLES, EventTimer
 from nearpeak.measure.taking import TimedRunner
+from nearpeak.measure.timing import batch_of, sample
 
 CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
 TIMING = Timing(budget_s=0.001, least_count=20, validate=False, cache="hot")
@@ -18,8 +21,14 @@ USUAL = {"time_s": 1e-3, "cpu_s": 0.0, "host_s": 1.1e-3}
 class ScriptedTimer:
     name, mode, resolution_s, clock_policy = "script", "device", 1e-9, staticmethod(lambda: "free")
 
-    def __init__(self, changes, probes_s=(1e-5, 1e-5), seen=None):
-        self.changes, self.probes_s, self.seen, self.count = changes, list(probes_s), seen, 0
+    def __init__(self, changes, probes_s=(1e-5, 1e-5), seen=None, late_floor_s=0.0):
+        self.late_floor_s, self.changes, self.probes_s, self.seen, self.count = (
+            late_floor_s,
+            changes,
+            list(probes_s),
+            seen,
+            0,
+        )
 
     def read(self, run, call_count):
         self.count += 1
@@ -79,9 +88,27 @@ def test_what_is_no_time_is_said_and_gives_no_samples(time_s, note):
     lambda count: {"late_s": 2e-5},  # synchronising takes some itself
     lambda count: {"late_s": 2e-3 if count % 5 == 0 else 0.0},  # now and then, another process
     lambda count: {"cycles_s": 1e-4 * (2 if count % 5 == 0 else 1)},
+    lambda count: {"late_s": 1e-4, "host_s": 1.3e-3},
 ])  # fmt: skip
 def test_what_happens_on_every_device_now_and_then_is_no_suspicion(changes):
-    assert measured(changes).outcome is Outcome.CONVERGED
+    assert measured(changes, late_floor_s=3e-5).outcome is Outcome.CONVERGED
+
+
+def test_results_of_samples_are_not_held_together():
+    alive, most = weakref.WeakSet(), []
+
+    class Result:
+        pass
+
+    def run():
+        most.append(len(alive))
+        made = Result()
+        alive.add(made)
+        return made
+
+    sample(Prepared(runs=(run,), outputs=lambda _: {}), ScriptedTimer(lambda count: {}), TIMING, last=True)
+    assert len(most) > TIMING.least_count
+    assert max(most) <= 3
 
 
 class FakeCuda:
@@ -121,6 +148,25 @@ def test_events_leave_out_the_spin_and_the_spin_says_the_clock():
     assert found.time_s == pytest.approx(12e-6)
     assert found.cycles_s == pytest.approx(SPIN_CYCLES * 1e-9)
     assert cuda.log == ["all", "end", "all"]  # the recorded stream first, so that what is left is another's
+
+
+def test_a_batch_is_no_longer_than_what_is_queued_while_the_device_spins():
+    timer = timer_on(FakeCuda(cycle_s=1e-9))
+    timer._launch_s = 2e-5
+    assert timer.most_calls() == 166  # 10 million cycles of 0.5 ns, and half as long again to be sure
+
+    class Queue(ScriptedTimer):
+        def most_calls(self):
+            return 40
+
+        def read(self, run, call_count):
+            assert call_count <= 40
+            return super().read(run, call_count)
+
+    brief = Queue(lambda count: {"time_s": 1e-9, "host_s": 1e-9})
+    assert batch_of(brief, itertools.repeat(lambda: None), TIMING) == 40
+    timer._launch_s = 1e-9
+    assert timer.most_calls() == MOST_QUEUED
 
 
 def test_a_slower_clock_has_a_longer_probe_and_no_profiler_no_activity():

@@ -119,3 +119,25 @@ def test_the_record_of_a_runner_names_it_so_that_its_command_repeats_it():
     assert found.validation.implementation == "torch_cpu"
     assert "--runner torch_cpu" in found.validation.command
     assert dataclasses.asdict(found.validation.results[12])["status"] == "SKIPPED"
+
+
+def test_a_timed_quantisation_by_the_reciprocal_of_the_largest_number_is_right():
+    case = nearpeak.case("quantise", rows=5, columns=7, dtype="fp32")
+    (inputs,) = drawn(case)
+    amax = np.abs(inputs["x"]).max()
+    scale = np.float32(amax * np.float32(1 / 448))
+    q = torch.as_tensor(inputs["x"] / scale).to(torch.float8_e4m3fn).float().numpy()
+    assert scale != np.float32(amax / np.float32(448))
+    outputs = {"q": q, "scale": np.array([scale])}
+    assert timed_result(case, inputs, outputs, None).status == "PASS"
+    assert timed_result(case, inputs, {**outputs, "q": q * 2}, None).failed
+    assert timed_result(case, inputs, {**outputs, "scale": np.array([scale * 1.001])}, None).failed
+
+
+def test_what_is_written_twice_in_one_place_is_compared_with_nothing():
+    case = nearpeak.case("max_unpool", planes=3, inputs=4, outputs=10, dtype="fp32")
+    (inputs,) = drawn(case)
+    assert all(len(set(row)) == 4 for row in inputs["index"].tolist())
+    wrong = {"y": np.full((3, 10), 5.0, np.float32)}
+    assert timed_result(case, inputs, wrong, None).failed
+    assert timed_result(case, {**inputs, "index": np.zeros_like(inputs["index"])}, wrong, None) is None

@@ -22,7 +22,7 @@ from nearpeak.measure.validation._formats import (
     widened,
     wrapped,
 )
-from nearpeak.measure.validation._gates import at_targets, largest
+from nearpeak.measure.validation._magnitudes import SUMS, magnitudes_of
 from nearpeak.measure.validation._reach import (
     Arrays,
     Reference,
@@ -49,8 +49,6 @@ STORED_RMS = 0.5
 """Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
 GATE_RMS = 0.25
 """Root mean square error of gates, in units of the largest that they are permitted."""
-SUMS = ("contraction", "reduction")
-"""Kinds of contracts whose results are sums, kept in the format of the arithmetic until they are complete."""
 ONCE = (*SUMS, "pointwise")
 """Kinds whose results are rounded to their own format once, at the end, unless a contract grants steps on the way."""
 
@@ -245,23 +243,20 @@ def answers(
         derived: whether terms cancel on the way whatever the inputs are, as in gradients: the steps err too, then.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = evaluated(reference, arrays, where)
+    found, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
     fixed, moving = ({k: a for k, a in arrays.items() if (k in still) is held} for held in (True, False))
 
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
         return reference({**{name: array.copy() for name, array in fixed.items()}, **changed})
 
-    step = 4 * max(_finest(formats), coarsest_ratio)
     spread_over = numerics.kind == "decomposition" and not numerics.by_element
-    exact, operands = numerics.kind == "exact", sum(array.dtype.kind in "fc" for array in arrays.values())
+    exact = numerics.kind == "exact"
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
     shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
     inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
-    magnitudes = _magnitudes(reference, arrays, where, numerics, found)
     sizes = {} if passed is None else evaluated(passed, arrays, where)
-    magnitudes |= sizes
-    store = _store(tensors, numerics)
+    magnitudes, store = magnitudes_of(reference, arrays, where, numerics, found) | sizes, _store(tensors, numerics)
     # What is subtracted may be stored: no way to compute the rest takes its rounding away.
     means = {} if derived else {name: STORED_RMS * numerics.steps_count * store * size for name, size in sizes.items()}
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
@@ -286,12 +281,16 @@ def answers(
                 coarse=coarse.get(name, 0.0),
                 kept=(kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
                 shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
-                operands_count=max(operands, 1), coarsest_ratio=coarsest_ratio,
+                operands_count=max(_float_count(arrays), 1), coarsest_ratio=coarsest_ratio,
             ),
         )
         for name, values in found.items()
         if name in formats
     }  # fmt: skip
+
+
+def _float_count(arrays: Arrays) -> int:
+    return sum(array.dtype.kind in "fc" for array in arrays.values())
 
 
 def _finest(formats: Mapping[str, Any]) -> float:
@@ -317,26 +316,6 @@ def _store(tensors: Arrays, numerics: Numerics) -> float:
 
 def _narrow(tensor: Any) -> bool:
     return bool(tensor.is_floating_point() and tensor.element_size() == 2)
-
-
-def _magnitudes(reference: Reference, arrays: Arrays, where: str, numerics: Numerics, found: Arrays) -> dict[str, Any]:
-    """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
-
-    Of sums, the results of the inputs' magnitudes, |a| |b|; of samples, whose positions are rounded too, the
-    largest input; where gates and probabilities are subtracted on the way, 1, or, where a loss of all rows is
-    derived, the largest result.
-    """
-    if numerics.kind in SUMS:
-        positive = {name: np.abs(array) if array.dtype.kind in "fc" else array for name, array in arrays.items()}
-        return {name: np.abs(values) for name, values in evaluated(reference, positive, where).items()}
-    if numerics.kind == "sampling":
-        most = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
-        return {name: np.full(values.shape, most) for name, values in found.items()}
-    if numerics.gates == "largest":
-        return {name: np.full(values.shape, largest(values)) for name, values in found.items()}
-    if numerics.gates == "targets":
-        return {name: at_targets(values) for name, values in found.items()}
-    return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,3 +164,33 @@ def test_a_record_that_is_still_being_written_waits(tmp_path):
         with path.open("ab") as more:
             more.write(data[-3:])
         assert list(records.new()) == [(wire.TICK, (1, 2, 3, 4))]
+
+
+FAKE = """
+import sys, time
+from tests.unit.measure.telemetry.trees import FIELDS, fake_nvml
+
+def long():
+    end_s = time.thread_time() + 0.01
+    while time.thread_time() < end_s:
+        pass
+    return time.monotonic_ns()
+
+sys.modules[__name__] = fake_nvml(fields={**FIELDS, (83, 0): (3, "ullVal", long)})
+"""
+
+
+def test_a_counter_that_is_read_seldom_is_asked_where_a_window_ends(tmp_path, monkeypatch):
+    (tmp_path / "pynvml.py").write_text(FAKE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with Sampler(100, ["nvml_energy"]) as sampler:
+        time.sleep(0.1)
+        ends_ns = []
+        for _ in range(2):
+            begin_ns = time.monotonic_ns()
+            time.sleep(0.1)
+            end_ns = time.monotonic_ns()
+            found = sampler.window(begin_ns, end_ns)
+            ends_ns.append(time.monotonic_ns() - end_ns)
+            assert found.streams[0].before_ns[-1] >= end_ns
+    assert max(ends_ns) < 1e9  # of its own it is read every two seconds
