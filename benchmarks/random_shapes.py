@@ -32,6 +32,7 @@ def measure() -> Iterator[Figure]:
 
 def _figures(names: list[str], seed: int, count: int, *, say: bool) -> Iterator[Figure]:
     total: Counter[str] = Counter()
+    print(f"  seed {seed}", flush=True)  # first, as a process that dies says nothing
     # Unlike a `Pool`, which waits for ever, it says when a process dies in native code.
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
         for counts, said in pool.map(partial(_judged, count=count, seed=seed), names):
@@ -50,8 +51,12 @@ def _figures(names: list[str], seed: int, count: int, *, say: bool) -> Iterator[
 
 
 def _judged(op: str, *, count: int, seed: int) -> tuple[Counter[str], list[str]]:
-    found = [*random_cases(op, count, seed), *edge_cases(op, EDGES, seed)]
-    counts, said = judged_cases(found)
+    try:
+        found = [*random_cases(op, count, seed), *edge_cases(op, EDGES, seed)]
+        counts, said = judged_cases(found)
+    except Exception as error:
+        error.add_note(f"python -m benchmarks.random_shapes --seed {seed} --count {count} {op}")
+        raise
     counts["operators"] = bool(found)
     return counts, said if found else [f"{op}: no shape found"]
 
@@ -67,6 +72,5 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=COUNT, help="shapes of an operator")
     options = parser.parse_args()
     drawn = secrets.randbelow(10**6) if options.seed is None else options.seed
-    print(f"seed {drawn}", flush=True)
     for figure in _figures(options.operators or list(OPS), drawn, options.count, say=True):
         print(figure.name, figure.shown(), "passed" if figure.passed else "MISSED", figure.bar)
