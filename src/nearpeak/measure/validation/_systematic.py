@@ -75,7 +75,7 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
     """Return by output the slope of each draw: by what share results are too large."""
     group = _group(case, seed)
     taken: dict[str, list[tuple[float, float]]] = {}
-    for asked in _draws(case, seed, count * group):
+    for asked in draws_of(case, seed, count * group):
         ran = run(implementation, asked.tensors, asked.arguments)
         if ran.error or not comparable(ran.outputs, asked.expected):
             return {}
@@ -109,7 +109,7 @@ def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
 
 def _group(case: Case, seed: int) -> int:
     """Return how many draws give one slope: of few results, a wrong factor is lost in the roundings of one draw."""
-    asked = next(iter(_draws(case, seed, 1)), None)
+    asked = next(iter(draws_of(case, seed, 1)), None)
     sizes = [one.values.size for one in asked.expected.values() if narrow(one.dtype)] if asked is not None else []
     if asked is None or not sizes or not min(sizes):
         return 1
@@ -123,7 +123,7 @@ def narrow(dtype: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _draws(case: Case, seed: int, count: int) -> tuple[Question, ...]:
+def draws_of(case: Case, seed: int, count: int) -> tuple[Question, ...]:
     """Return the draws: normal inputs; those of exact contracts have no errors, those that draw no expectation."""
     if OPS[case.op].draws or contract_of(case).kind in ("exact", "decomposition"):
         return ()

@@ -31,6 +31,11 @@ KILLED = [
     ("reduce", {"outputs": 3, "reduced": 2, "function": "min_index", "dtype": "fp32"}, "tile zeroed second"),
     ("elementwise", {"elements": 9, "a": 9, "function": "sinh", "dtype": "fp32"}, "columns swapped y"),
     ("layer_norm", {"rows": 3, "hidden": 2, "dtype": "fp32"}, "upstream reversed"),
+    *(
+        ("attention", {"batch": 2, "heads": heads, "q": 13, "kv": 3, "dim": dim, "causal": True, "align": "lower_right",
+                       "mask": "alibi", "dtype": "fp16"}, "computed in fewer bits")
+        for heads, dim in ((2, 64), (1, 4))
+    ),
 ]  # fmt: skip
 
 

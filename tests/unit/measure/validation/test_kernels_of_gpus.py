@@ -17,6 +17,7 @@ RIGHT = [
     *(("group_norm", {"batch": 2, "channels": 6, "spatial": 5, "groups": 3}, one) for one in ("bf16", "fp16")),
     ("group_norm", {"batch": 1, "channels": 4, "spatial": 9, "groups": 4}, "bf16"),
     ("group_norm", {"batch": 3, "channels": 8, "spatial": 64, "groups": 2}, "fp16"),
+    ("group_norm", {"batch": 2, "channels": 6, "spatial": 5, "groups": 3, "param_dtype": "fp32"}, "bf16"),
     *(("rms_norm", {"rows": 4, "hidden": 9}, one) for one in ("fp32", "bf16", "fp16")),
     ("rms_norm", {"rows": 2, "hidden": 7, "affine": False}, "fp32"),
     ("mode", {"rows": 3, "columns": 9}, "int64"),

@@ -18,6 +18,7 @@ from nearpeak.measure.validation._compare import (
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
 from nearpeak.measure.validation._oracle import Expected, Question, contract_of, question
 from nearpeak.measure.validation._rounds import POOLED, SEED_STEP
+from nearpeak.measure.validation._shared import shared_fault
 from nearpeak.measure.validation._systematic import narrow, systematic_fault
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
@@ -105,7 +106,8 @@ def _systematic(trial: Trial) -> str:
     """Return what is systematically off where outputs are narrow."""
     if not any(narrow(one.dtype) for one in trial.questions[0].expected.values()):
         return ""
-    return systematic_fault(trial.case, trial.implementation, trial.seed)
+    at = trial.case, trial.implementation, trial.seed
+    return systematic_fault(*at) or shared_fault(*at)
 
 
 def _judged(trial: Trial, asked: Question, name: str, got: Any) -> tuple[str, dict[str, float]]:

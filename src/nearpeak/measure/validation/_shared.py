@@ -1,0 +1,141 @@
+"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share.
+
+A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's own
+rounds what comes of it to fp16, other results otherwise; over fresh inputs the two are far apart.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.case import Case
+from nearpeak.measure.validation._compare import comparable, reachable, values_of
+from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
+from nearpeak.measure.validation._oracle import Expected, Question, arguments_of, bare_question
+from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.measure.validation._systematic import draws_of, narrow
+from nearpeak.ops import OPS
+
+DRAWS = 12
+"""Fresh inputs of which each gives a share for each number that is looked at."""
+MOST_LOOKED_AT = 4
+"""Numbers of one input that are moved one by one."""
+STEP = 2.0**-6
+"""Share by which they are moved; derivatives need no better."""
+MOST_OF_USUAL, LEAST_SHARE = 3.0, 0.5
+"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault."""
+MOST_NOISE_SHARE = 0.5
+"""Roundoffs by which the rounding of the results alone may blur a share that counts."""
+MOST_GROUPED = 16
+"""Draws that give one share together, with the same numbers and everything else anew: few results tell little."""
+
+
+def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
+    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any."""
+    for name in _wide_inputs(case):
+        shares = _shares(case, implementation, seed, name)
+        if not len(shares):
+            continue
+        usual = _size(_usual(case, seed, name))
+        if _size(shares) > max(MOST_OF_USUAL * usual, LEAST_SHARE * _unit(case, seed)):
+            return f"results move as if {name} were off by {_size(shares):.2e} of itself; PyTorch's own by {usual:.2e}"
+    return ""
+
+
+def _size(shares: Any) -> float:
+    return float(np.sqrt((shares**2).mean())) if len(shares) else 0.0
+
+
+@lru_cache(maxsize=64)
+def _usual(case: Case, seed: int, name: str) -> Any:
+    return _shares(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, name)
+
+
+def _wide_inputs(case: Case) -> list[str]:
+    """Return the float inputs in fp32 or fp64 beside narrower ones: numbers with digits that narrow results hide."""
+    specs = OPS[case.op].inputs(**arguments_of(case))
+    sizes = {name: UNIT_ROUNDOFF.get(one.dtype, 0.0) for name, one in specs.items()}
+    most = max(sizes.values(), default=0.0)
+    return [name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < most]
+
+
+def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:
+    """Return by what share each number seems to be off, for each group of draws, as far as the results tell."""
+    found: list[float] = []
+    for group in _groups(case, seed, name):
+        above, below, noise = (np.zeros(len(group[0][1])) for _ in range(3))
+        for asked, directions, units in group:
+            ran = run(implementation, asked.tensors, asked.arguments)
+            if ran.error or not comparable(ran.outputs, asked.expected):
+                return np.array([])
+            errors = _joined(values_of(ran.outputs)[k] - reachable(one) for k, one in _narrow(asked))
+            above, below = above + directions @ errors, below + (directions**2).sum(axis=1)
+            noise = noise + ((directions * units) ** 2).sum(axis=1)
+        with np.errstate(all="ignore"):
+            told = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
+            found += (above / below)[told & (below > 0)].tolist()
+    return np.array(found)
+
+
+def _unit(case: Case, seed: int) -> float:
+    """Return the roundoff of the coarsest result."""
+    asked = next(iter(draws_of(case, seed, DRAWS)), None)
+    return max((UNIT_ROUNDOFF[one.dtype] for _, one in _narrow(asked)), default=0.0) if asked is not None else 0.0
+
+
+def _narrow(asked: Question) -> list[tuple[str, Expected]]:
+    return [(name, one) for name, one in asked.expected.items() if narrow(one.dtype)]
+
+
+Told = tuple[Question, Any, Any]
+"""Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
+
+
+@lru_cache(maxsize=16)
+def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
+    """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
+    first = [_told(asked, name) for asked in draws_of(case, seed, DRAWS)]
+    if not first or not first[0][1].size:
+        return ()
+    noises = [_noise(one) / _unit(case, seed) for one in first]
+    count = int(max(1, min(MOST_GROUPED, np.ceil((np.median(noises) / MOST_NOISE_SHARE) ** 2 * 1.5))))
+    others = draws_of(case, seed, DRAWS * count)
+    return tuple(
+        (one, *(_told(_with(asked, name, one[0]), name) for asked in others[number + DRAWS :: DRAWS]))
+        for number, one in enumerate(first)
+    )
+
+
+def _with(asked: Question, name: str, of: Question) -> Question:
+    return bare_question(asked.case, {**asked.tensors, name: of.tensors[name]}, "normal")
+
+
+def _noise(told: Told) -> float:
+    """Return by how much rounding the results blurs the share of the number of which they tell most."""
+    _, directions, units = told
+    with np.errstate(all="ignore"):
+        found = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
+    return float(np.nanmin(np.where(np.isfinite(found), found, np.inf)))
+
+
+def _told(asked: Question, name: str) -> Told:
+    count, results = asked.tensors[name].numel(), _values(asked)
+    places = sorted({number * (count - 1) // (MOST_LOOKED_AT - 1) for number in range(MOST_LOOKED_AT)} if count else ())
+    directions = []
+    for place in places:
+        changed = {key: tensor.clone() for key, tensor in asked.tensors.items()}
+        changed[name].view(-1)[place] *= 1 + STEP
+        directions.append(np.nan_to_num((_values(bare_question(asked.case, changed, "normal")) - results) / STEP))
+    units = _joined(UNIT_ROUNDOFF[one.dtype] * np.abs(one.values) / 2 for _, one in _narrow(asked))
+    return asked, np.array(directions), units
+
+
+def _values(asked: Question) -> Any:
+    return _joined(one.values for _, one in _narrow(asked))
+
+
+def _joined(parts: Iterable[Any]) -> Any:
+    found = [np.ravel(part) for part in parts]
+    return np.nan_to_num(np.concatenate(found or [np.array([])]), nan=0.0, posinf=0.0, neginf=0.0)
