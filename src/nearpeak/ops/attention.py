@@ -291,6 +291,7 @@ OPERATOR = Operator(
         kind="normalisation",
         reduction="kv dim",
         special="unspecified",
+        positive=("slope",),  # Press et al. 2022, arXiv:2108.12409: what is far away counts less
         steps_count=2,
         gates="always",
         rounds=("large", "deep"),

@@ -126,3 +126,9 @@ def test_the_gradient_of_a_product_that_underflows_may_be_made_of_it_and_no_wron
     case = nearpeak.case("reduce", outputs=20, reduced=9, function="prod", dtype="fp16")
     for name in ("gradient by the wrong count", "upstream reversed"):
         assert killed_by(case, mutant(case, name).implementation(), seed=1)
+
+
+def test_what_is_far_away_counts_less_with_alibi_so_that_large_biases_need_no_digits():
+    case = nearpeak.case("attention", batch=1, heads=2, q=64, kv=64, dim=8, causal=True, mask="alibi", dtype="fp16")
+    found = validate(case, pytorch(case), seed=0)
+    assert found.status == "PASS", [one.reason for one in found.results if one.failed]
