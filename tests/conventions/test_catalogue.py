@@ -8,7 +8,7 @@ import pytest
 from house_rules import PACKAGE, ROOT
 
 from nearpeak.ops import OPS
-from nearpeak.ops._operator import CONTRACTS
+from nearpeak.ops._numerics import CONTRACTS
 from nearpeak.report import FORMATS
 from nearpeak.targets import TARGETS, target_of
 

@@ -1,8 +1,4 @@
-"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share.
-
-A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's own
-rounds what comes of it to fp16, other results otherwise; over fresh inputs the two are far apart.
-"""
+"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -36,7 +32,11 @@ MOST_GROUPED = 16
 
 
 def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any."""
+    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any.
+
+    A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's
+    own rounds what comes of it to fp16; over fresh inputs the two are far apart.
+    """
     for name in _wide_inputs(case):
         shares = _shares(case, implementation, seed, name)
         if not len(shares):
