@@ -64,11 +64,14 @@ def references(winners: Callable[[Any, Any], tuple[Any, Any]]) -> tuple[Callable
 
 
 def returned(grad: Any, where: Any, shape: Sequence[int]) -> Any:
-    """Return zeros of `shape` [batch, channels, ...] to which each gradient is added at its flat position."""
+    """Return zeros of `shape` [batch, channels, ...] to which gradients are added at flat positions, if any.
+
+    Positions of none are -1.
+    """
     planes = np.zeros((prod(shape[:2]), prod(shape[2:])))
     rows = zip(planes, grad.reshape(len(planes), -1), where.reshape(len(planes), -1), strict=True)
     for plane, values, places in rows:
-        np.add.at(plane, places, values)
+        np.add.at(plane, places[places >= 0], values[places >= 0])
     return planes.reshape(shape)
 
 

@@ -96,5 +96,5 @@ def run_back(
         dg = (dstate * kept).sum(-1)
         found["g"].append(dg if g.shape[-1] == dg.shape[-1] else dg.sum(-1, keepdims=True))
         dstate = decay * dstate
-    stacked = [np.stack(found[name][::-1], 1) if found[name] else None for name in "qkvgw"]
-    return (*stacked, dstate)
+    operands = zip("qkvgw", (q, k, v, g, w), strict=True)  # of no tokens, these have no element either
+    return (*(np.stack(found[name][::-1], 1) if found[name] else one for name, one in operands), dstate)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearpeak.errors import NotModelledError
+
 TORCH_NAMES: Mapping[str, str] = {
     "fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8_e4m3": "float8_e4m3fn",
     "fp8_e5m2": "float8_e5m2", "fp8_e8m0": "float8_e8m0fnu", "fp8_e4m3fnuz": "float8_e4m3fnuz",
@@ -12,13 +14,19 @@ TORCH_NAMES: Mapping[str, str] = {
 
 
 def torch_dtype(torch: Any, name: str) -> Any:
-    """Return PyTorch's format of the canonical `name`; one that PyTorch lacks is an AttributeError.
+    """Return PyTorch's format of the canonical `name`.
+
+    Raises:
+        NotModelledError: PyTorch has none that holds one such number at a time.
 
     >>> from types import SimpleNamespace
     >>> torch_dtype(SimpleNamespace(bfloat16="its bf16"), "bf16")
     'its bf16'
     """
-    return getattr(torch, TORCH_NAMES.get(name, name))
+    found = getattr(torch, TORCH_NAMES.get(name, name), None)
+    if found is None:
+        raise NotModelledError(f"PyTorch {torch.__version__} has no number format {name}")
+    return found
 
 
 def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str, Any]:

@@ -120,6 +120,8 @@ def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
         share = np.zeros_like(x)
         np.add.at(share.T, path, together.T)
         grad[:, n] = (np.exp(x) - share / np.exp(x)) * upstream
+        if not np.isfinite(alphas[-1, -2:]).any():  # more labels than steps: the loss is infinite, and has no gradient
+            grad[:, n] = np.nan
     return {"grad_x": grad}
 
 

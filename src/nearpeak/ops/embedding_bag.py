@@ -190,7 +190,7 @@ OPERATOR = Operator(
         special="unspecified",
         steps_count=1,
         exact=("max",),
-        rounds=("deep:max",),
+        rounds=("deep:max", "gaps:max"),  # where one bag names all rows, their order is nothing to a maximum
     ),
     inputs=_inputs,
     valid=_valid,

@@ -8,6 +8,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import INDEX
+from nearpeak.ops._checks import required_at_most, required_positive
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 from nearpeak.ops._sites import along
@@ -26,6 +27,8 @@ def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = 
     >>> kthvalue(2, 8, DType(name="fp32", bits_count=32)).write_bytes
     24
     """
+    required_positive("kthvalue", k=k + (columns == 0))  # the median of nothing is its 0th element
+    required_at_most("kthvalue", {"columns": columns}, k=k)
     return Work(
         read_bytes=dtype.bytes(rows * columns),
         write_bytes=dtype.bytes(rows) + (INDEX.bytes(rows) if indices else 0),

@@ -63,6 +63,12 @@ def _inputs(elements: int, sources: int, mask: int, dtype: str, **_: Any) -> dic
     }
 
 
+def _valid(drawn: dict[str, Any], elements: int, sources: int, mask: int, **_: Any) -> dict[str, Any]:
+    """Return a mask that asks for no more values than there are: behind the last one nothing is put."""
+    most = sources // (elements // mask) if mask and elements else 0
+    return {"mask": drawn["mask"] & (np.cumsum(drawn["mask"]) <= most)}
+
+
 def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any]:
     y, mask = arrays["x"].copy(), np.resize(arrays["mask"], elements)
     y[mask] = arrays["source"][: mask.sum()]
@@ -109,6 +115,7 @@ OPERATOR = Operator(
     data_axes={"found": ("elements", "sources")},
     numerics=Numerics(kind="exact"),
     inputs=_inputs,
+    valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -77,13 +77,17 @@ def _inputs(**arguments: Any) -> dict[str, Tensor]:
 
 
 def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the maxima and their flat positions in the plane of the input; the first one wins a tie."""
+    """Return the maxima and their flat positions in the plane of the input; the first one wins a tie.
+
+    A window of padding alone has no position, which is -1.
+    """
     x, steps, size = arrays["input"], sliding.outputs(arguments), sliding.extents(arguments)
     places = np.broadcast_to(np.arange(prod(size)).reshape(size), x.shape)
-    values, flat = sliding.padded(arguments, x, -np.inf), sliding.padded(arguments, places)
-    best, where = np.full((*x.shape[:2], *steps), -np.inf), np.zeros((*x.shape[:2], *steps), dtype=np.int64)
+    values, flat = sliding.padded(arguments, x, -np.inf), sliding.padded(arguments, places, -1)
+    best, where = np.full((*x.shape[:2], *steps), -np.inf), np.full((*x.shape[:2], *steps), -1)
     for _, place in sliding.tap_slices(arguments, steps):
-        better = (values[place] > best) | np.isnan(values[place])
+        first = (where < 0) & (flat[place] >= 0)  # an element may be -inf, too
+        better = first | (values[place] > best) | np.isnan(values[place])
         best, where = np.where(better, values[place], best), np.where(better, flat[place], where)
     return best, where
 

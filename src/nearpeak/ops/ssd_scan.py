@@ -128,7 +128,7 @@ def _backward_reference(arrays: dict[str, Any], heads: int, groups: int, **_: An
     ddt = (dv * x).sum(-1) + dg[..., 0] * arrays["a"]
     found = {"grad_x": dv * dt[..., None], "grad_a": (dg[..., 0] * dt).sum((0, 1))}
     found |= {
-        name: g.reshape(*g.shape[:2], groups, heads // groups, -1).sum(3)
+        name: g.reshape(*g.shape[:2], groups, heads // groups, g.shape[-1]).sum(3)
         for name, g in (("grad_b", db), ("grad_c", dc))
     }  # fmt: skip
     if "d" in arrays:

@@ -1,5 +1,7 @@
 """Nearest neighbours of queries among stored vectors: exact, or in the lists of an inverted file that look nearest."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,18 +79,71 @@ _IRRATIONAL = 0.5 * (5**0.5 - 1)
 """Multiples of it have fractions that are far from each other: Knuth 1998, The Art of Computer Programming 3, 6.4."""
 
 
-def _valid(drawn: dict[str, Any], dim: int, k: int, metric: str, dtype: str, **_: Any) -> dict[str, Any]:
-    """Return centroids that are not equally far from a query, so that it is no choice which lists are looked into.
+def _valid(
+    drawn: dict[str, Any], dim: int, k: int, probes: int, metric: str, dtype: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    """Return centroids that are not about as far from a query, so that it is no choice which lists are looked into.
 
     Where signs are all that counts, see `_signs`; of sorted vectors the one at the end is near.
     """
     if metric == "cosine" and dim == 1 and drawn["vectors"].size and "centroids" not in drawn:
         return _signs(drawn, k, dtype)
-    found = {}
-    if "centroids" in drawn:
-        apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
-        found = {"centroids": drawn["centroids"] + apart / 2}
-    return found | _near(drawn | found, k, metric)
+    if "centroids" not in drawn:
+        return _near(drawn, k, metric)
+    apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
+    found = {"centroids": drawn["centroids"] + apart / 2}
+    found |= _near(drawn | found, k, metric)
+    return found | _told_apart(drawn | found, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
+
+
+_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp64": 2.0**-53}
+"""Of the format in which distances may be stored."""
+_APART = 8.0
+"""Roundoffs, of the size of what is added up, by which the last list that is looked into is nearer than the next."""
+_HALVINGS = 12
+
+
+def _told_apart(drawn: dict[str, Any], probes: int, metric: str, roundoff: float) -> dict[str, Any]:
+    """Return queries whose lists rounding cannot change: those that are not are moved towards one that is.
+
+    Where there is none, towards the first, moved along a centroid; where that does not do either, as of cosines that
+    are all about 1, `probes` centroids point one way, and all others the other way.
+    """
+    queries, centroids = drawn["queries"].astype(float), drawn["centroids"].astype(float)
+    if not queries.size or not 0 < probes < len(centroids):
+        return {}
+    one_way = np.where(np.arange(len(centroids)) < probes, 1, -1)[:, None]
+    for lists in (centroids, one_way * np.abs(centroids)):
+        is_sure = partial(_is_sure, centroids=lists, probes=probes, metric=metric, roundoff=roundoff)
+        tried = np.concatenate([queries, queries[:1] + lists, queries[:1] - lists, lists, -lists])
+        found = np.flatnonzero(is_sure(tried))
+        if found.size:
+            return {"queries": _moved(queries, tried[found[0]], is_sure), "centroids": lists}
+    return {}
+
+
+def _moved(queries: Any, one: Any, is_sure: Callable[[Any], Any]) -> Any:
+    """Return the queries, each that is not sure moved towards the last that is before it, or `one`, until it is."""
+    sure = is_sure(queries)
+    last = np.maximum.accumulate(np.where(sure, np.arange(len(queries)), -1))
+    towards = np.where((last < 0)[:, None], one, queries[last])
+    for _ in range(_HALVINGS):
+        queries = np.where(sure[:, None], queries, (queries + towards) / 2)
+        sure = sure | is_sure(queries)
+    return np.where(sure[:, None], queries, towards)
+
+
+def _is_sure(queries: Any, centroids: Any, probes: int, metric: str, roundoff: float) -> Any:
+    """Return for each query whether no rounding decides which lists are looked into."""
+    far, size = _far(queries, centroids, metric), np.abs(queries) @ np.abs(centroids).T
+    if metric == "cosine":
+        size = np.abs(_direction(queries)) @ np.abs(_direction(centroids)).T
+    if metric == "l2":  # the difference of two rounded numbers is off by what these are
+        size = far + (np.abs(queries[:, None] - centroids) * (np.abs(queries)[:, None] + np.abs(centroids))).sum(-1)
+    order = np.argsort(far, axis=-1)[:, probes - 1 : probes + 1]
+    (last, following), sizes = np.take_along_axis(far, order, -1).T, np.take_along_axis(size, order, -1).max(-1)
+    with np.errstate(invalid="ignore"):
+        return following - last > _APART * roundoff * sizes
 
 
 def _signs(drawn: dict[str, Any], k: int, dtype: str) -> dict[str, Any]:
@@ -111,7 +166,7 @@ def _near(drawn: dict[str, Any], k: int, metric: str) -> dict[str, Any]:
     that every query finds as many.
     """
     steps = np.diff(drawn["vectors"].ravel())
-    if not len(drawn["queries"]) or not steps.size or not (np.all(steps >= 0) or np.all(steps <= 0)):
+    if not drawn["queries"][:1].any() or not steps.size or not (np.all(steps >= 0) or np.all(steps <= 0)):
         return {}
     place, vectors, queries = -1 if np.all(steps >= 0) else 0, drawn["vectors"].copy(), drawn["queries"].copy()
     queries[1:] = queries[0] + queries[1:] / 8

@@ -27,6 +27,8 @@ ANSWERED = [
     ("attention", {"batch": 2, "heads": 3, "q": 5, "kv": 0, "dim": 8}),
     ("linear_attention", {"batch": 2, "tokens": 0, "heads": 3, "key_dim": 4, "dim": 6}),
     ("delta_rule", {"batch": 2, "tokens": 5, "heads": 3, "key_dim": 0, "dim": 6, "decay": "head"}),
+    ("delta_rule", {"batch": 2, "tokens": 0, "heads": 2, "key_dim": 3, "dim": 5, "begun": True, "ended": True}),
+    ("ssd_scan", {"batch": 1, "tokens": 0, "heads": 2, "dim": 3, "state": 3, "groups": 1, "ended": True}),
     ("gemm", {"m": 3, "n": 4, "k": 0}), ("pdist", {"n": 0, "k": 4}),
 ]  # fmt: skip
 
@@ -78,3 +80,18 @@ def test_every_extent_of_0_is_timed_or_refused(op):
             continue
         found = runner_of("torch_cpu", UNCHECKED).measure(case)
         assert found.outcome in (*TIMED, Outcome.UNSUPPORTED), f"{case.label()}: {found.note}"
+
+
+def test_a_format_that_pytorch_lacks_is_named():
+    case = nearpeak.case("scaled_gemm", m=3, n=0, k=32, dtype="nvfp4")
+    found = runner_of("torch_cpu", SHORT).measure(case)
+    assert found.outcome is Outcome.UNSUPPORTED
+    assert "has no number format fp4_e2m1" in found.note
+    with pytest.raises(NotModelledError, match="has no number format fp4_e2m1"):
+        validate(case, pytorch(case), seed=1)
+
+
+def test_a_case_that_pytorch_refuses_is_refused_with_its_reason():
+    case = nearpeak.case("group_norm", batch=1, channels=2, spatial=1, groups=2, dtype="fp32")
+    with pytest.raises(NotModelledError, match=r"computes no such case.*more than 1 value per channel"):
+        validate(case, pytorch(case), seed=1)

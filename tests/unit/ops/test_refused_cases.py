@@ -31,6 +31,8 @@ CONTRADICTIONS = [
     ("copy", {"elements": 1, "read": 9}, "read=9 contradicts elements=1"),
     ("cast", {"elements": 1, "read": 9}, "read=9 contradicts elements=1"),
     ("topk", {"rows": 1, "columns": 4, "k": 5}, "k=5 contradicts columns=4"),
+    ("kthvalue", {"rows": 1, "columns": 4, "k": 5}, "k=5 contradicts columns=4"),
+    ("kthvalue", {"rows": 1, "columns": 4, "k": 0}, "k=0 is below 1"),
     ("elementwise", {"elements": 1, "a": 9, "function": "add"}, "a=9 contradicts elements=1"),
     ("elementwise", {"elements": 4, "b": 9, "function": "add"}, "b=9 contradicts elements=4"),
 ]

@@ -221,10 +221,10 @@ def _next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
     if kind.kind != "float":
         return _whole(random, tensor, len(edges) - 1, "normal")
     apart = _BESIDE * UNIT_ROUNDOFF[kind.name] * random.choice((-1.0, 1.0), tensor.shape)
-    inner = edges[1:-1] if len(edges) > 2 else edges
+    inner = edges[1:-1] if np.any(edges[1:-1]) else edges  # next to 0 there is no other number
     places = random.choice(inner, tensor.shape)
     if places.size:  # few numbers seldom meet the first and the last of many edges by themselves
-        places.flat[0], places.flat[-1] = inner[0], inner[-1]
+        places.flat[-1], places.flat[0] = inner[-1], inner[0] or inner[-1]
         # The first lies where fewer bits move it to the other side.
         fewer = rounded(places.flat[0], torch_format(_FEWER.get(kind.name, kind.name)))
         apart.flat[0] = abs(apart.flat[0]) * np.sign(places.flat[0]) * (-1.0 if fewer >= places.flat[0] else 1.0)
@@ -394,6 +394,7 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp
     if any(np.isnan(array).any() for array in floats):
         return ""
     far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
+    searches = bool(OPS[op].numerics.picks)  # what is not found is infinitely far, by definition
     with np.errstate(all="ignore"):  # fp16 does not hold the others' limit, and is below it
-        is_near = all((np.abs(array) < far).all() for array in floats)
+        is_near = all(((np.abs(array) < far) | (np.isinf(array) & searches)).all() for array in floats)
     return "finite" if is_near else "defined"

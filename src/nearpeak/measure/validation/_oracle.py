@@ -172,7 +172,7 @@ def declared_formats(case: Case) -> dict[str, Any]:
     try:
         outputs = OPS[case.op].torch_call({name: t.clone() for name, t in tensors.items()}, **arguments)
     except Exception as error:
-        if isinstance(error, NotModelledError) or not (isinstance(error, RuntimeError) or refuses(error)):
+        if isinstance(error, NotModelledError) or not (isinstance(error, RuntimeError | ValueError) or refuses(error)):
             raise
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise NotModelledError(

@@ -33,6 +33,21 @@ KILLED = [
     ("elementwise", {"elements": 9, "a": 9, "function": "sinh", "dtype": "fp32"}, "columns swapped y"),
     ("layer_norm", {"rows": 3, "hidden": 2, "dtype": "fp32"}, "upstream reversed"),
     *(
+        (op, arguments | {"affine": False, "dtype": "bf16"}, name)
+        for op, arguments in (
+            ("group_norm", {"batch": 3, "channels": 1, "spatial": 2, "groups": 1}),
+            ("layer_norm", {"rows": 1, "hidden": 2}),
+        )
+        for name in ("gradient zero", "gradient by the wrong count")
+    ),
+    *(
+        ("histogram", {"elements": elements, "bins": bins, "dtype": "fp32"}, "computed in fewer bits")
+        for elements, bins in ((1, 1), (1, 2), (2, 2), (64, 2))
+    ),
+    ("embedding_bag", {"tokens": 128, "bags": 1, "dim": 3, "vocab": 5, "mode": "max", "dtype": "fp64"},
+     "wrong group or row weight[0]"),
+    ("masked_scatter", {"elements": 12, "sources": 5, "dtype": "fp32"}, "wrong group or row source[0]"),
+    *(
         ("attention", {"batch": 2, "heads": heads, "q": 13, "kv": 3, "dim": dim, "causal": True, "align": "lower_right",
                        "mask": "alibi", "dtype": "fp16"}, "computed in fewer bits")
         for heads, dim in ((2, 64), (1, 4))
@@ -63,6 +78,11 @@ PROOFS = [
     ("attention", {"batch": 2, "heads": 4, "q": 1, "kv": 6, "dim": 4, "kv_heads": 2, "right": 1, "dtype": "fp16",
                    "kv_dtype": "fp8_e4m3"}, "bits lost output"),
     ("max_pool", POOL, "ceil mode dropped"),
+    *(
+        ("varlen_attention", {"tokens": 12, "heads": 2, "dim": 4, "sequences": 3, "left": 1, "dtype": "fp16"} | one,
+         "wrong group or row offsets[0]")
+        for one in ({"causal": True}, {"right": 1})
+    ),
     *(
         ("scan", {"rows": 3, "length": 1, "function": "max", "dtype": "fp64"}, name)
         for name in ("tile zeroed indices", "columns swapped indices")
@@ -95,9 +115,22 @@ RIGHT = [
     ("avg_pool", {"batch": 1, "channels": 2, "w": 7, "kw": 2, "h": 7, "kh": 2, "pd_end": 1, "ceil": True,
                   "dtype": "fp64"}),
     ("max_pool", POOL),
+    ("max_pool", {"batch": 1, "channels": 2, "w": 6, "kw": 2, "h": 6, "kh": 2, "ph_end": 3, "dtype": "fp16"}),
+    ("masked_scatter", {"elements": 12, "sources": 5, "mask": 4, "dtype": "bf16"}),
+    *(
+        ("vector_search", {"queries": 20, "vectors": 60, "dim": 4, "k": 5, "lists": 6, "probes": 2, "metric": "cosine",
+                           "dtype": dtype})
+        for dtype in ("fp16", "bf16")
+    ),
+    *(
+        ("vector_search", {"queries": 4, "vectors": 9, "dim": 1, "k": 3, "lists": 5, "probes": 2, "metric": metric,
+                           "dtype": "bf16"})
+        for metric in ("l2", "ip", "cosine")
+    ),
     ("pointwise_loss", {"elements": 9, "weight": 1, "dtype": "fp16"}),
     ("pointwise_loss", {"elements": 9, "weight": 9, "function": "huber", "reduction": "none", "dtype": "fp32"}),
     ("quantise", FP4),
+    ("ctc_loss", {"batch": 2, "time": 3, "classes": 9, "labels": 5, "dtype": "fp32"}),  # no path: infinite
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from nearpeak.measure.validation._gradients import (
 )
 from nearpeak.measure.validation._handed_out import changed_by_a_later_call, staying_there
 from nearpeak.measure.validation._oracle import Expected, Question, question
+from nearpeak.measure.validation._rounds import SEED_STEP
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._systematic_gradients import systematic_gradient_fault
 from nearpeak.measure.validation._trial import Trial
@@ -77,8 +78,9 @@ def _overwritten(trial: Trial) -> list[str]:
 def asked_of(trial: Trial) -> tuple[Question, ...]:
     """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
 
-    Where none of them tells a gradient from a wrong one, as of long recurrences with large weights, whose functions
-    are saturated or whose gradients grow beyond what any format follows, smaller inputs are asked too.
+    Where none of them tells a gradient from a wrong one, smaller inputs are asked too: of long recurrences with large
+    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of two numbers is
+    -1 and 1 but for epsilon, which only numbers of its own size show.
     """
     held = tuple(filter(_is_something, trial.questions))
     again = (asked for asked in held[2:] if asked.distribution in ("normal", "gaps"))
@@ -94,8 +96,8 @@ def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Questi
         name for one in known for name, told in one.items() if told
     }
     found = []
-    for distribution in GENTLER:
-        drawn = question(case, seed, distribution) if missing else None
+    for further, distribution in _GENTLER:
+        drawn = question(case, seed + further, distribution) if missing else None
         told = set() if drawn is None else {name for name, is_told in _told(drawn, seed).items() if is_told}
         if drawn is not None and told & missing:
             found.append(drawn)
@@ -103,7 +105,8 @@ def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Questi
     return tuple(found)
 
 
-GENTLER = ("gentle",)
+_GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)))
+"""Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
 TOLD = 8.0
 """Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
 

@@ -46,6 +46,11 @@ def _is_spanned(arguments: Arguments, axis: str) -> bool:
     return bool(arguments["d"] == 1 and arguments[f"k{axis}"] == arguments[axis] and not arguments["indices"])
 
 
+def _sees_itself(arguments: Arguments) -> bool:
+    """Say whether a query sees no key before its own position, and none after it."""
+    return bool(arguments["left"] == 1 and (arguments["causal"] or arguments["right"] == 1))
+
+
 _OF_GRADIENTS: dict[tuple[str, str], tuple[Callable[[Arguments], bool], str]] = {
     ("layer_norm", "upstream reversed"): (
         lambda given: bool(given["hidden"] == 1),
@@ -96,8 +101,8 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         "one query sees all keys of full pages, in any order",
     ),
     ("varlen_attention", _ROTATED, "offsets"): (
-        lambda given: bool(given["tokens"] == 1 and not given["cross"]),
-        "the one token sees itself alone, whichever sequence it is in",
+        lambda given: bool(not given["cross"] and (given["tokens"] == 1 or _sees_itself(given))),
+        "each token sees itself alone, whichever sequence it is in",
     ),
     **{
         ("fractional_max_pool", _ROTATED, f"input[{place}]"): (
