@@ -52,11 +52,23 @@ def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
     >>> sliced = torch.arange(10.0)[1::2]
     >>> copy_of(torch, sliced).stride(), copy_of(torch, sliced).storage_offset(), sliced.clone().stride()
     ((2,), 1, (1,))
+    >>> copy_of(torch, torch.ones(()).expand(3, 2)).stride()
+    (0, 0)
     """
     where = tensor.device if device is None else device
+    shared = [place for place, step in enumerate(tensor.stride()) if not step and tensor.shape[place] > 1]
+    if shared:
+        return copy_of(torch, _first_of(tensor, shared), device).expand(tensor.shape)
     if dense(tensor):
         return tensor.to(where) if tensor.device != torch.device(where) else tensor.clone()
     return _copied(torch, tensor, tuple(tensor.stride()), tensor.storage_offset(), where)
+
+
+def _first_of(tensor: Any, dimensions: list[int]) -> Any:
+    """Return the first slices along dimensions: the memory that all of the others are too."""
+    for place in dimensions:
+        tensor = tensor.narrow(place, 0, 1)
+    return tensor
 
 
 def dense(tensor: Any) -> bool:

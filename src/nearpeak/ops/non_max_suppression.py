@@ -53,33 +53,33 @@ def _corners(boxes: Any) -> tuple[Any, Any]:
 
 
 def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
-    """Return the positions that are kept, best first; arrays and tensors alike."""
-    sizes = upper - lower
-    boxes = list(zip(lower.tolist(), upper.tolist(), (sizes[:, 0] * sizes[:, 1]).tolist(), strict=True))
-    chosen: list[int] = []
-    for place in order.tolist():
-        if all(_shared(boxes[place], boxes[other]) <= _OVERLAP for other in chosen):
-            chosen.append(place)
+    """Return the positions that are kept, best first, of boxes given by corners [boxes, 2] in float64."""
+    rest, chosen = np.asarray(order), []
+    while rest.size:
+        best, rest = rest[0], rest[1:]
+        chosen.append(int(best))
+        rest = rest[_shared(lower, upper, rest, best) <= _OVERLAP]
     return chosen
 
 
-_Box = tuple[list[float], list[float], float]
-"""Lower and upper corner, and area."""
-
-
-def _shared(one: _Box, other: _Box) -> float:
-    """Return which part of the union of two boxes is common."""
-    (low, high, area), (other_low, other_high, other_area) = one, other
-    width, height = (max(0.0, min(high[i], other_high[i]) - max(low[i], other_low[i])) for i in (0, 1))
-    return width * height / (area + other_area - width * height)
+def _shared(lower: Any, upper: Any, rest: Any, best: Any) -> Any:
+    """Return which part of the union with the best box is common; of edges that are NaN the other one counts."""
+    high, low = upper[rest], lower[rest]
+    ends = np.where(upper[best] < high, upper[best], high) - np.where(lower[best] > low, lower[best], low)
+    both = np.where(ends > 0, ends, 0.0).prod(-1)
+    area, own = (high - low).prod(-1), (upper[best] - lower[best]).prod(-1)
+    union = area + own - both
+    if np.any(union == 0):
+        raise ZeroDivisionError("two boxes without an area have no share in common")
+    return both / union
 
 
 def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:
-    lower, upper = _corners(boxes)
+    lower, upper = (np.asarray(one.tolist(), dtype=np.float64) for one in _corners(boxes))
     return [
         (image, kind, place)
         for image, kinds in enumerate(orders)
-        for kind, order in enumerate(kinds)
+        for kind, order in enumerate(kinds.tolist())
         for place in _kept(lower[image], upper[image], order)
     ]
 

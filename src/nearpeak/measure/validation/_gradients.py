@@ -116,7 +116,7 @@ def upstream_of(asked: Question, seed: int) -> dict[str, Any] | None:
 def _not_dense(gradient: Any, *, aligned: bool) -> Any:
     """Return the same numbers with dimensions in the reverse order in memory, or with gaps where that changes nothing.
 
-    What comes from above is what another operator makes: transposed by a product, without strides by a sum.
+    What comes from above is what another operator makes, as transposed by a product.
 
     Args:
         aligned: whether rows begin at multiples of 16 bytes, in 16 bits and 32, as PyTorch's grouped products ask.
@@ -134,11 +134,23 @@ def _not_dense(gradient: Any, *, aligned: bool) -> Any:
     return spread[..., 0].copy_(gradient)
 
 
+def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
+    """Return upstream gradients as the sum of all results has them: ones that are one number, without strides."""
+    return {name: one.new_ones(()).expand(one.shape) for name, one in upstream.items()}
+
+
 @lru_cache(maxsize=64)
-def expected_gradients(asked: Question, seed: int, names: tuple[str, ...], named: Named) -> dict[str, Expected]:
-    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named."""
+def expected_gradients(
+    asked: Question, seed: int, names: tuple[str, ...], named: Named, *, of_sum: bool = False
+) -> dict[str, Expected]:
+    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named.
+
+    Args:
+        of_sum: of the sum of all results.
+    """
     upstream = upstream_of(asked, seed)
     assert upstream is not None
+    upstream = as_a_sum_gives(upstream) if of_sum else upstream
     above = {f"grad_{name}": one for name, one in upstream.items()}
     return gradients_expected(asked, above, names, at_positions(asked, named))
 

@@ -16,6 +16,9 @@ from nearpeak.ops import OPS
 
 MOST_TRIED, MOST_KEPT = 14, 8
 """Further draws that are tried on the oracle, and rounds that are added."""
+MOST_LOOKED_AT = 2**25
+"""Elements of inputs, over all evaluations of the reference, up to which further draws are tried: no small case has so
+many, and of large ones little is hidden."""
 SINGLE = 6
 """Draws of one whole number: of a table of few rows each may be the one that is left alone."""
 ENOUGH, MOST_REPEATED = 48, 36
@@ -83,11 +86,13 @@ def _selects(case: Case, asked: list[Question]) -> bool:
 
 def _further(case: Case, seed: int, asked: list[Question]) -> Iterator[Question]:
     missing = _wanted(asked[0])
+    kept, looked = 0, sum(tensor.numel() for tensor in asked[0].tensors.values())
+    spent = looked * len(missing) * len(asked)
     for one in asked:
         missing -= _shown(one, missing)
-    kept = 0
     for further, distribution in _candidates(case, seed):
-        if not missing or kept == MOST_KEPT:
+        spent += looked * len(missing)
+        if not missing or kept == MOST_KEPT or spent > MOST_LOOKED_AT:
             return
         drawn = question(case, further, distribution)
         new = set() if drawn is None else _shown(drawn, missing)

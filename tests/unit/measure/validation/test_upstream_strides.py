@@ -24,6 +24,15 @@ def test_a_kernel_that_takes_the_upstream_gradient_for_dense_is_refused():
     assert validate(SOFTMAX, own.softmax(own.gradient), seed=0).status == "PASS"
 
 
+def taken_for_dense_of_a_sum(y, grad):
+    return own.gradient(y, torch.as_strided(grad, y.shape, grad.stride() if all(grad.stride()) else (y.shape[-1], 1)))
+
+
+def test_a_kernel_that_takes_the_upstream_gradient_of_a_sum_for_dense_is_refused():
+    found = validate(SOFTMAX, own.softmax(taken_for_dense_of_a_sum), seed=0)
+    assert found.failed == ("V9",)
+
+
 @pytest.mark.parametrize("case", [SOFTMAX, SUM], ids=lambda case: case.op)
 def test_the_first_upstream_gradient_is_dense_and_the_second_is_not(case):
     forward = nearpeak.ops.OPS[case.op].forward_case(case)

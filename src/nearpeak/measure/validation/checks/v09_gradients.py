@@ -15,6 +15,7 @@ from nearpeak.measure.validation._baseline import as_good
 from nearpeak.measure.validation._compare import comparable, compared, values_of
 from nearpeak.measure.validation._gradients import (
     Named,
+    as_a_sum_gives,
     differentiated,
     expected_gradients,
     gradients_of,
@@ -35,7 +36,8 @@ from nearpeak.ops import OPS
 def gradients(trial: Trial) -> CheckResult:
     """Return whether the gradients hold for two upstream gradients, the second with a zero first and a one last.
 
-    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients.
+    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients; it is asked for
+    beside them, as it has no strides.
     """
     first = next((number for number, asked in enumerate(trial.questions) if _is_something(asked)), 0)
     asked, ran = trial.questions[first], trial.runs[first]
@@ -47,6 +49,7 @@ def gradients(trial: Trial) -> CheckResult:
     if missing:
         return CheckResult(check="V9", status=SKIPPED, reason=missing)
     results = [_of_round(trial, one) for one in asked_of(trial)]
+    results += [_of_round(trial, asked, of_sum=True)] if _of_pytorch(asked, trial.seed, of_sum=True) else []
     failed = [result for result in results if result.failed]
     if failed or results[0].status != PASS:
         return failed[0] if failed else results[0]
@@ -123,11 +126,12 @@ def _told(asked: Question, seed: int) -> dict[str, bool]:
         }
 
 
-def _of_round(trial: Trial, asked: Question) -> CheckResult:
-    """Return the comparison for the inputs of one round."""
+def _of_round(trial: Trial, asked: Question, *, of_sum: bool = False) -> CheckResult:
+    """Return the comparison for the inputs of one round, with random upstream gradients or those of the sum."""
     upstream = upstream_of(asked, trial.seed)
     if upstream is None:
         return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
+    upstream = as_a_sum_gives(upstream) if of_sum else upstream
     try:
         got, outputs = differentiated(trial.implementation, asked, upstream)
     except Exception as error:  # whatever an implementation raises is its result
@@ -137,12 +141,12 @@ def _of_round(trial: Trial, asked: Question) -> CheckResult:
     if not got and trial.gradient is None:
         return CheckResult(check="V9", status=SKIPPED, reason="results carry no gradient")
     named = named_by(asked, outputs, got)
-    expected = expected_gradients(asked, trial.seed, tuple(got), named)
+    expected = expected_gradients(asked, trial.seed, tuple(got), named, of_sum=of_sum)
     if misshapen := _misshapen(trial, asked, got, named, expected):
         return CheckResult(check="V9", status="SHAPE_FAIL", reason=misshapen)
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
-    return _judged(values_of(got), expected, asked, upstream)
+    return _judged(values_of(got), expected, asked, upstream, "the sum" if of_sum else f"{asked.distribution} inputs")
 
 
 def _without(trial: Trial) -> str:
@@ -176,10 +180,11 @@ def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named
 
 
 @lru_cache(maxsize=64)
-def _of_pytorch(asked: Question, seed: int) -> frozenset[str]:
-    """Return the gradients that PyTorch's own call gives in the formats of the case."""
+def _of_pytorch(asked: Question, seed: int, *, of_sum: bool = False) -> frozenset[str]:
+    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum where it takes that."""
     upstream = upstream_of(asked, seed)
     assert upstream is not None  # there are gradients to compare
+    upstream = as_a_sum_gives(upstream) if of_sum else upstream
     own = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
     try:
         return frozenset(gradients_of(own, asked, upstream))
@@ -202,10 +207,10 @@ def _into_numpy(error: Exception) -> str:
 
 
 def _judged(
-    got: Mapping[str, Any], expected: Mapping[str, Expected], asked: Question, upstream: Mapping[str, Any]
+    got: Mapping[str, Any], expected: Mapping[str, Expected], asked: Question, upstream: Mapping[str, Any], of: str
 ) -> CheckResult:
     """Return the comparison, passed where PyTorch's own gradients are about as far from the oracle."""
-    result = compared("V9", got, expected, f"gradients of {asked.distribution} inputs")
+    result = compared("V9", got, expected, f"gradients of {of}")
     if not result.failed or result.worst is None:
         return result
     usual = gradients_of(Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call), asked, upstream)
