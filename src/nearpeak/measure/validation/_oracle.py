@@ -22,6 +22,7 @@ from nearpeak.measure.validation._formats import (
     widened,
     wrapped,
 )
+from nearpeak.measure.validation._hard_rows import FACED
 from nearpeak.measure.validation._magnitudes import SUMS, magnitudes_of
 from nearpeak.measure.validation._reach import (
     Arrays,
@@ -144,7 +145,10 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     length = sum_length(numerics, arguments)
     size = operator.subtracted
     passed = None if size is None else lambda arrays: size(arrays, **arguments)
-    expected = answers(reference, tensors, formats, numerics, length, case.label(), _stored(case), passed=passed)
+    expected = answers(
+        reference, tensors, formats, numerics, length, case.label(), _stored(case), passed=passed,
+        stores_scores=distribution == "deep" and not tensors.keys().isdisjoint(FACED),
+    )  # fmt: skip
     if operator.kept is not None:
         from nearpeak.measure.validation._kept import in_either_way
 
@@ -229,7 +233,7 @@ def gradient_answers(
 def answers(
     reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
     stored: Stored | None = None, still: Collection[str] = (),
-    passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False,
+    passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False, stores_scores: bool = False,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of each output of `reference` that has a format, with its bound.
 
@@ -241,6 +245,7 @@ def answers(
         where: what is judged, for errors.
         stored: the reference with intermediates in formats of their own, where it has such ones.
         derived: whether terms cancel on the way whatever the inputs are, as in gradients: the steps err too, then.
+        stores_scores: whether what is stored on the way may be far larger than what errors of inputs make of it.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
@@ -273,6 +278,8 @@ def answers(
     if chained and coarse_step and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
         flushed = erring(reference, arrays, found, where, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
         coarse = _sums(flushed, coarse)
+    if stores_scores and coarse_step:
+        coarse = _sums(erring(reference, arrays, found, where, rounding(store)), coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,

@@ -4,7 +4,10 @@ import pytest
 
 import nearpeak
 from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measure.validation._baseline import judged
+from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._rounds import rounds_of
+from nearpeak.measure.validation._run import run
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.measure.validation.mutants.equivalence import PROVED
 from nearpeak.measure.validation.mutants.variants import variants_of
@@ -130,6 +133,8 @@ RIGHT = [
     ("pointwise_loss", {"elements": 9, "weight": 1, "dtype": "fp16"}),
     ("pointwise_loss", {"elements": 9, "weight": 9, "function": "huber", "reduction": "none", "dtype": "fp32"}),
     ("quantise", FP4),
+    ("paged_attention", {"batch": 2, "heads": 4, "tokens": 7, "pages": 4, "dim": 4, "page": 2, "kv_heads": 2,
+                         "dtype": "fp32"}),  # as many heads as sequences, whose lengths differ
     ("ctc_loss", {"batch": 2, "time": 3, "classes": 9, "labels": 5, "dtype": "fp32"}),  # no path: infinite
 ]  # fmt: skip
 
@@ -166,3 +171,10 @@ def test_slopes_are_positive_as_digits_of_biases_that_grow_with_distance_are_los
     case = nearpeak.case("attention", batch=1, heads=8, q=4, kv=4, dim=4, mask="alibi", dtype="fp16")
     for asked in rounds_of(case, 0):
         assert (asked.tensors["slope"] > 0).all(), asked.distribution
+
+
+def test_scores_far_below_0_may_be_stored_in_16_bits():
+    case = nearpeak.case("paged_attention", batch=2, heads=64, tokens=31, pages=4, dim=512, page=8, dtype="bf16")
+    one = question(case, 4, "deep")
+    found = judged("V7", run(pytorch(case), one.tensors, one.arguments).outputs, one, "deep inputs")
+    assert found.status == "PASS", found.reason

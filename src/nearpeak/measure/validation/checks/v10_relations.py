@@ -7,9 +7,10 @@ import numpy as np
 
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, values_of
+from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
 from nearpeak.measure.validation._oracle import Question, contract_of
-from nearpeak.measure.validation._run import run
+from nearpeak.measure.validation._run import imported_torch, run
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.ops import OPS
 
@@ -101,8 +102,19 @@ def reversible_rows(asked: Question, oracle: Mapping[str, Any] | None = None) ->
 
 
 def _reverses(asked: Question, extent: int, oracle: Mapping[str, Any]) -> bool:
+    if any(not imported_torch().equal(reversed_rows(one), one) for one in _stated(asked) if one.shape[0] == extent):
+        return False
     turned = {name: _turned(value, extent) for name, value in oracle.items()}
     return _same(_oracle(asked, _with_reversed(asked, extent)), turned)
+
+
+def _stated(asked: Question) -> list[Any]:
+    """Return the whole numbers that the case says, as lengths of sequences: they are the same in other draws."""
+    if OPS[asked.case.op].valid is None:
+        return []
+    other = drawn(asked.case.op, dict(asked.arguments), (asked.seed, "other"), "normal") or {}
+    whole = [name for name, one in other.items() if not one.is_floating_point() and one.dim()]
+    return [asked.tensors[name] for name in whole if imported_torch().equal(asked.tensors[name], other[name])]
 
 
 def _with_reversed(asked: Question, extent: int) -> dict[str, Any]:
