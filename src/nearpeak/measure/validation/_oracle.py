@@ -1,6 +1,6 @@
 """The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -34,7 +34,7 @@ from nearpeak.measure.validation._reach import (
     shifts,
     stored_errors,
 )
-from nearpeak.measure.validation._rounding import erring, rounding, underflow
+from nearpeak.measure.validation._rounding import Nudge, erring, rounding, underflow
 from nearpeak.measure.validation._run import imported_torch, refuses
 from nearpeak.ops import OPS, Numerics
 
@@ -275,11 +275,8 @@ def answers(
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
     kept, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, found)
     coarse = _sums({name: SPREAD * errors for name, errors in kept.items()}, coarse) if kept else coarse
-    if chained and coarse_step and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
-        flushed = erring(reference, arrays, found, where, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
-        coarse = _sums(flushed, coarse)
-    if stores_scores and coarse_step:
-        coarse = _sums(erring(reference, arrays, found, where, rounding(store)), coarse)
+    for nudge in _of_stored(store, chained=chained, scores=stores_scores) if coarse_step else ():
+        coarse = _sums(erring(reference, arrays, found, where, nudge), coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
@@ -294,6 +291,14 @@ def answers(
         for name, values in found.items()
         if name in formats
     }  # fmt: skip
+
+
+def _of_stored(store: float, *, chained: bool, scores: bool) -> Iterator[Nudge]:
+    """Give what storing does to steps on the way that errors of the inputs do not show."""
+    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
+        yield underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
+    if scores:
+        yield rounding(store)
 
 
 def _float_count(arrays: Arrays) -> int:
