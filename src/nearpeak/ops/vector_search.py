@@ -114,35 +114,53 @@ def _told_apart(drawn: dict[str, Any], probes: int, metric: str, roundoff: float
         return {}
     one_way = np.where(np.arange(len(centroids)) < probes, 1, -1)[:, None]
     for lists in (centroids, one_way * np.abs(centroids)):
-        is_sure = partial(_is_sure, centroids=lists, probes=probes, metric=metric, roundoff=roundoff)
-        tried = np.concatenate([queries, queries[:1] + lists, queries[:1] - lists, lists, -lists])
-        found = np.flatnonzero(is_sure(tried))
+        is_sure = partial(_are_sure, centroids=lists, probes=probes, metric=metric, roundoff=roundoff)
+        sure, some = is_sure(queries), lists[:_MOST_TRIED]
+        tried = queries if sure.any() else np.concatenate([queries[:1] + some, queries[:1] - some, some, -some])
+        found = np.flatnonzero(sure if sure.any() else is_sure(tried))
         if found.size:
-            return {"queries": _moved(queries, tried[found[0]], is_sure), "centroids": lists}
+            return {"queries": _moved(queries, sure, tried[found[0]], is_sure), "centroids": lists}
     return {}
 
 
-def _moved(queries: Any, one: Any, is_sure: Callable[[Any], Any]) -> Any:
+_MOST_TRIED = 64
+"""Centroids along which a query is moved, until there is one that is sure."""
+
+
+def _moved(queries: Any, sure: Any, one: Any, is_sure: Callable[[Any], Any]) -> Any:
     """Return the queries, each that is not sure moved towards the last that is before it, or `one`, until it is."""
-    sure = is_sure(queries)
     last = np.maximum.accumulate(np.where(sure, np.arange(len(queries)), -1))
-    towards = np.where((last < 0)[:, None], one, queries[last])
+    towards, left = np.where((last < 0)[:, None], one, queries[last]), np.flatnonzero(~sure)
+    queries = queries.copy()
     for _ in range(_HALVINGS):
-        queries = np.where(sure[:, None], queries, (queries + towards) / 2)
-        sure = sure | is_sure(queries)
-    return np.where(sure[:, None], queries, towards)
+        queries[left] = (queries[left] + towards[left]) / 2
+        left = left[~is_sure(queries[left])]
+    queries[left] = towards[left]
+    return queries
+
+
+_AT_ONCE = 1024
+"""Queries whose distances to all lists are held at once."""
+
+
+def _are_sure(queries: Any, **given: Any) -> Any:
+    """Return for each query whether no rounding decides which lists are looked into."""
+    parts = [_is_sure(queries[start : start + _AT_ONCE], **given) for start in range(0, len(queries), _AT_ONCE)]
+    return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
 
 def _is_sure(queries: Any, centroids: Any, probes: int, metric: str, roundoff: float) -> Any:
-    """Return for each query whether no rounding decides which lists are looked into."""
-    far, size = _far(queries, centroids, metric), np.abs(queries) @ np.abs(centroids).T
-    if metric == "cosine":
-        size = np.abs(_direction(queries)) @ np.abs(_direction(centroids)).T
-    if metric == "l2":  # the difference of two rounded numbers is off by what these are
-        size = far + (np.abs(queries[:, None] - centroids) * (np.abs(queries)[:, None] + np.abs(centroids))).sum(-1)
-    order = np.argsort(far, axis=-1)[:, probes - 1 : probes + 1]
-    (last, following), sizes = np.take_along_axis(far, order, -1).T, np.take_along_axis(size, order, -1).max(-1)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
+        if metric == "cosine":
+            queries, centroids = _direction(queries), _direction(centroids)
+        near, size = queries @ centroids.T, np.abs(queries) @ np.abs(centroids).T
+        far = -near
+        if metric == "l2":  # the difference of two rounded numbers is off by what these are
+            lengths = [(one**2).sum(-1) for one in (queries, centroids)]
+            far = np.maximum(lengths[0][:, None] + lengths[1] - 2 * near, 0.0)
+            size = far + far**0.5 * (lengths[0][:, None] ** 0.5 + lengths[1] ** 0.5)
+        order = np.argpartition(far, (probes - 1, probes), axis=-1)[:, probes - 1 : probes + 1]
+        (last, following), sizes = np.take_along_axis(far, order, -1).T, np.take_along_axis(size, order, -1).max(-1)
         return following - last > _APART * roundoff * sizes
 
 
