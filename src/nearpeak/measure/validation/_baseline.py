@@ -36,7 +36,7 @@ def margin(dtype: str, count: int) -> float:
     return 3.0 if UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 else 2.0
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def baseline_of(asked: Question) -> Mapping[str, Any]:
     """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails.
 

@@ -139,7 +139,7 @@ def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one.new_ones(()).expand(one.shape) for name, one in upstream.items()}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def expected_gradients(
     asked: Question, seed: int, names: tuple[str, ...], named: Named, *, of_sum: bool = False
 ) -> dict[str, Expected]:
@@ -240,7 +240,7 @@ def has_closed_form(asked: Question) -> bool:
     return bool(_of_closed_form(asked))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def _of_closed_form(asked: Question) -> frozenset[str]:
     """Return the gradients that the operator's own reference gives, as `grad_<input>`."""
     reference = OPS[asked.case.op].backward_reference

@@ -101,7 +101,7 @@ def arguments_of(case: Case) -> dict[str, Any]:
     return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def question(case: Case, seed: int, distribution: str) -> Question | None:
     """Return the question of one round, none where the operator has no such inputs.
 

@@ -53,7 +53,7 @@ def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any])
     return chosen({name: outputs[name] for name in wanted}, **arguments_of(case))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def _apart_in(asked: Question, source: str) -> Any:
     return _apart(asked.case, asked.tensors, source)
 

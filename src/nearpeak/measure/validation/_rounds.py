@@ -33,7 +33,7 @@ SEED_STEP = 1000
 """Apart from each other are the seeds of further draws, so that none is another case's first."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=2)
 def rounds_of(case: Case, seed: int) -> tuple[Question, ...]:
     """Return the questions of all rounds; distributions on which the operator is not defined are left out.
 

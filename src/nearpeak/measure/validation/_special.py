@@ -23,7 +23,7 @@ nothing where a row is minus infinity alone.
 """
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def special_question(case: Case, seed: int, name: str, value: float, where: str = "") -> Question | None:
     """Return the first question with `value` in the input `name`; none where the operator is not defined there.
 

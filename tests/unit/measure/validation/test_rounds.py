@@ -226,3 +226,12 @@ def test_a_gradient_may_be_that_of_any_of_equal_values_also_where_no_position_is
         assert found.status == "PASS", found.reason
     assert validate(case, kth(last=False, factor=1.5), seed=1).failed == ("V9",)
     assert validate(case, kth(last=False, beside=1), seed=1).failed == ("V9",)
+
+
+def test_rounds_of_few_cases_are_held_as_those_of_a_large_one_take_a_gigabyte():
+    one, *others = (nearpeak.case("softmax", rows=3, columns=columns, dtype="fp32") for columns in (5, 6, 7))
+    held = rounds_of(one, 0)
+    assert rounds_of(one, 0) is held
+    for other in others:
+        rounds_of(other, 0)
+    assert rounds_of(one, 0) is not held

@@ -91,7 +91,7 @@ def asked_of(trial: Trial) -> tuple[Question, ...]:
     return (*first, *_gentler(trial.case, trial.seed, first))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Question, ...]:
     """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
     known = [_told(one, seed) for one in asked]
@@ -179,7 +179,7 @@ def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named
     return [k for k in left if k in usual and k in wanted and bool((abs(wanted[k].values) > wanted[k].bound).any())]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)
 def _of_pytorch(asked: Question, seed: int, *, of_sum: bool = False) -> frozenset[str]:
     """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum where it takes that."""
     upstream = upstream_of(asked, seed)
