@@ -141,7 +141,7 @@ def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=24)
 def expected_gradients(
-    asked: Question, seed: int, names: tuple[str, ...], named: Named, *, of_sum: bool = False
+    asked: Question, seed: int, names: tuple[str, ...], named: Named, *, of_sum: bool
 ) -> dict[str, Expected]:
     """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named.
 

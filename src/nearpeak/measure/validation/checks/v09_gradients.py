@@ -119,7 +119,9 @@ def _told(asked: Question, seed: int) -> dict[str, bool]:
     if upstream_of(asked, seed) is None:
         return {}
     names = tuple(f"grad_{name}" for name in leaves_of(asked))
-    found = expected_gradients(asked, seed, names, ())  # as a round asks for them, so that they are kept for it
+    found = expected_gradients(
+        asked, seed, names, (), of_sum=False
+    )  # as a round asks for them, so that they are kept for it
     with np.errstate(all="ignore"):
         return {
             name: bool(np.nanmax(np.abs(one.values) / one.bound, initial=0.0) >= TOLD) for name, one in found.items()
@@ -175,7 +177,9 @@ def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named
     usual = _of_pytorch(asked, trial.seed) if left else frozenset()
     if trial.gradient is not None or not left:
         return [name for name in left if name in usual]
-    wanted = expected_gradients(asked, trial.seed, tuple(f"grad_{name}" for name in leaves_of(asked)), named)
+    wanted = expected_gradients(
+        asked, trial.seed, tuple(f"grad_{name}" for name in leaves_of(asked)), named, of_sum=False
+    )
     return [k for k in left if k in usual and k in wanted and bool((abs(wanted[k].values) > wanted[k].bound).any())]
 
 
