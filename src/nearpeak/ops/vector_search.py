@@ -92,7 +92,10 @@ def _valid(
         return _near(drawn, k, metric)
     apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
     found = {"centroids": drawn["centroids"] + apart / 2}
-    found |= _near(drawn | found, k, metric)
+    near = _near(drawn | found, k, metric)
+    if near and dim > 1:  # queries beside one centroid; of numbers, others may be as near
+        return found | near
+    found |= near
     return found | _told_apart(drawn | found, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
 
 
