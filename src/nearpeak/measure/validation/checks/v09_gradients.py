@@ -119,9 +119,8 @@ def _told(asked: Question, seed: int) -> dict[str, bool]:
     if upstream_of(asked, seed) is None:
         return {}
     names = tuple(f"grad_{name}" for name in leaves_of(asked))
-    found = expected_gradients(
-        asked, seed, names, (), of_sum=False
-    )  # as a round asks for them, so that they are kept for it
+    # As a round asks for them, so that they are kept for it.
+    found = expected_gradients(asked, seed, names, (), of_sum=False)
     with np.errstate(all="ignore"):
         return {
             name: bool(np.nanmax(np.abs(one.values) / one.bound, initial=0.0) >= TOLD) for name, one in found.items()
