@@ -75,13 +75,13 @@ def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
     try:
         case = OPS[op].case("forward", **arguments)
         refuse_narrow(case)
-        refuse_nothing(case)
         declared = OPS[op].inputs(**arguments_of(case)).values()
         if sum(tensor.elements for tensor in declared) > MOST_ELEMENTS or not all(t.elements for t in declared):
             return None
         work = work_of(case)
         if sum(work.flop.values()) > MOST_FLOP or work.write_bytes > MOST_WRITTEN_BYTES or not declared_formats(case):
             return None
+        refuse_nothing(case)
         asked = question(case, 0, "normal")
         return case if asked is not None and _tells(asked) else None
     except (NearpeakError, NotImplementedError, RuntimeError, ArithmeticError, LookupError, TypeError, ValueError):

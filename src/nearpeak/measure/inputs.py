@@ -59,9 +59,13 @@ def zeros_of(case: Case) -> str:
     >>> from nearpeak.ops import case
     >>> zeros_of(case("gemm", m=0, n=2, k=3, dtype="bf16"))
     'm=0'
+    >>> zeros_of(case("conv", batch=1, in_channels=2, out_channels=3, w=4, kw=2, pw=1, pw_end=0, dtype="bf16"))
+    ''
     """
     defaults = OPS[case.op].signatures[case.phase].defaults
-    return " ".join(f"{name}=0" for name, extent in case.axes if extent == 0 and defaults.get(name) != 0)
+    zeros = (name for name, extent in case.axes if extent == 0)
+    # What is padded at an end has no default of its own: it is what is padded before it, unless stated.
+    return " ".join(f"{name}=0" for name in zeros if defaults.get(name.removesuffix("_end")) != 0)
 
 
 def in_a_line(error: Exception) -> str:

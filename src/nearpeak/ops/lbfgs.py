@@ -17,6 +17,8 @@ from nearpeak.ops._operator import Operator
 
 RATE = 0.5
 """Learning rate of reference and PyTorch call."""
+LEAST_STEP = 2.0**-5
+"""Size of the shortest step that is drawn: its product with a change at half of it is a normal number in fp16."""
 LEAST_CURVATURE = 1e-10
 """Product of a pair of differences up to which PyTorch does not keep it (torch.optim.LBFGS)."""
 
@@ -56,10 +58,19 @@ def _inputs(parameters: int, dtype: str, history: int) -> dict[str, Tensor]:
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return gradients that change along each step as those of a convex function do, by its curvature there."""
+    """Return gradients that change along each step as those of a convex function do, by its curvature there.
+
+    No step is so short that rounding makes its change, or their product, one of any sign or none.
+    """
     curvature, newest = (np.abs(drawn[name]) + 0.5 for name in ("changes", "last_grad"))
-    last = drawn["grad"] - RATE * drawn["direction"] * newest
-    return {"changes": drawn["steps"] * curvature, "last_grad": last}
+    steps = _at_least(drawn["steps"], LEAST_STEP)
+    direction = _at_least(drawn["direction"], np.maximum(np.abs(drawn["grad"]) / 4, LEAST_STEP))
+    last = drawn["grad"] - RATE * direction * newest
+    return {"steps": steps, "changes": steps * curvature, "last_grad": last, "direction": direction}
+
+
+def _at_least(x: Any, least: Any) -> Any:
+    return np.copysign(np.maximum(np.abs(x), least), x)
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
