@@ -1,16 +1,19 @@
 """What the sampler takes of a core, and whether a case beside it takes longer.
 
-Sensors are generated trees of small files and an NVML that answers from a table: they cost this process what its own
-work costs, not what a driver would add.
+Sensors are generated trees of small files and a library with NVML's names that takes the processor for as long as the
+driver of an H200 does (`_nvml.c`): what the kernel adds for files of real sensors is left out.
 """
 
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from unittest.mock import patch
 
 from tests.unit.measure.telemetry.trees import BOARD, CORES, ORIN, RAPL, write
 
@@ -43,24 +46,26 @@ for number in range(1, {count} + 1):
 print((time.process_time() - begin[0]) / (time.monotonic() - begin[1]))
 """
 """Prints the part of a core that waking up alone takes: what no sampler of this rate in Python can go below here."""
-_FAKE = "from tests.unit.measure.telemetry.trees import fake_nvml\nimport sys\nsys.modules[__name__] = fake_nvml()\n"
 
 
 def measure() -> Iterator[Figure]:
     """Yield shares of a core by the sampler's own CPU time, and the change of a case's CPU time beside it."""
     with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        (folder / "pynvml.py").write_text(_FAKE, encoding="utf-8")
-        write(folder / "root", {**RAPL, **CORES, **BOARD, **ORIN})
-        sys.path[:0] = [str(folder), str(ROOT)]  # which the sampler's process takes over, before an NVML that is there
-        try:
-            root = str(folder / "root")
+        root = str(Path(text) / "root")
+        write(Path(root), {**RAPL, **CORES, **BOARD, **ORIN})
+        with _nvml_in(Path(text)):
             yield _share("sampler_at_100_hz_core_share", 100, FAST, root, 2.0)
             yield _woken(100)
             yield _share("sampler_at_10_hz_core_share", 10, SLOW, root, 1.0)
             yield _observed(root)
-        finally:
-            del sys.path[:2]
+
+
+def _nvml_in(folder: Path) -> AbstractContextManager[object]:
+    """Let processes that begin here find the generated NVML before one that is there."""
+    library, source = folder / "libnvidia-ml.so.1", ROOT / "benchmarks" / "_nvml.c"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    paths = filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH")))
+    return patch.dict(os.environ, {"LD_LIBRARY_PATH": os.pathsep.join(paths)})
 
 
 def _share(name: str, rate_hz: float, sources: Sequence[str], root: str, most: float) -> Figure:

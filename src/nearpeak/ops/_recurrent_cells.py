@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.ops._special import sigmoid
+
 Step = tuple[Any, ...]
 """What a step keeps for its way back."""
-
-
-def _sigmoid(x: Any) -> Any:
-    return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
 def _sums(x: Any, h: Any, p: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -20,7 +18,7 @@ def _sums(x: Any, h: Any, p: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def _lstm(x: Any, h: Any, c: Any, p: Mapping[str, Any]) -> tuple[Any, Any, Step]:
     raw = np.split(sum(_sums(x, h, p)), 4, axis=-1)
-    i, f, g, o = _sigmoid(raw[0]), _sigmoid(raw[1]), np.tanh(raw[2]), _sigmoid(raw[3])
+    i, f, g, o = sigmoid(raw[0]), sigmoid(raw[1]), np.tanh(raw[2]), sigmoid(raw[3])
     kept = f * c + i * g
     wide = o * np.tanh(kept)
     return (wide @ p["w_hr"].T if "w_hr" in p else wide), kept, (x, h, c, i, f, g, o, kept, wide)
@@ -40,7 +38,7 @@ def _lstm_back(dh: Any, dc: Any, step: Step, p: Mapping[str, Any], grads: dict[s
 
 def _gru(x: Any, h: Any, c: Any, p: Mapping[str, Any]) -> tuple[Any, Any, Step]:
     (xr, xz, xn), (hr, hz, hn) = (np.split(part, 3, axis=-1) for part in _sums(x, h, p))
-    r, z = _sigmoid(xr + hr), _sigmoid(xz + hz)
+    r, z = sigmoid(xr + hr), sigmoid(xz + hz)
     n = np.tanh(xn + r * hn)
     return n + z * (h - n), c, (x, h, r, z, n, hn)
 

@@ -180,16 +180,25 @@ def _inputs(
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return recurrent weights of the size that they are initialised with, the root of 1 over the width.
+    """Return weights that leave gates open: recurrent ones as initialised, of the size of the root of 1 over the width.
 
-    Of larger ones states fall into chaos: the last place of one decides about the signs of those some steps on.
+    Of larger ones states fall into chaos: the last place of one decides about the signs of those some steps on. A gate
+    that many features close is 0 in few bits, which hides what it keeps, and makes NaN of an infinite state.
     """
-    sizes = {name: np.sqrt((w**2).mean() * w.shape[-1]) for name, w in drawn.items() if name.startswith(_CARRYING)}
+    sizes = {name: _size(w) for name, w in drawn.items() if name.startswith(_CARRYING)}
+    sizes |= {name: max(1.0, _size(w) / MOST_SIZE) for name, w in drawn.items() if name.startswith("w_ih")}
     return {name: drawn[name] / size for name, size in sizes.items() if size > 0}
+
+
+def _size(weight: Any) -> float:
+    """Return what the weight makes of inputs of size 1, in the root of the mean square."""
+    return float(np.sqrt((weight**2).mean() * weight.shape[-1])) if weight.size else 0.0
 
 
 _CARRYING = ("w_hh", "w_hr")
 """Weights from one step's states to the next one's."""
+MOST_SIZE = 2.0
+"""Of what inputs of size 1 add to a gate: sigmoids of four times as much are above the least number of fp16."""
 
 
 def _operands(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any, list[dict[str, Any]]]:

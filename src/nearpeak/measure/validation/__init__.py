@@ -103,7 +103,8 @@ CONTRACT_VERSION = 21
 # last row of a table is read; gradients where a first round selects nothing, and of results below the numbers of fp16.
 # 19: kernels of GPUs; numbers in fp32 beside narrow inputs keep digits. 20: lists of a search are told apart by more
 # than rounding; windows of padding alone have no gradient, norms of two numbers a small one; both ends of one bin.
-# 21: further rounds are sought where only the order of equal values changed; the last of many bins.
+# 21: further rounds are sought where only the order of equal values changed; the last of many bins; gates of many
+# features are open.
 
 
 def _policy(case: Case) -> dict[str, str]:

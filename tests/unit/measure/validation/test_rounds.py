@@ -101,10 +101,12 @@ def test_inputs_of_unlike_sizes_show_what_sizes_of_one_kind_hide(op, axes, row):
     ("linalg", {"batch": 2, "n": 33, "function": "determinant", "dtype": "fp64"}),
     ("lbfgs", {"parameters": 65, "history": 127, "dtype": "bf16"}),
     ("lbfgs", {"parameters": 1, "history": 4, "dtype": "fp16"}),
+    ("recurrent", {"batch": 2, "steps": 3, "features": 1024, "hidden": 16, "cell": "lstm", "state": True,
+                   "dtype": "fp16"}),
     ("linear_cross_entropy", {"rows": 7, "hidden": 200, "classes": 65, "reduction": "sum", "bias": True,
                               "grad_input": True, "grad_weight": True, "dtype": "fp16"}),
 ])  # fmt: skip
-def test_long_chains_large_determinants_and_short_steps_are_not_refused(op, axes):
+def test_long_chains_large_determinants_short_steps_and_gates_of_many_features_are_not_refused(op, axes):
     case = nearpeak.case(op, **axes)
     for variant in variants_of(case):
         assert [one for one in validate(case, variant, seed=1).results if one.failed and one.check != "V0"] == []
