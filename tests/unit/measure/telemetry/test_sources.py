@@ -11,6 +11,7 @@ from tests.unit.measure.telemetry.trees import (
     BOARD,
     CORES,
     FIELDS,
+    HOST,
     ORIN,
     RAPL,
     THOR,
@@ -129,6 +130,18 @@ def test_this_machine_is_read_by_psutil():
     found = read("host", Path("/"))
     assert found["cpu.busy"] > 0
     assert found["memory.used"] > 2**20
+
+
+def test_files_of_linux_are_read_below_any_root_and_without_psutil(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    write(tmp_path, HOST)
+    assert read("host", tmp_path) == {
+        "cpu.busy": pytest.approx(5.25), "cpu.stolen": pytest.approx(0.25), "memory.used": 600 * 1024,
+        "memory.swapped": 50 * 1024, "disk.read": 512.0 * 7, "disk.written": 512.0 * 9,
+    }  # fmt: skip
+    (tmp_path / "proc/stat").unlink()
+    with pytest.raises(Unavailable, match="has no proc/stat and proc/meminfo, and psutil reads the running system"):
+        SOURCES["host"](tmp_path)
 
 
 def nvml(monkeypatch, **answers):

@@ -75,6 +75,14 @@ class NvmlError(Exception):
         return WORDS.get(self.value, "Unknown Error")
 
 
+HOST = {
+    "proc/stat": "cpu  200 50 100 9000 30 100 50 25 0 0",
+    "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\nSwapTotal: 80 kB\nSwapFree: 30 kB",
+    "proc/diskstats": "8 0 sda 1 0 7 0 1 0 9 0\n8 1 sda1 1 0 5 0 1 0 5 0",
+    "sys/block/sda/size": "1",
+}  # fmt: skip
+
+
 def fake_nvml(answers=None, fields=None, count=1):
     """An NVML: `answers` by function, `fields` by (constant, scope) as (type, member, value) or an error code."""
     nvml = types.ModuleType("pynvml")

@@ -1,5 +1,7 @@
 """Processor, memory and disks of the machine: by psutil, and by the files of Linux where those cost less."""
 
+import importlib
+import importlib.util
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -11,7 +13,7 @@ from nearpeak.measure.telemetry.sources import Unavailable
 
 _TIMES = "CPU time of all cores together since the machine started, from the system's accounting"
 
-_STAT, _MEMORY, _DISKS = "/proc/stat", "/proc/meminfo", "/proc/diskstats"
+_STAT, _MEMORY, _DISKS, _WHOLE = "proc/stat", "proc/meminfo", "proc/diskstats", "sys/block"
 _ENTRIES = (b"MemTotal:", b"MemAvailable:", b"SwapTotal:", b"SwapFree:")
 Pair = Callable[[], tuple[float, float]]
 
@@ -22,14 +24,17 @@ class Host:
     name, most_hz = "host", 10.0
 
     def __init__(self, root: Path) -> None:
-        """Refuse where psutil is absent, or where another root is asked for, which psutil cannot read."""
-        try:
-            import psutil
-        except ImportError:
-            raise Unavailable("psutil is not installed; install psutil") from None
-        if root != Path("/"):
-            raise Unavailable(f"psutil reads the running system only, not {root}")
-        self._psutil: Any = psutil
+        """Refuse where neither the files of Linux are there nor psutil, which reads the running system only."""
+        found = importlib.util.find_spec("psutil") and root == Path("/")
+        if not found and not all((root / name).exists() for name in (_STAT, _MEMORY)):
+            why = (
+                "psutil is not installed; install psutil"
+                if root == Path("/")
+                else "psutil reads the running system only"
+            )
+            raise Unavailable(f"{root} has no {_STAT} and {_MEMORY}, and {why}")
+        self._psutil: Any = importlib.import_module("psutil") if found else None
+        self._root = root
         self._files: list[int] = []
         self._times, self._memory, disks = self._time_reader(), self._memory_reader(), self._disk_reader()
         self._disks = disks or (lambda: (math.nan, math.nan))
@@ -57,14 +62,14 @@ class Host:
         for file in self._files:
             os.close(file)
 
-    def _file(self, path: str) -> int:
-        self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    def _file(self, name: str) -> int:
+        self._files.append(os.open(self._root / name, os.O_RDONLY | os.O_CLOEXEC))
         return self._files[-1]
 
     def _time_reader(self) -> Pair:
         """Return what reads CPU time at work and stolen: of Linux its file, kept open, which costs less."""
         psutil = self._psutil
-        if not os.path.exists(_STAT):
+        if not (self._root / _STAT).exists():
 
             def asked() -> tuple[float, float]:
                 times = psutil.cpu_times()
@@ -83,7 +88,7 @@ class Host:
     def _memory_reader(self) -> Pair:
         """Return what reads memory that is not available and swap in use: of Linux its file, which costs less."""
         psutil = self._psutil
-        if not os.path.exists(_MEMORY):
+        if not (self._root / _MEMORY).exists():
 
             def asked() -> tuple[float, float]:
                 memory = psutil.virtual_memory()
@@ -102,22 +107,10 @@ class Host:
 
     def _disk_reader(self) -> Pair | None:
         """Return what reads bytes read from and written to whole disks; none where nothing counts them."""
-        psutil = self._psutil
-        try:
-            counters = psutil.disk_io_counters(perdisk=True)
-        except (OSError, RuntimeError):
-            counters = None
-        if not counters:
-            return None
-        if not os.path.exists(_DISKS):
-
-            def asked() -> tuple[float, float]:
-                total = psutil.disk_io_counters()
-                return float(total.read_bytes), float(total.write_bytes)
-
-            return asked
-        file = self._file(_DISKS)
-        whole = {name.encode() for name in os.listdir("/sys/block")} if os.path.isdir("/sys/block") else set()
+        if not (self._root / _DISKS).exists():
+            return self._disks_asked()
+        file, folder = self._file(_DISKS), self._root / _WHOLE
+        whole = {name.encode() for name in os.listdir(folder)} if folder.is_dir() else set()
 
         def read() -> tuple[float, float]:
             rows = [line.split() for line in os.pread(file, 1 << 16, 0).splitlines()]
@@ -125,6 +118,19 @@ class Host:
             return 512.0 * sum(int(row[5]) for row in kept), 512.0 * sum(int(row[9]) for row in kept)
 
         return read if whole else None
+
+    def _disks_asked(self) -> Pair | None:
+        psutil = self._psutil
+        try:
+            counters = psutil.disk_io_counters() if psutil else None
+        except (OSError, RuntimeError):
+            counters = None
+
+        def asked() -> tuple[float, float]:
+            total = psutil.disk_io_counters()
+            return float(total.read_bytes), float(total.write_bytes)
+
+        return asked if counters else None
 
 
 SOURCE = Host
