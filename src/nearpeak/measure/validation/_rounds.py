@@ -182,7 +182,8 @@ def _parts(tensor: Any) -> Iterator[Part]:
     if not tensor.is_floating_point():
         return
     for dimension, extent in enumerate(tensor.shape):
-        for index in sorted({0, 1, extent // 2, extent - 2, extent - 1}) if extent > 1 else ():
+        several = extent > 1 or (tensor.numel() == 1 and dimension == 0)
+        for index in sorted({0, 1, extent // 2, extent - 2, extent - 1}) if several else ():
             if 0 <= index < extent:
                 yield from ((dimension, index, factor) for factor in (0.0, 2.0))
 

@@ -100,6 +100,7 @@ PROOFS = [
         for log in (False, True)
         for name in ("bits lost y", "computed in fewer bits")
     ),
+    ("gather", {"rows": 9, "width": 1, "table_rows": 3, "indices": 1, "dtype": "fp32"}, "upstream reversed"),
 ]  # fmt: skip
 
 

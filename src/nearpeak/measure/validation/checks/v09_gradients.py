@@ -82,8 +82,8 @@ def asked_of(trial: Trial) -> tuple[Question, ...]:
     """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
 
     Where none of them tells a gradient from a wrong one, smaller inputs are asked too: of long recurrences with large
-    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of two numbers is
-    -1 and 1 but for epsilon, which only numbers of its own size show.
+    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of one or two
+    numbers is -1 or 1 but for epsilon, which only numbers of its own size show.
     """
     held = tuple(filter(_is_something, trial.questions))
     again = (asked for asked in held[2:] if asked.distribution in ("normal", "gaps"))
@@ -108,7 +108,7 @@ def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Questi
     return tuple(found)
 
 
-_GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)))
+_GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)), (0, "tiny"))
 """Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
 TOLD = 8.0
 """Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""

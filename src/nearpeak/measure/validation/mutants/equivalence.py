@@ -55,6 +55,8 @@ def _shown(case: Case, mutant: Mutant, seed: int) -> str:
         return ALIKE
     if mutant.algebraic and _right_in_float64(case, mutant, seed):
         return RIGHT_FORM
+    if mutant.of_gradient and mutant.moves is not None and _same_gradients_in_float64(case, mutant, seed):
+        return RIGHT_GRADIENTS
     right = Implementation(name="right", call=right_call(case))
     for one, one_seed in asked:
         answers = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
@@ -67,6 +69,7 @@ RIGHT_FORM = "computed in float64 it gives the reference's results"
 IDENTITY = "the reference gives the same for the changed inputs"
 ELSEWHERE = "the reference gives the same for the changed arguments"
 ALIKE = "the reference's results are the same in the places that change"
+RIGHT_GRADIENTS = "its gradients are the right ones where they are computed in float64"
 SAME_BITS = "it answers the same bits"
 
 
@@ -82,6 +85,25 @@ def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
         if ran.error or not all(
             name in ran.outputs and _near(widened(ran.outputs[name]), answer.values, 1e-9)
             for name, answer in one.expected.items()
+        ):
+            return False
+    return True
+
+
+def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
+    """Say whether the mutant of the case in float64 has the right gradients: what it moves is added up in any order."""
+    wide = widened_case(case)
+    if wide is None:
+        return False
+    right = Implementation(name="right", call=right_call(wide))
+    for one, one_seed in _asked(wide, seed):
+        if one.distribution == "special":
+            continue
+        left, other = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
+        if (
+            not left
+            or left.keys() != other.keys()
+            or not all(_near(widened(left[name]), widened(other[name]), 1e-11) for name in left)
         ):
             return False
     return True
