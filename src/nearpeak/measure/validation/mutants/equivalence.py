@@ -1,5 +1,6 @@
 """Why a mutant that passes is no wrong implementation: its change is an identity, or it answers the same bits."""
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -47,22 +48,15 @@ PROVED, SAMPLED = "proved:", "sampled:"
 def _shown(case: Case, mutant: Mutant, seed: int) -> str:
     """Return what is seen on drawn inputs; empty where the mutant answers differently."""
     asked = _asked(case, seed)
-    if mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked):
-        return IDENTITY
-    if mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked):
-        return ELSEWHERE
-    if _moves_results(mutant) and all(_alike(one, mutant) for one, _ in asked):
-        return ALIKE
-    if mutant.algebraic and _right_in_float64(case, mutant, seed):
-        return RIGHT_FORM
-    if mutant.of_gradient and mutant.moves is not None and _same_gradients_in_float64(case, mutant, seed):
-        return RIGHT_GRADIENTS
-    right = Implementation(name="right", call=right_call(case))
-    for one, one_seed in asked:
-        answers = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
-        if not _same(*answers):
-            return ""
-    return SAME_BITS
+    ways: dict[str, Callable[[], bool]] = {
+        IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked),
+        ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked),
+        ALIKE: lambda: _moves_results(mutant) and all(_alike(one, mutant) for one, _ in asked),
+        RIGHT_FORM: lambda: mutant.algebraic and _right_in_float64(case, mutant, seed),
+        RIGHT_GRADIENTS: lambda: _moves_gradients(mutant) and _same_gradients_in_float64(case, mutant, seed),
+        SAME_BITS: lambda: _same_answers(case, mutant, asked),
+    }
+    return next((said for said, holds in ways.items() if holds()), "")
 
 
 RIGHT_FORM = "computed in float64 it gives the reference's results"
@@ -142,6 +136,10 @@ def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
     )
 
 
+def _moves_gradients(mutant: Mutant) -> bool:
+    return mutant.moves is not None and mutant.of_gradient
+
+
 def _moves_results(mutant: Mutant) -> bool:
     return mutant.moves is not None and mutant.inputs is None and not mutant.of_gradient
 
@@ -172,6 +170,12 @@ def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
                 found.append((bare_question(case, tensors, distribution), further))
     special = (special_question(case, seed, name, float("nan")) for name in inputs_with_nan(case))
     return (*found, *((one, seed) for one in special if one is not None))
+
+
+def _same_answers(case: Case, mutant: Mutant, asked: Sequence[tuple[Question, int]]) -> bool:
+    right = Implementation(name="right", call=right_call(case))
+    both = (right, mutant.implementation())
+    return all(_same(*(_answers(who, one, seed, mutant) for who in both)) for one, seed in asked)
 
 
 def _answers(implementation: Implementation, asked: Question, seed: int, mutant: Mutant) -> dict[str, Any]:
