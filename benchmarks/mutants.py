@@ -20,7 +20,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.measure.validation import refuse_narrow, validate
 from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
-from nearpeak.measure.validation.mutants.defects import defect
+from nearpeak.measure.validation.mutants.defects import defect, refused_gradient
 from nearpeak.measure.validation.mutants.equivalence import SAMPLED
 from nearpeak.measure.validation.mutants.variants import PLAIN, variants_of
 from nearpeak.ops import OPS, label_of
@@ -195,7 +195,8 @@ def judged_variants(case: Case) -> Iterator[tuple[str, str]]:
     for variant in variants_of(case):
         found = validate(case, variant, seed=SEED)
         wrong = [result for result in found.results if result.failed and result.check != "V0"]
-        shown = defect(case, variant, SEED) if [result.check for result in wrong] == ["V4"] else ""
+        told = {("V4",): defect, ("V9",): refused_gradient}.get(tuple(result.check for result in wrong))
+        shown = told(case, variant, SEED) if told else ""
         reason = f"{wrong[0].check} {wrong[0].reason}" if wrong else ""
         yield variant.name, f"{DEFECT} {shown}" if shown else reason
 

@@ -8,7 +8,7 @@ from benchmarks.mutants import DEFECT, LEFT_OUT, _judge, judged_variants
 import nearpeak
 from nearpeak.measure.validation import validate
 from nearpeak.measure.validation._run import Implementation
-from nearpeak.measure.validation.mutants.defects import defect
+from nearpeak.measure.validation.mutants.defects import defect, refused_gradient
 from nearpeak.measure.validation.mutants.variants import PLAIN
 from nearpeak.ops import OPS
 
@@ -52,3 +52,23 @@ def test_a_defective_kernel_is_neither_accepted_nor_refused_and_tells_nothing_ab
     _judge(CASE, counts, said)
     assert dict(counts) == {"defective": 1}
     assert LEFT_OUT in said[-1]
+
+
+def test_a_gradient_that_the_library_refuses_is_a_defect_of_it_and_a_wrong_one_is_not():
+    class Refused(torch.autograd.Function):
+        @staticmethod
+        def forward(context, y):
+            return y.clone()
+
+        @staticmethod
+        def backward(context, grad):
+            raise RuntimeError("grad_weight must be contiguous")
+
+    def kernel(change):
+        return Implementation(
+            name=PLAIN,
+            call=lambda tensors, **arguments: {"y": change(OPS["gemm"].torch_call(tensors, **arguments)["y"])},
+        )
+
+    assert refused_gradient(CASE, kernel(Refused.apply), 1) == "no gradient: grad_weight must be contiguous"
+    assert refused_gradient(CASE, kernel(lambda y: 2 * y - y.detach()), 1) == ""

@@ -1,11 +1,13 @@
-"""What PyTorch's own kernels of one format get wrong, shown without a bound: such a kernel is no legitimate variant."""
+"""What PyTorch's own kernels get wrong, shown without a bound: such a kernel is no legitimate variant."""
 
 from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.measure.inputs import in_a_line
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._compare import comparable, values_of
-from nearpeak.measure.validation._oracle import Question, bare_question
+from nearpeak.measure.validation._gradients import gradients_of, upstream_of
+from nearpeak.measure.validation._oracle import Question, bare_question, question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._special import ASKED, special_question, spilled
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
@@ -29,6 +31,22 @@ def defect(case: Case, variant: Implementation, seed: int) -> str:
             found = "" if asked is None else _spilled(asked, variant)
             if asked is not None and found and not _spilled(_widened(wide, asked), variant):
                 return f"{value} in {name}: {found}; in {WIDER} it is right"
+    return ""
+
+
+def refused_gradient(case: Case, variant: Implementation, seed: int) -> str:
+    """Return what the library says where it computes a case and refuses the gradient; empty where it does not.
+
+    PyTorch's products with windows in fp64 on a CPU write no gradient of weights whose channels are dense (2.13).
+    """
+    asked = question(case, seed, "normal")
+    upstream = None if asked is None else upstream_of(asked, seed)
+    if asked is None or upstream is None:
+        return ""
+    try:
+        gradients_of(variant, asked, upstream)
+    except (NotImplementedError, RuntimeError) as error:
+        return f"no gradient: {in_a_line(error)}"
     return ""
 
 
