@@ -178,7 +178,10 @@ Part = tuple[int, int, float]
 
 
 def _parts(tensor: Any) -> Iterator[Part]:
-    """Give slices of a float input at the edges and in the middle, each to be dropped and to be counted twice."""
+    """Give slices of a float input at the edges and in the middle, each to be dropped and to be counted twice.
+
+    A single number is a slice too; other extents of 1 are all of what is there.
+    """
     if not tensor.is_floating_point():
         return
     for dimension, extent in enumerate(tensor.shape):
