@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Measurement, Timing
+from nearpeak.core.measurement import Measurement, Outcome, Timing
 from nearpeak.exchange.measurement_lines import key_of
-from nearpeak.measure.isolated import measure_fresh, measure_isolated
+from nearpeak.measure.isolated import is_driven, measure_fresh, measure_isolated
 from nearpeak.measure.results import ResultFile, result_file
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.telemetry.beside import sampled_beside
@@ -63,7 +63,7 @@ def _numbered(found: Measurement, launch: int) -> Measurement:
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
     """Return how to measure a case: in a process of its own where something runs, here where times are only said."""
     made = RUNNERS[runner.partition(":")[0]]
-    isolated: Take = measure_fresh if fresh else measure_isolated
+    isolated: Take = _spared(measure_fresh if fresh else measure_isolated)
 
     def take(case: Case, runner: str, timing: Timing) -> Measurement:
         return judge(isolated(case, runner, timing))
@@ -72,3 +72,24 @@ def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
         return judge(runner_of(runner, timing).measure(case))
 
     return take if hasattr(made, "prepare") else ask
+
+
+def _spared(isolated: Take) -> Take:
+    """Return how to measure a case whose process may crash because the device's own records are asked for.
+
+    Such records come from a driver's library, after the samples. Where a case has samples without them and none with
+    them, no later one is asked for them.
+    """
+    crashed = ""
+
+    def take(case: Case, runner: str, timing: Timing) -> Measurement:
+        nonlocal crashed
+        asked = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
+        found = isolated(case, runner, asked)
+        if found.outcome == Outcome.CRASH and asked.recorded and is_driven(runner):
+            again = isolated(case, runner, dataclasses.replace(timing, recorded=False))
+            crashed, found = (found.note, again) if again.samples_s else ("", found)
+        said = f"without the device's own records, which crash here ({crashed})" if crashed and found.samples_s else ""
+        return dataclasses.replace(found, note="; ".join(filter(None, (found.note, said)))) if said else found
+
+    return take
