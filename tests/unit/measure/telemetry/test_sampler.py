@@ -13,7 +13,7 @@ from tests.unit.measure.telemetry.trees import CORES, RAPL, write
 
 from nearpeak.core.energy import energies_of
 from nearpeak.errors import MeasureError, SpecError, UnknownNameError
-from nearpeak.measure.telemetry import wire
+from nearpeak.measure.telemetry import process, wire
 from nearpeak.measure.telemetry.sampler import Sampler
 
 COUNTER = "sys/class/powercap/intel-rapl:0/energy_uj"
@@ -194,3 +194,22 @@ def test_a_counter_that_is_read_seldom_is_asked_where_a_window_ends(tmp_path, mo
             ends_ns.append(time.monotonic_ns() - end_ns)
             assert found.streams[0].before_ns[-1] >= end_ns
     assert max(ends_ns) < 1e9  # of its own it is read every two seconds
+
+
+def test_a_source_that_is_read_seldom_is_due_as_long_after_it_was_asked(monkeypatch):
+    class Slow:
+        name, most_hz, channels, times_s = "slow", 100.0, (), []
+
+        def read(self):
+            self.times_s.append(time.monotonic())
+            return ()
+
+    asked = iter([True, False, False, False, None])
+    monkeypatch.setattr(process, "HANDED_S", 0.005)
+    monkeypatch.setattr(process, "_heard", lambda wait_s: time.sleep(max(0.0, wait_s)) or next(asked))
+    monkeypatch.setattr(process, "_write", lambda file, data: None)
+    process._sample([Slow()], 1000.0, -1, os.getppid())
+    first, wanted, *later = Slow.times_s
+    assert wanted - first < 0.5
+    assert later
+    assert later[0] - wanted > 0.009

@@ -183,7 +183,7 @@ def test_an_energy_counter_that_takes_long_to_read_is_read_seldom(monkeypatch, t
         return 1
 
     nvml(monkeypatch, fields={**FIELDS, (83, 0): (3, "ullVal", long)})
-    assert 1.0 <= SOURCES["nvml_energy"](tmp_path).most_hz <= 2.0
+    assert 0.5 <= SOURCES["nvml_energy"](tmp_path).most_hz <= 1.0
     nvml(monkeypatch, fields={**FIELDS, (83, 0): (3, "ullVal", lambda: 1)})
     assert SOURCES["nvml_energy"](tmp_path).most_hz == 10.0
 

@@ -8,10 +8,10 @@ from typing import Any
 from nearpeak.core.telemetry import Channel
 from nearpeak.measure.telemetry.sources import _nvml
 
-MOST_HZ, LEAST_HZ = 10.0, 0.5
+MOST_HZ, LEAST_HZ = 10.0, 0.25
 """The counter moves ten times a second on an H200 (measured 2026-11-27); ends of a window lie between two readings,
 and the later one is asked for where a window ends."""
-MOST_CPU_RATIO = 0.0025
+MOST_CPU_RATIO = 0.0015
 """Share of a core that reading it may take: a call takes 3.3 to 4.5 ms of CPU time on an H200 with driver 580.159,
 where every other call of the sources beside takes 1 to 7 us (measured 2026-11-27, docs/explain/telemetry.md)."""
 _STEP_J = 1e-3
@@ -33,7 +33,7 @@ def source(root: Path) -> _nvml.NvmlSource:
 def affordable_hz(read: Callable[[], object], clock_s: Callable[[], float]) -> float:
     """Return how often a second `read` may be called, by what one call takes of the processor.
 
-    >>> ticks = iter([0.0, 0.00125])
+    >>> ticks = iter([0.0, 0.00075])
     >>> affordable_hz(lambda: None, lambda: next(ticks))
     2.0
     """
