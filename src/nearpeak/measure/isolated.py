@@ -21,8 +21,8 @@ from nearpeak.measure.lock import device_lock
 from nearpeak.measure.raised import keeping, last_lines
 from nearpeak.units import show
 
-_DRIVEN = ("cuda",)
-"""Kinds of device whose driver maps more addresses than there is memory, and keeps records of what the device did."""
+_DEVICES_WITHOUT_LIMIT = ("cuda",)
+"""Kinds of device whose driver maps more addresses than there is memory."""
 _GRACE_S = 5.0
 """Seconds beyond the limit of a case for the process around it."""
 
@@ -148,16 +148,7 @@ _MEMORY_KILLS = memory_kills()
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:
     """Return the memory that a process of `runner` may add; none where its driver maps more than there is."""
-    return None if is_driven(runner) else timing.memory_bytes
-
-
-def is_driven(runner: str) -> bool:
-    """Say whether `runner` runs on a device with a driver of its own.
-
-    >>> is_driven("torch_cuda"), is_driven("torch_cpu")
-    (True, False)
-    """
-    return bool(set(_abilities(runner).devices) & set(_DRIVEN))
+    return None if set(_abilities(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
 
 
 def _abilities(runner: str) -> RunnerAbilities:

@@ -7,9 +7,10 @@ from pathlib import Path
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Measurement, Outcome, Timing
 from nearpeak.exchange.measurement_lines import key_of
-from nearpeak.measure.isolated import is_driven, measure_fresh, measure_isolated
+from nearpeak.measure.isolated import measure_fresh, measure_isolated
 from nearpeak.measure.results import ResultFile, result_file
 from nearpeak.measure.runners import RUNNERS, runner_of
+from nearpeak.measure.taking import RECORDING
 from nearpeak.measure.telemetry.beside import sampled_beside
 
 Take = Callable[[Case, str, Timing], Measurement]
@@ -77,8 +78,8 @@ def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
 def _spared(isolated: Take) -> Take:
     """Return how to measure a case whose process may crash because the device's own records are asked for.
 
-    Such records come from a driver's library, after the samples. Where a case has samples without them and none with
-    them, no later one is asked for them.
+    Such records come from a driver's library, after the samples. A case that crashed there is measured again without
+    them, and no later one is asked for them; one that crashes before is a crash.
     """
     crashed = ""
 
@@ -86,7 +87,7 @@ def _spared(isolated: Take) -> Take:
         nonlocal crashed
         asked = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
         found = isolated(case, runner, asked)
-        if found.outcome == Outcome.CRASH and asked.recorded and is_driven(runner):
+        if found.outcome == Outcome.CRASH and RECORDING in found.details:
             again = isolated(case, runner, dataclasses.replace(timing, recorded=False))
             crashed, found = (found.note, again) if again.samples_s else ("", found)
         said = f"without the device's own records, which crash here ({crashed})" if crashed and found.samples_s else ""

@@ -1,6 +1,7 @@
 """The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -36,6 +37,8 @@ _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough mem
 Lock = Callable[[Backend], AbstractContextManager[object]]
 Inputs = tuple[Mapping[str, Any], ...]
 Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
+RECORDING = "nearpeak: asking the device for its own records"
+"""What a process of a case says before a driver's library begins to record, after the samples."""
 
 
 class TimedRunner:
@@ -119,6 +122,8 @@ class TimedRunner:
             return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         records = getattr(timer, "activity", None) if self._timing.recorded else None
+        if records is not None and self._process != "caller":
+            print(RECORDING, file=sys.stderr, flush=True)  # what a process said last tells why it crashed
         seen: Activity | None = records(prepared.runs[0]) if records is not None else None
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)

@@ -19,6 +19,7 @@ from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.measure.lock import device_lock, lock_path
 from nearpeak.measure.results import read_results
 from nearpeak.measure.session import run_cases
+from nearpeak.measure.taking import RECORDING
 from nearpeak.measuring import measure
 
 CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
@@ -54,36 +55,32 @@ def test_a_case_that_ends_badly_is_a_row_and_the_next_one_runs(kernel, outcome, 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="this system does not say how much memory a process has added")
-def crashing(monkeypatch, *, always):
-    """Let processes of cases crash, `always` or where the device's own records are asked for; return what was asked."""
+def crashing(monkeypatch, said):
+    """Let the process of a case crash where the device's own records are asked for, having `said` something last."""
     asked = []
 
     def taken(case, runner, timing):
         asked.append(timing.recorded)
         row = Measurement(case=case, target="gpu", runner=runner, samples_s=(1e-3,))
-        crash = dataclasses.replace(row, samples_s=(), outcome=Outcome.CRASH, note="SIGSEGV: it crashed its process")
-        return crash if always or timing.recorded else row
+        crash = dataclasses.replace(row, samples_s=(), outcome=Outcome.CRASH, note="SIGSEGV", details=said)
+        return crash if timing.recorded else row
 
     monkeypatch.setattr("nearpeak.measure.session.measure_isolated", taken)
     return asked
 
 
 def test_a_driver_that_crashes_while_it_records_costs_no_row_and_is_not_asked_again(monkeypatch):
-    asked = crashing(monkeypatch, always=False)
+    asked = crashing(monkeypatch, f"{RECORDING}\na warning")
     found = list(run_cases([CASE, nearpeak.case("softmax", rows=8, columns=17, dtype="fp32")], "torch_cuda", TIMING))
     assert asked == [True, False, False]
     assert [one.samples_s for one in found] == [(1e-3,)] * 2
-    assert {one.note for one in found} == {
-        "without the device's own records, which crash here (SIGSEGV: it crashed its process)"
-    }
+    assert {one.note for one in found} == {"without the device's own records, which crash here (SIGSEGV)"}
 
 
-@pytest.mark.parametrize(("runner", "times"), [("torch_cuda", 2), ("torch_cpu", 1)])
-def test_a_case_that_crashes_either_way_is_a_crash(runner, times, monkeypatch):
-    asked = crashing(monkeypatch, always=True)
-    (found,) = run_cases([CASE], runner, TIMING)
-    assert (found.outcome, found.note) == (Outcome.CRASH, "SIGSEGV: it crashed its process")
-    assert asked == [True, False][:times]
+def test_a_case_that_crashes_before_anything_is_recorded_is_a_crash_and_runs_once(monkeypatch):
+    asked = crashing(monkeypatch, "a kernel's last words")
+    (found,) = run_cases([CASE], "torch_cuda", TIMING)
+    assert (found.outcome, found.note, asked) == (Outcome.CRASH, "SIGSEGV", [True])
 
 
 def test_a_case_that_is_late_with_most_of_its_memory_taken_says_so():
