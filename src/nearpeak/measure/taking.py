@@ -123,7 +123,8 @@ class TimedRunner:
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         records = getattr(timer, "activity", None) if self._timing.recorded else None
         if records is not None and self._process != "caller":
-            print(RECORDING, file=sys.stderr, flush=True)  # what a process said last tells why it crashed
+            sys.stderr.write(f"{RECORDING}\n")  # what a process said last tells why it crashed
+            sys.stderr.flush()
         seen: Activity | None = records(prepared.runs[0]) if records is not None else None
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
