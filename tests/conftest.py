@@ -23,7 +23,9 @@ WEB, SERVER = "tests/web/", "postgresql"
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # Thousands of tests are objects that stay: looking through them for cycles again and again takes a tenth of a run.
+# Where it does look, it waits for many more objects than usual: parsing every source alone makes millions that stay.
 gc.disable()
+gc.set_threshold(50_000, 20, 20)
 atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
