@@ -35,6 +35,8 @@ def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str
     What is computed from them is rounded to `out_dtype` once, at the end.
     """
     wide = torch_dtype(torch, out_dtype)
+    if all(one.dtype == wide for one in tensors.values()):  # soon known, as what is asked here is timed with the call
+        return dict(tensors)
     for one in tensors.values():
         wide = _holding(torch, wide, one.dtype)
     return {name: one.to(wide) for name, one in tensors.items()}
