@@ -7,6 +7,7 @@ from torch import nn
 
 from nearpeak.capture.torch_dispatch import capture_torch
 from nearpeak.core.work import NO_WORK
+from nearpeak.errors import CaptureError
 from nearpeak.ops import work_of
 from nearpeak.theory.compulsory import compulsory
 
@@ -59,10 +60,18 @@ def test_causal_attention_counts_half_of_the_square_and_the_diagonal():
     assert products(captured(function(causal), *[(1, 1, 64, 32)] * 3)) == 4 * 32 * (64 * 65 // 2)
 
 
-def test_grouped_products_are_counted():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("shapes", [((24, 16), (4, 16, 32)), ((16, 24), (24, 32))])
+def test_grouped_products_are_counted_in_every_format(dtype, shapes):
     grouped = lambda x, w: torch._grouped_mm(x, w, offs=torch.tensor([3, 10, 16, 24], dtype=torch.int32))  # noqa: E731
-    formats = (torch.bfloat16, torch.bfloat16)
-    assert products(captured(function(grouped), (24, 16), (4, 16, 32), dtypes=formats)) == 2 * 24 * 16 * 32
+    found = captured(function(grouped), *shapes, dtypes=(dtype, dtype))
+    assert products(found) == 2 * 24 * 16 * 32
+
+
+def test_grouped_products_of_factors_that_do_not_fit_are_refused():
+    grouped = lambda x, w: torch._grouped_mm(x, w, offs=torch.tensor([24], dtype=torch.int32))  # noqa: E731
+    with pytest.raises(CaptureError, match="a has 16 columns and b 8 rows"):
+        captured(function(grouped), (24, 16), (1, 8, 32), dtypes=(torch.float32, torch.float32))
 
 
 def test_the_gradient_of_a_depthwise_convolution_knows_its_groups():
