@@ -51,7 +51,7 @@ _MECHANISM = (
 )  # fmt: skip
 _TIMING = (
     timing.batch_of, timing.changing, timing.told_apart, timing.no_time, timing.BATCH_RESOLUTIONS, timing.BATCH_S,
-    timing.HOST_BATCHES, timing.FIRST_COUNT, timing.ANEW_RATIO, timing.ANEW_S,
+    timing.HOST_BATCHES, timing.BEGIN_S, timing.without_result, timing.FIRST_COUNT, timing.ANEW_RATIO, timing.ANEW_S,
 )  # fmt: skip
 """What pairs take of the timing of single cases: when those stop is another matter."""
 

@@ -27,6 +27,9 @@ BATCH_RESOLUTIONS = 1000
 """Resolutions of the timer that a batch of calls lasts at least."""
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
+BEGIN_S = 3e-3
+"""Time for which a host runs a call before its length says how many make a batch: at first it takes much longer, and of
+two processes that time the same one would take its calls by tens and the other one by one."""
 HOST_BATCHES = 100
 """Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
 FIRST_COUNT, MOST_TRIED = 9, 3
@@ -123,14 +126,25 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
         return 1
     wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
     most_count: Callable[[], int] = getattr(timer, "most_calls", lambda: 1 << 20)
+    begun_s = _WALL_S()
     while True:
-        readings = [timer.read(next(runs), count) for _ in range(3)]
+        readings = [without_result(timer.read(next(runs), count)) for _ in range(3)]
+        while count == 1 and timer.mode == "host" and _WALL_S() - begun_s < BEGIN_S:
+            readings.append(without_result(timer.read(next(runs), 1)))
         took_s = min(one.time_s for one in readings)
         is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
         if took_s >= wanted_s or is_slow or count >= most_count():
             return min(count, most_count())
         wanted_count = int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1
         count = min(max(count + 1, min(10 * count, wanted_count)), most_count())
+
+
+def without_result(reading: Reading) -> Reading:
+    """Return the times alone: what is kept of many calls fills the memory, and each call writes into pages of its own.
+
+    The first touch of those takes a host longer than many a kernel.
+    """
+    return dataclasses.replace(reading, result=None)
 
 
 def changing(prepared: Prepared, varied: Varied | None) -> Change:
@@ -215,7 +229,7 @@ def _sampled(
         if timing.cache == "cold":
             timer.flush()
         reading = timer.read(run, call_count)
-        readings.append(dataclasses.replace(reading, result=None))  # results of all samples would fill the memory
+        readings.append(without_result(reading))
         spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
             if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):

@@ -30,7 +30,7 @@ from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.taking import Inputs, TimedRunner, wrong
-from nearpeak.measure.timing import Change, batch_of, changing, no_time, told_apart
+from nearpeak.measure.timing import Change, batch_of, changing, no_time, told_apart, without_result
 from nearpeak.measure.varied import Varied
 
 TURN_S = 0.005
@@ -302,9 +302,10 @@ def _turn(
             change(run)
         if timing.cache == "cold":
             timer.flush()
-        readings.append(timer.read(run, call_count))
+        reading = timer.read(run, call_count)
+        readings.append(without_result(reading))
         if len(readings) >= LEAST_COUNT and time.monotonic() >= end_s:
-            return readings, partial(_seen, prepared, run, readings[-1].result)
+            return readings, partial(_seen, prepared, run, reading.result)
 
 
 def _seen(prepared: Prepared, run: Callable[[], object], result: Any) -> tuple[int, Mapping[str, Any]]:

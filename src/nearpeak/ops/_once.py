@@ -26,7 +26,8 @@ def tensor_of(device: Any, make: Callable[..., Any], *given: Any, **named: Any) 
     import torch
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+    mode = _get_current_dispatch_mode()
+    if torch.compiler.is_compiling() or (mode is not None and not getattr(mode, "only_looks", False)):
         return torch.as_tensor(np.array(make(*given, **named)), device=device)  # no tensor of theirs may be kept
     return _tensor(make, given, tuple(named.items()), device)
 

@@ -12,6 +12,7 @@ from nearpeak.exchange.measurement_lines import environment_record, measurement_
 from nearpeak.measure.runners._cuda import MOST_QUEUED, SPIN_CYCLES, EventTimer
 from nearpeak.measure.taking import TimedRunner
 from nearpeak.measure.timing import batch_of, sample
+from nearpeak.measure.turns import _turn
 
 CASE = nearpeak.case("softmax", rows=8, columns=16, dtype="fp32")
 TIMING = Timing(budget_s=0.001, least_count=20, validate=False, cache="hot")
@@ -94,7 +95,24 @@ def test_what_happens_on_every_device_now_and_then_is_no_suspicion(changes):
     assert measured(changes, late_floor_s=3e-5).outcome is Outcome.CONVERGED
 
 
-def test_results_of_samples_are_not_held_together():
+class ScriptedHost(ScriptedTimer):
+    mode = "host"
+
+
+def sampled(prepared):
+    sample(prepared, ScriptedTimer(lambda count: {}), TIMING, last=True)
+
+
+def batched(prepared):
+    batch_of(ScriptedHost(lambda count: {"time_s": 1e-9}), itertools.cycle(prepared.runs), TIMING)
+
+
+def turned(prepared):
+    _turn(itertools.cycle(prepared.runs), prepared, ScriptedHost(lambda count: {}), TIMING, 1, None)
+
+
+@pytest.mark.parametrize("take", [sampled, batched, turned])
+def test_results_of_many_calls_are_not_held_together(take):
     alive, most = weakref.WeakSet(), []
 
     class Result:
@@ -106,9 +124,14 @@ def test_results_of_samples_are_not_held_together():
         alive.add(made)
         return made
 
-    sample(Prepared(runs=(run,), outputs=lambda _: {}), ScriptedTimer(lambda count: {}), TIMING, last=True)
+    take(Prepared(runs=(run,), outputs=lambda _: {}))
     assert len(most) > TIMING.least_count
     assert max(most) <= 3
+
+
+def test_calls_of_a_host_that_has_just_begun_do_not_say_how_many_make_a_batch():
+    slow_at_first = ScriptedHost(lambda count: {"time_s": 1e-3 if count < 6 else 1e-5})
+    assert batch_of(slow_at_first, itertools.repeat(lambda: None), TIMING) == 10
 
 
 class FakeCuda:

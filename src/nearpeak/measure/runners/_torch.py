@@ -15,6 +15,7 @@ from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.outputs import output_names
 from nearpeak.measure.placing import dense, placed
+from nearpeak.measure.runners._taped import taped
 from nearpeak.measure.user_functions import EndedError, naming, takes_out
 from nearpeak.ops import OPS
 from nearpeak.ops._torch_names import torch_dtype
@@ -63,7 +64,8 @@ def prepared(
     if not any(sets):
         call = made_on(torch, device, call)
     if case.phase == "forward":
-        runs = tuple(_forward(torch, call, tensors, arguments) for tensors in sets)
+        lean = device == "cpu" and wrap is None
+        runs = tuple(_forward(torch, call, tensors, arguments, lean=lean) for tensors in sets)
         refresh = _refresh(torch, sets, inputs) if device == "cpu" else None
         outputs = partial(as_arrays, torch)
         return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
@@ -160,10 +162,22 @@ def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
     return run
 
 
-def _forward(torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any]) -> Callable[[], object]:
+def _forward(
+    torch: Any, call: Call, tensors: dict[str, Any], arguments: dict[str, Any], *, lean: bool
+) -> Callable[[], object]:
+    """Return the call without arguments.
+
+    Args:
+        lean: without the Python that chooses what is called, as it is timed with the call.
+    """
+    only: Callable[[], dict[str, Any]] = partial(call, tensors, **arguments)
+    if lean:
+        with torch.no_grad():
+            only = taped(torch, only)
+
     def run() -> object:
         with torch.no_grad():
-            return call(tensors, **arguments)
+            return only()
 
     return run
 

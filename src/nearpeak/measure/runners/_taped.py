@@ -1,0 +1,222 @@
+"""A call of PyTorch's without the Python around it: the functions of PyTorch that it calls, one after another."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+LONG_S = 2e-3
+"""Time of a call from which on the Python around it does not show: it takes some 10 µs."""
+FIRST_S = 0.1
+"""The same for the first call, which makes what later ones find in caches."""
+_SHAPE_ONLY = frozenset({
+    "dim", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
+    "is_floating_point", "is_complex", "is_signed", "__len__", "promote_types", "result_type", "can_cast",
+})  # fmt: skip
+"""Functions that say something of a tensor other than its data, beside attributes: the same at every call."""
+Run = Callable[[], dict[str, Any]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Step:
+    """One call of a function of PyTorch's."""
+
+    function: Any
+    """What is called."""
+    args: tuple[Any, ...]
+    """What it is given by position."""
+    kwargs: Mapping[str, Any]
+    """What it is given by name."""
+    result: Any
+    """What it returned; nothing where it only writes."""
+
+
+@dataclass(kw_only=True)
+class _Source:
+    """A function in the making."""
+
+    bound: dict[str, Any] = field(default_factory=dict)
+    """Objects by the names that the text has for them."""
+    words: dict[int, str] = field(default_factory=dict)
+    """Names of tensors by identity."""
+
+    def word(self, value: Any) -> str:
+        """Return the expression for an argument: results by name, everything else as the object that it was."""
+        if id(value) in self.words:
+            return self.words[id(value)]
+        if type(value) in (tuple, list) and any(map(_holds_tensors, value)):
+            inner = "".join(f"{self.word(one)}, " for one in value)
+            return f"({inner})" if type(value) is tuple else f"[{inner}]"
+        name = f"k{len(self.bound)}"
+        self.bound[name] = value
+        if _is_tensor(value):
+            self.words[id(value)] = name
+        return name
+
+
+def taped(torch: Any, run: Run) -> Run:
+    """Return what computes the same as `run` by the same functions of PyTorch, or `run` where that cannot be told.
+
+    The Python of an operator, which knows every case of it, takes as long as a short kernel. Beside it a kernel of the
+    user's, called by itself, would be judged faster than the same kernel of PyTorch's.
+
+    A call is taken down once, and what comes of it is kept only if it makes PyTorch's dispatcher run the same
+    operators on the same shapes and numbers as two calls. Those that look at data, and those that take longer than
+    LONG_S, stay as they are.
+
+    Args:
+        run: returns tensors by name; it is called up to four times.
+
+    >>> import torch
+    >>> x = torch.ones(2)
+    >>> taped(torch, lambda: {"y": torch.relu(-x)})()["y"]
+    tensor([0., 0.])
+    >>> looks = lambda: {"y": x * x.sum().item()}
+    >>> taped(torch, looks) is looks
+    True
+    """
+    if _took_s(run) > FIRST_S or _took_s(run) > LONG_S:
+        return run
+    steps: list[_Step] = []
+    with _log(torch) as before:
+        run()
+    with _log(torch) as wanted, _tape(torch, steps) as tape:
+        result = run()
+    if tape.refused or before.lines != wanted.lines or any(not _is_tensor(one) for one in result.values()):
+        return run
+    replay = _compiled(steps, result)
+    if replay is None:
+        return run
+    with _log(torch) as got:
+        again = replay()
+    return replay if got.lines == wanted.lines and again.keys() == result.keys() else run
+
+
+def _took_s(run: Run) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return _is_tensor(value) or (type(value) in (tuple, list) and any(map(_holds_tensors, value)))
+
+
+def _computes(result: Any) -> bool:
+    """Say whether what returned this makes tensors or writes into some: all else is not needed again."""
+    return result is None or _holds_tensors(list(result) if isinstance(result, (tuple, list)) else result)
+
+
+def _tape(torch: Any, steps: list[_Step]) -> Any:
+    """Return a context that takes down the functions of PyTorch that are called in it."""
+
+    class Tape(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
+        refused = False
+
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if _computes(result):
+                steps.append(_Step(function=function, args=args, kwargs=dict(kwargs or {}), result=result))
+            elif getattr(function, "__name__", "") not in {*_SHAPE_ONLY, "__get__"}:
+                self.refused = True  # it may have looked at data, which differ from call to call
+            return result
+
+    return Tape()
+
+
+def _log(torch: Any) -> Any:
+    """Return a context that takes down what the dispatcher runs in it: operators, shapes, formats, numbers."""
+
+    class Log(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+        only_looks = True  # so that operators keep what they keep without it
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.lines: list[str] = []
+
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if _computes(result):
+                self.lines.append(f"{function} {_described(args)} {_described(kwargs or {})}")
+            return result
+
+    return Log()
+
+
+def _described(value: Any) -> str:
+    if _is_tensor(value):
+        return f"{value.dtype}{tuple(value.shape)}{value.stride()}"
+    if isinstance(value, (tuple, list)):
+        return f"[{' '.join(map(_described, value))}]"
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_described(one)}" for name, one in value.items())
+    return repr(value)
+
+
+def _compiled(steps: list[_Step], result: Mapping[str, Any]) -> Run | None:
+    """Return the function that makes the calls of `steps`; nothing where an argument hides tensors.
+
+    Results are let go after their last use, as by a function whose variables are.
+    """
+    source, lines = _Source(), []
+    for number, step in enumerate(steps):
+        if any(_hides(one) for one in (*step.args, *step.kwargs.values())):
+            return None
+        given = [source.word(one) for one in step.args]
+        given += [f"{name}={source.word(one)}" for name, one in step.kwargs.items()]
+        lines.append(f"r{number} = {source.word(step.function)}({', '.join(given)})")
+        source.words.update((id(leaf), f"r{number}{path}") for leaf, path in _leaves(step.result, ""))
+    returned = ", ".join(f"{name!r}: {source.word(one)}" for name, one in result.items())
+    text = "\n    ".join(
+        [f"def replay({', '.join(source.bound)}):", *_let_go(lines, returned), f"return {{{returned}}}"]
+    )
+    made: dict[str, Any] = {}
+    exec(text, made)  # of names that were made here alone
+    replay = made["replay"]
+    replay.__defaults__ = tuple(source.bound.values())
+    found: Run = replay
+    return found
+
+
+def _hides(value: Any) -> bool:
+    """Say whether tensors lie in what is passed on as it is: a mapping, a named tuple, a slice."""
+    if isinstance(value, slice):
+        return any(map(_is_tensor, (value.start, value.stop, value.step)))
+    if isinstance(value, Mapping):
+        return any(map(_holds_tensors, value.values()))
+    if isinstance(value, (tuple, list)):
+        listed = list(value)
+        return (type(value) not in (tuple, list) and _holds_tensors(listed)) or any(map(_hides, listed))
+    return False
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[Any, str]]:
+    if _is_tensor(value):
+        yield value, path
+    elif isinstance(value, (tuple, list)):
+        for index, one in enumerate(value):
+            yield from _leaves(one, f"{path}[{index}]")
+
+
+def _let_go(lines: list[str], returned: str) -> list[str]:
+    """Return the lines, each followed by the end of those results that none after it uses."""
+    texts = [*lines, returned]
+    last = {
+        number: max(at for at, text in enumerate(texts) if at >= number and _uses(text, number))
+        for number in range(len(lines))
+    }
+    ends: dict[int, list[str]] = {}
+    for number, at in last.items():
+        ends.setdefault(at, []).append(f"r{number} = None")
+    return [line for at, text in enumerate(lines) for line in (text, *ends.get(at, ()))]
+
+
+def _uses(text: str, number: int) -> bool:
+    return re.search(rf"\br{number}\b", text) is not None
