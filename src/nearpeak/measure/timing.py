@@ -28,8 +28,8 @@ BATCH_RESOLUTIONS = 1000
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
 BEGIN_S = 3e-3
-"""Time for which a host runs a call before its length says how many make a batch: at first it takes much longer, and of
-two processes that time the same one would take its calls by tens and the other one by one."""
+"""Time for which a host runs a call that seems to need no batch: at first it takes much longer, and of two processes
+that time the same one would take its calls by tens and the other one by one."""
 HOST_BATCHES = 100
 """Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
 FIRST_COUNT, MOST_TRIED = 9, 3
@@ -129,9 +129,10 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
     begun_s = _WALL_S()
     while True:
         readings = [without_result(timer.read(next(runs), count)) for _ in range(3)]
-        while count == 1 and timer.mode == "host" and _WALL_S() - begun_s < BEGIN_S:
-            readings.append(without_result(timer.read(next(runs), 1)))
         took_s = min(one.time_s for one in readings)
+        while count == 1 and took_s >= wanted_s and timer.mode == "host" and _WALL_S() - begun_s < BEGIN_S:
+            readings.append(without_result(timer.read(next(runs), 1)))
+            took_s = min(took_s, readings[-1].time_s)
         is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
         if took_s >= wanted_s or is_slow or count >= most_count():
             return min(count, most_count())

@@ -104,7 +104,7 @@ def sampled(prepared):
 
 
 def batched(prepared):
-    batch_of(ScriptedHost(lambda count: {"time_s": 1e-9}), itertools.cycle(prepared.runs), TIMING)
+    batch_of(ScriptedHost(lambda count: {"time_s": 2e-4}), itertools.cycle(prepared.runs), TIMING)
 
 
 def turned(prepared):

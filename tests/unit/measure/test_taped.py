@@ -1,5 +1,8 @@
 """PyTorch's calls without the Python around them: the same results from the same operators, or the call as it is."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from tests.golden.directed import directed
@@ -115,6 +118,15 @@ def test_long_calls_stay_as_they_are(monkeypatch):
     assert _taped.taped(torch, run) is not run
     monkeypatch.setattr(_taped, "LONG_S", 0.0)
     assert _taped.taped(torch, run) is run
+
+
+def test_the_compiler_is_not_imported_for_it():
+    text = (
+        "import sys, torch; from nearpeak.measure.runners._taped import taped; x = torch.ones(2);"
+        "run = lambda: {'y': x + 1}; print(taped(torch, run) is not run, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_what_no_later_step_needs_is_let_go():

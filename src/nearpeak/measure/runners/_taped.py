@@ -137,6 +137,10 @@ def _log(torch: Any) -> Any:
     class Log(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
         only_looks = True  # so that operators keep what they keep without it
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # or the compiler, which is of no use here, is imported: more than a second in each process
+
         def __init__(self) -> None:
             super().__init__()
             self.lines: list[str] = []
