@@ -1,5 +1,6 @@
 """PyTorch's calls without the Python around them: the same results from the same operators, or the call as it is."""
 
+import itertools
 import subprocess
 import sys
 
@@ -97,9 +98,11 @@ def test_writes_lists_named_tuples_and_contexts_are_taken_down(run):
     assert torch.is_grad_enabled()
 
 
-def counting(count=[0]):  # noqa: B006
-    count[0] += 1
-    return {"y": X + count[0]}
+NUMBERS = itertools.count()
+
+
+def counting():
+    return {"y": X + next(NUMBERS)}
 
 
 @pytest.mark.parametrize("run", [

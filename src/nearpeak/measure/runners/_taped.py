@@ -66,7 +66,7 @@ def taped(torch: Any, run: Run) -> Run:
     LONG_S, stay as they are.
 
     Args:
-        run: returns tensors by name; it is called up to four times.
+        run: returns tensors by name; it is called up to five times, in its own form or the new one.
 
     >>> import torch
     >>> x = torch.ones(2)
