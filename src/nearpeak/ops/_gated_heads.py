@@ -1,5 +1,6 @@
 """Operands of linear attention and of the delta rule: heads in groups, gates of four kinds, and their values."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.tensor import Tensor
 from nearpeak.errors import NotModelledError
 from nearpeak.ops._checks import required_multiple
-from nearpeak.ops._state_chains import run, run_back
+from nearpeak.ops._state_chains import in_fp32, run, run_back
 from nearpeak.ops._state_work import Operands
 from nearpeak.registry import unknown_name
 
@@ -66,11 +67,14 @@ def reference(arrays: dict[str, Any], ended: bool, **arguments: Any) -> dict[str
     return _outputs(np, arrays, ended, **arguments)
 
 
-def torch_call(tensors: dict[str, Any], ended: bool, **arguments: Any) -> dict[str, Any]:
+def torch_call(tensors: dict[str, Any], dtype: str, state_dtype: str, **arguments: Any) -> dict[str, Any]:
     """Return the same with PyTorch."""
-    import torch
+    return in_fp32(partial(_outputs, **arguments), tensors, dtype, state_dtype)
 
-    return _outputs(torch, tensors, ended, **arguments)
+
+def valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return gates by which states decay: ones that grow soon leave every format."""
+    return {"g": -np.abs(drawn["g"])} if "g" in drawn else {}
 
 
 def backward_reference(

@@ -6,7 +6,7 @@ from nearpeak.core.dtype import DType
 from nearpeak.core.work import Work
 from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
-from nearpeak.ops._gated_heads import backward_reference, inputs, operands_of, reference, torch_call
+from nearpeak.ops._gated_heads import backward_reference, inputs, operands_of, reference, torch_call, valid
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
 from nearpeak.ops._state_chains import chain
@@ -120,6 +120,7 @@ OPERATOR = Operator(
     "of forms derived",
     numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=partial(inputs, strengths=True),
+    valid=valid,
     reference=reference,
     backward_reference=backward_reference,
     torch_call=torch_call,

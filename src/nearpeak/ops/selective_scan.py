@@ -1,5 +1,6 @@
 """State-space scan of Mamba: every channel has a state of its own with decays of its own, so no matrix products."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
-from nearpeak.ops._state_chains import run, run_back
+from nearpeak.ops._state_chains import in_fp32, run, run_back
 from nearpeak.ops._state_work import Operands, backward_work, forward_work
 
 
@@ -135,9 +136,13 @@ def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     return found | {"grad_dt": ddt} | ({"grad_state": dstate[..., 0]} if "state" in arrays else {})
 
 
-def _torch_call(tensors: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
-    import torch
+def _torch_call(
+    tensors: dict[str, Any], ended: bool, dtype: str, state_dtype: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    return in_fp32(partial(_by_torch, ended=ended), tensors, dtype, state_dtype)
 
+
+def _by_torch(torch: Any, tensors: dict[str, Any], *, ended: bool) -> dict[str, Any]:
     functional = torch.nn.functional
     dt = functional.softplus(tensors["dt"] + tensors["bias"]) if "bias" in tensors else tensors["dt"]
     y, final, _before = _scanned(torch, tensors, dt)

@@ -1,5 +1,6 @@
 """State-space scan of Mamba-2: one decay per head and token, so that chunks become matrix products."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from nearpeak.ops._checks import required_multiple
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
-from nearpeak.ops._state_chains import chain, run, run_back
+from nearpeak.ops._state_chains import chain, in_fp32, run, run_back
 from nearpeak.ops._state_work import Operands, backward_work, forward_work
 from nearpeak.ops.linear_attention import backward_products
 
@@ -140,9 +141,14 @@ def _backward_reference(arrays: dict[str, Any], heads: int, groups: int, **_: An
     return found | {"grad_dt": ddt} | ({"grad_state": dstate} if "state" in arrays else {})
 
 
-def _torch_call(tensors: dict[str, Any], heads: int, groups: int, ended: bool, **_: Any) -> dict[str, Any]:
-    import torch
+def _torch_call(
+    tensors: dict[str, Any], heads: int, groups: int, ended: bool, dtype: str, state_dtype: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    call = partial(_by_torch, heads=heads, groups=groups, ended=ended)
+    return in_fp32(call, tensors, dtype, state_dtype)
 
+
+def _by_torch(torch: Any, tensors: dict[str, Any], *, heads: int, groups: int, ended: bool) -> dict[str, Any]:
     x, dt = tensors["x"], tensors["dt"]
     if "bias" in tensors:
         dt = torch.nn.functional.softplus(dt + tensors["bias"])

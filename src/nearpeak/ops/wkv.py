@@ -1,5 +1,6 @@
 """The weighted average of RWKV-4 over all tokens so far: a numerator and a denominator per channel."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
+from nearpeak.ops._state_chains import in_fp32
 from nearpeak.ops._state_work import Operands, backward_work, forward_work
 
 STATES = ("num", "den", "top")
@@ -88,14 +90,11 @@ def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
     return _run(np, arrays, ended)
 
 
-def _torch_call(tensors: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
-    import torch
-
-    if tensors["k"].dtype != torch.float16:
-        return _run(torch, tensors, ended)
-    # A sum of two exponents of 6 leaves the range of fp16: e^11.1 is 65,504 (IEEE 754-2019).
-    found = _run(torch, {name: tensor.float() for name, tensor in tensors.items()}, ended)
-    return {name: y.to(tensors["k"].dtype) for name, y in found.items()}
+def _torch_call(
+    tensors: dict[str, Any], ended: bool, dtype: str, state_dtype: str, **_: Any
+) -> dict[str, Any]:  # fmt: skip
+    # A sum of two exponents of 6 leaves the range of fp16, too: e^11.1 is 65,504 (IEEE 754-2019).
+    return in_fp32(partial(_run, ended=ended), tensors, dtype, state_dtype)
 
 
 def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:

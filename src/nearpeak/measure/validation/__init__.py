@@ -83,7 +83,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
     )  # fmt: skip
 
 
-CONTRACT_VERSION = 21
+CONTRACT_VERSION = 22
 # 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
 # 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
 # 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.

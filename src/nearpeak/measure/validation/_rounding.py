@@ -5,6 +5,8 @@
 # (Vignes 2004, "Discrete stochastic arithmetic for validating results of numerical software").
 
 from collections.abc import Callable
+from functools import cache
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -14,16 +16,19 @@ from nearpeak.measure.validation._reach import PROBES, Arrays, Reference, evalua
 
 EXACT = frozenset(
     {
-        "maximum", "minimum", "fmax", "fmin", "negative", "positive", "absolute", "fabs", "sign", "floor", "ceil",
-        "rint", "trunc", "copysign", "ldexp", "frexp", "conjugate", "heaviside", "nextafter", "spacing",
+        np.maximum, np.minimum, np.fmax, np.fmin, np.negative, np.positive, np.absolute, np.fabs, np.sign, np.floor,
+        np.ceil, np.rint, np.trunc, np.copysign, np.ldexp, np.frexp, np.conjugate, np.heaviside, np.nextafter,
+        np.spacing,
     }
 )  # fmt: skip
 """Functions of NumPy whose results of numbers in a format are numbers in that format."""
 SUMMED = frozenset({"einsum", "dot", "inner", "outer", "tensordot", "vdot", "interp", "convolve"})
 """Functions that compute without going through those that an array can watch."""
 Nudge = Callable[[Any], Any]
+_ARRAY = np.ndarray
 _NUMBERS = (np.ndarray, np.floating, np.complexfloating)
-_SIGNS = np.array([-1.0, 1.0])
+DRAWN = 2**12
+"""Random numbers that are drawn at a time."""
 
 
 class _Watched(np.ndarray):
@@ -34,18 +39,20 @@ class _Watched(np.ndarray):
         """Return what a step makes of its exact result."""
         return values
 
+    follows = False
+    """Whether `nudge` wants to know which function its values are of, and says when nobody looks at what follows."""
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         """Return what the function gives of plain arrays, nudged where it computes."""
         if out is not None:
             options["out"] = tuple(map(_plain, out))
-        plain = [one.view(np.ndarray) if isinstance(one, _Watched) else one for one in inputs]
-        result = getattr(ufunc, method)(*plain, **options)
+        function = ufunc if method == "__call__" else getattr(ufunc, method)
+        result = function(*[one.view(_ARRAY) if isinstance(one, _Watched) else one for one in inputs], **options)
         if method == "at" or result is None:
             return result
-        exact, name = ufunc.__name__ in EXACT, ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         if out is None and not isinstance(result, tuple):
-            return self._of(result, name, exact=exact)
-        found = tuple(self._of(one, name, exact=exact) for one in _many(result))
+            return self._of(result, ufunc, method, exact=ufunc in EXACT)
+        found = tuple(self._of(one, ufunc, method, exact=ufunc in EXACT) for one in _many(result))
         if out is not None:
             for target, one in zip(out, found, strict=True):
                 _plain(target)[...] = _plain(one)
@@ -57,17 +64,20 @@ class _Watched(np.ndarray):
         result = super().__array_function__(function, types, args, kwargs)
         if result is NotImplemented or not isinstance(result, np.ndarray):
             return result
-        return self._of(_plain(result), function.__name__, exact=function.__name__ not in SUMMED)
+        return self._of(_plain(result), function, "__call__", exact=function.__name__ not in SUMMED)
 
-    def _of(self, result: Any, name: str, *, exact: bool) -> Any:
-        if not isinstance(result, _NUMBERS) or result.dtype.kind not in "fc":
+    def _of(self, result: Any, function: Any, method: str, *, exact: bool) -> Any:
+        if type(result) is not _ARRAY:
+            if not isinstance(result, _NUMBERS):
+                return result
+            result = np.asarray(result)
+        kind = type(self)
+        if result.dtype.kind not in "fc" or (kind.follows and kind.nudge.is_done):
             return result
-        if getattr(self.nudge, "is_done", False):  # nobody looks at what follows
-            return np.asarray(result)
         if not exact:
-            named = getattr(self.nudge, "named", None)
-            result = (self.nudge if named is None else named(name))(result)
-        return np.asarray(result).view(type(self))
+            nudge = kind.nudge.named(_name(function, method)) if kind.follows else kind.nudge
+            result = np.asarray(nudge(result))
+        return result.view(kind)
 
     def __reduce__(self) -> Any:
         """Refuse to be kept: what is watched lives during one evaluation."""
@@ -76,6 +86,12 @@ class _Watched(np.ndarray):
     def __deepcopy__(self, memo: Any) -> Self:
         """Return a copy that is watched too."""
         return self.copy()
+
+
+@cache
+def _name(function: Any, method: str) -> str:
+    """Return what a function of NumPy is called: `add`, `add.reduce`."""
+    return str(function.__name__ if method == "__call__" else f"{function.__name__}.{method}")
 
 
 def _plain(one: Any) -> Any:
@@ -118,8 +134,10 @@ def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> di
     Raises:
         MeasureError: it fails, or takes plain arrays only.
     """
-    # A class holds it, not each array, which would have to hand it on: what that costs is paid millions of times.
-    watched = type("_Nudged", (_Watched,), {"nudge": staticmethod(nudge)})
+    # A class holds it, not each array, which would have to hand it on, and knows what it is: what either costs is paid
+    # millions of times.
+    held = {"nudge": staticmethod(nudge), "follows": hasattr(nudge, "named")}
+    watched = type("_Nudged", (_Watched,), held)
     given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
     return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
 
@@ -130,8 +148,8 @@ def rounding(step: float) -> Nudge:
     >>> float(abs(rounding(0.5)(np.array([4.0]))[0] - 4.0))
     2.0
     """
-    random = np.random.default_rng(22)
-    return lambda values: values * (1.0 + step * _signs(random, np.shape(values)))
+    factors = _Drawn(22, np.array([1.0 - step, 1.0 + step]))
+    return lambda values: values * factors.of(np.shape(values))
 
 
 def underflow(half_step: float, normal: float) -> Nudge:
@@ -141,12 +159,12 @@ def underflow(half_step: float, normal: float) -> Nudge:
     >>> float(nudge(np.array([1.0]))[0]), float(abs(nudge(np.array([2.0**-20]))[0] - 2.0**-20)) == 2.0**-25
     (1.0, True)
     """
-    random = np.random.default_rng(23)
+    signs = _Drawn(23, np.array([-1.0, 1.0]))
 
     def nudge(values: Any) -> Any:
         size = np.abs(values)
         error = np.where(size < normal, np.minimum(size, half_step), 0.0)
-        return values + error * _signs(random, np.shape(values))
+        return values + error * signs.of(np.shape(values))
 
     nudge.of_stored = True  # type: ignore[attr-defined]  # what is kept in the format vanishes too
     return nudge
@@ -158,6 +176,17 @@ def stored_by(array: Any) -> Nudge | None:
     return nudge if getattr(nudge, "of_stored", False) else None
 
 
-def _signs(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Return what `random.choice((-1.0, 1.0), shape)` draws, without what it takes to look at its choices."""
-    return _SIGNS[random.integers(0, 2, shape)]
+class _Drawn:
+    """One of two numbers for each element: what `random.choice` draws, many at a time, as most arrays are small."""
+
+    def __init__(self, seed: int, either: Any) -> None:
+        self._random, self._either, self._left = np.random.default_rng(seed), either, either[:0]
+
+    def of(self, shape: tuple[int, ...]) -> Any:
+        """Return what is drawn next, in that shape."""
+        count = prod(shape)
+        if count > len(self._left):
+            fresh = self._random.integers(0, 2, max(DRAWN, count - len(self._left)))
+            self._left = np.concatenate([self._left, self._either[fresh]])
+        found, self._left = self._left[:count], self._left[count:]
+        return found.reshape(shape)

@@ -47,11 +47,8 @@ class _Step:
     def __init__(self, number: int, change: Callable[[Any], Any]) -> None:
         """Choose the step, WHOLE for every one."""
         self.number, self.change, self.count, self.name = number, change, 0, ""
-
-    @property
-    def is_done(self) -> bool:
+        self.is_done = False
         """Whether the step is behind: all that is computed from now on is plain."""
-        return 0 <= self.number < self.count
 
     def named(self, name: str) -> "_Step":
         """Return itself, told which function the next result is of."""
@@ -61,6 +58,7 @@ class _Step:
     def __call__(self, values: Any) -> Any:
         """Return what stands for the step's exact result."""
         self.count += 1
+        self.is_done = 0 <= self.number < self.count
         return self.change(values) if self.number in (self.count - 1, WHOLE) else values
 
 

@@ -304,7 +304,7 @@ def test_a_state_that_starts_from_zeros_is_not_a_product_with_an_infinity():
     k[0, 0] = -torch.inf
     tensors = {"k": k, "v": torch.ones(1, 3, 1), "w": torch.zeros(1), "u": torch.zeros(1)}
     for y in (
-        OPS["wkv"].torch_call(tensors, ended=False)["y"].numpy(),
+        OPS["wkv"].torch_call(tensors, ended=False, dtype="fp32", state_dtype="fp32")["y"].numpy(),
         OPS["wkv"].reference({name: one.numpy() for name, one in tensors.items()}, ended=False)["y"],
     ):
         assert (y[0, 1:] == 1).all()
