@@ -72,11 +72,11 @@ class _Watched(np.ndarray):
                 return result
             result = np.asarray(result)
         kind = type(self)
-        if result.dtype.kind not in "fc" or (kind.follows and kind.nudge.is_done):
+        nudge: Any = kind.nudge
+        if result.dtype.kind not in "fc" or (kind.follows and nudge.is_done):
             return result
         if not exact:
-            nudge = kind.nudge.named(_name(function, method)) if kind.follows else kind.nudge
-            result = np.asarray(nudge(result))
+            result = np.asarray((nudge.named(_name(function, method)) if kind.follows else nudge)(result))
         return result.view(kind)
 
     def __reduce__(self) -> Any:
