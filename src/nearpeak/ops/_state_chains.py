@@ -58,13 +58,23 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
     if state is None:
         state = np.zeros_like(k[:, 0, :, :, None] * v[:, 0, :, None, :]) if k.shape[1] else _zeros(np, k, v)
     outputs, before = [], []
-    for t in range(k.shape[1]):
+    strengths = [None] * k.shape[1] if w is None else by_token(w)
+    for qt, kt, vt, gt, wt in zip(*map(by_token, (q, k, v, g)), strengths, strict=True):
         before.append(state)
-        kept = np.exp(g[:, t])[..., None] * state
-        new = v[:, t] if w is None else w[:, t, :, None] * (v[:, t] - (kept * k[:, t, ..., None]).sum(-2))
-        state = kept + k[:, t, ..., None] * new[..., None, :]
-        outputs.append((state * q[:, t, ..., None]).sum(-2))
+        kept = np.exp(gt)[..., None] * state
+        new = vt if wt is None else wt[..., None] * (vt - (kept * kt[..., None]).sum(-2))
+        state = kept + kt[..., None] * new[..., None, :]
+        outputs.append((state * qt[..., None]).sum(-2))
     return np.stack(outputs, 1) if outputs else v * 1, state, before
+
+
+def by_token(x: Any) -> Any:
+    """Return x[:, t] for every token t.
+
+    PyTorch's gradient of `unbind` is one stack; that of each x[:, t] is as large as x, so that they took the square of
+    the tokens.
+    """
+    return x.unbind(1) if hasattr(x, "unbind") else [x[:, t] for t in range(x.shape[1])]
 
 
 def _zeros(np: Any, k: Any, v: Any) -> Any:

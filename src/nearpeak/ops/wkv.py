@@ -12,7 +12,7 @@ from nearpeak.ops._arithmetic import unit
 from nearpeak.ops._empty import free_when_empty
 from nearpeak.ops._numerics import Numerics
 from nearpeak.ops._operator import AtenSite, Match, Operator, Value
-from nearpeak.ops._state_chains import in_fp32
+from nearpeak.ops._state_chains import by_token, in_fp32
 from nearpeak.ops._state_work import Operands, backward_work, forward_work
 
 STATES = ("num", "den", "top")
@@ -78,10 +78,10 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
         scale = library.exp(arrays["top"])
         n, d = arrays["num"] * scale, arrays["den"] * scale
     outputs = []
-    for t in range(k.shape[1]):
-        bonus, own = library.exp(u + k[:, t]), library.exp(k[:, t])
-        outputs.append((n + bonus * v[:, t]) / (d + bonus))
-        n, d = decay * n + own * v[:, t], decay * d + own
+    for kt, vt in zip(by_token(k), by_token(v), strict=True):
+        bonus, own = library.exp(u + kt), library.exp(kt)
+        outputs.append((n + bonus * vt) / (d + bonus))
+        n, d = decay * n + own * vt, decay * d + own
     found = {"y": library.stack(outputs, 1)}
     return found | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 

@@ -49,3 +49,19 @@ def test_a_state_without_decay_that_is_rounded_at_each_token_is_refused():
     one = asked("linear_attention", {**HEADS, "decay": "none"}, dtype="bf16")
     given = {name: one.arguments[name] for name in ("ended", "heads", "key_heads", "decay")}
     assert bounds_off(_outputs(torch, one.tensors, **given), one.expected) > 1
+
+
+@pytest.mark.parametrize(("op", "axes"), SCANS)
+def test_a_gradient_through_all_tokens_takes_no_square_of_them(op, axes):
+    one = asked(op, axes, dtype="fp32", state_dtype="fp32")
+    given = {name: tensor.clone().requires_grad_() for name, tensor in one.tensors.items()}
+    found = OPS[op].torch_call(given, **one.arguments)
+    steps, waiting = set(), [next(iter(found.values())).grad_fn]
+    while waiting:
+        step = waiting.pop()
+        if step is not None and step not in steps:
+            steps.add(step)
+            waiting += [one for one, _ in step.next_functions]
+    names = [step.name() for step in steps]
+    assert "UnbindBackward0" in names
+    assert names.count("SelectBackward0") <= 2  # each of them is as large as what it selects from
