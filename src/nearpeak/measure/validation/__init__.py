@@ -104,7 +104,8 @@ CONTRACT_VERSION = 22
 # 19: kernels of GPUs; numbers in fp32 beside narrow inputs keep digits. 20: lists of a search are told apart by more
 # than rounding; windows of padding alone have no gradient, norms of two numbers a small one; both ends of one bin.
 # 21: further rounds are sought where only the order of equal values changed; the last of many bins; gates of many
-# features are open; norms of one number are asked at tiny ones, and single numbers are left out too.
+# features are open; norms of one number are asked at tiny ones, and single numbers are left out too. 22: states of
+# scans are held in fp32 in PyTorch's way, and those of linear attention and the delta rule decay.
 
 
 def _policy(case: Case) -> dict[str, str]:
