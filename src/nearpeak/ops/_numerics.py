@@ -41,6 +41,8 @@ class Numerics:
     positive: tuple[str, ...] = ()
     """Inputs that are positive by their meaning: scales, running variances, states of optimizers; with a choice before
     a colon where it is so for that choice only, as `igamma:a`."""
+    states: tuple[str, ...] = ()
+    """Inputs that are 0 before the first of many steps: averages of optimizers."""
     special: str = "propagate"
     """What NaN and infinities in the inputs do: `propagate` as in the reference, `unspecified`, or the inputs of which
     the former holds."""
@@ -61,8 +63,8 @@ class Numerics:
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
     last places only, which fewer bits do not tell apart), `far` (whole numbers have all digits of their format),
     `jumps` and `nonfinite` (numbers at which results jump, and no finite ones), `small_first` or `small_last` (that
-    input far below the others, as sizes of one kind hide what one of them does); with a choice after a colon where it
-    is so for that choice only."""
+    input far below the others, as sizes of one kind hide what one of them does), `first_step` (`states` of 0); with a
+    choice after a colon where it is so for that choice only."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""

@@ -107,6 +107,8 @@ OPERATOR = Operator(
         special="unspecified",
         reduction="rows columns",
         positive=("row", "column", "variance"),
+        states=("row", "column", "variance"),
+        rounds=("first_step",),
         steps_count=2,
     ),
     inputs=_inputs,

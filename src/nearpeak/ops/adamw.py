@@ -137,7 +137,8 @@ OPERATOR = Operator(
         kind="normalisation",
         positive=("square", "largest"),
         special="parameter moment",
-        rounds=("tiny",),
+        states=("moment", "square", "largest"),
+        rounds=("tiny", "first_step"),
         # PyTorch's maximum follows NaN in what fills whole vectors, and not in what is left over behind them.
         unspecified=("amsgrad=True",),
     ),

@@ -135,7 +135,9 @@ OPERATOR = Operator(
     forward=muon,
     family="optimizer",
     source="Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks; arXiv:2502.16982, section 2.1",
-    numerics=Numerics(kind="normalisation", reduction="rows columns", steps_count=2),
+    numerics=Numerics(
+        kind="normalisation", reduction="rows columns", steps_count=2, states=("momentum",), rounds=("first_step",)
+    ),
     inputs=_inputs,
     reference=_reference,
     stored=_stored,

@@ -287,7 +287,8 @@ OPERATOR = Operator(
         special="unspecified",
         steps_count=2,
         # What may differ by the powers of the betas is small beside parameters that are large themselves.
-        rounds=("tiny", "small_last:adadelta", *(f"far:{name}" for name, row in RULES.items() if row.by_powers)),
+        states=tuple(dict.fromkeys(name for row in RULES.values() for name in row.states)),
+        rounds=("tiny", "first_step", *(f"far:{name}" for name, row in RULES.items() if row.by_powers)),
     ),
     inputs=_inputs,
     reference=_reference,

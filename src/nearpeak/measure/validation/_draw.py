@@ -1,7 +1,7 @@
 """Seeded inputs of a case, one distribution for each kind of defect; the same digest and seed give the same values."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ from nearpeak.core.tensor import Tensor
 from nearpeak.measure.validation._beside import close, midway, midway_byte, next_to
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, torch_format, widened
-from nearpeak.measure.validation._hard_rows import HARD_ROWS, one_in_a_row, way_of, with_gaps
+from nearpeak.measure.validation._hard_rows import HARD_ROWS, one_in_a_row, way_of, with_gaps, with_zeros
 from nearpeak.ops import OPS
 from nearpeak.ops._operator import IGNORED
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "last", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first",
-    "small_last", "gentle", "jumps", "nonfinite", "gaps", "sparse", *HARD_ROWS,
+    "small_last", "gentle", "jumps", "nonfinite", "gaps", "sparse", "first_step", *HARD_ROWS,
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
@@ -31,7 +31,7 @@ digits of their format; and one input, the first or the last, so far below the o
 and normal ones over the root of the length of a row, as weights are initialised: products with a vector stay of its
 size, so that chains of many neither grow nor saturate; some of them exactly where results jump; some that are no finite
 numbers; even whole numbers with zeros among them, so that groups are empty and rows not named; one number in a row that
-is not zero, so that some rows are all zeros; and HARD_ROWS."""
+is not zero, so that some rows are all zeros; states of 0, with one in three of what is left a 0 too; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
@@ -82,8 +82,7 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
-    if distribution == "saturated":
-        values |= _saturated(op, declared, values, random)
+    values |= _changed(op, declared, values, random, distribution)
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -92,6 +91,24 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
             values[name].flat[-1] = IGNORED
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
+
+
+def _changed(
+    op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any], random: Any, distribution: str
+) -> dict[str, Any]:
+    """Return the inputs that are otherwise than drawn, whatever their limits and signs."""
+    if distribution == "first_step":
+        return _at_first(values, OPS[op].numerics.states)
+    return _saturated(op, declared, values, random) if distribution == "saturated" else {}
+
+
+def _at_first(values: Mapping[str, Any], states: Sequence[str]) -> dict[str, Any]:
+    """Return states of 0, and zeros among the others: a parameter that nothing has reached divides 0 by epsilon.
+
+    One or two numbers are none of them, so that something is left to see.
+    """
+    others = {name: with_zeros(one) for name, one in values.items() if name not in states and one.dtype.kind == "f"}
+    return others | {name: np.zeros_like(values[name]) for name in states if name in values}
 
 
 def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any], random: Any) -> dict[str, Any]:
@@ -232,7 +249,7 @@ ENDS = 2
 """Whole numbers at each end of their range."""
 _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     **dict.fromkeys(
-        ("normal", "single", "last", "ends", "whole", "edges", "saturated", "jumps", "gaps"),
+        ("normal", "single", "last", "ends", "whole", "edges", "saturated", "jumps", "gaps", "first_step"),
         lambda random, shape: random.standard_normal(shape),
     ),
     "positive": lambda random, shape: random.uniform(0.5, 1.5, shape),

@@ -87,10 +87,21 @@ def with_gaps(found: Any) -> Any:
     >>> with_gaps(np.full(7, 3)).tolist()
     [0, 2, 0, 2, 2, 0, 0]
     """
-    found = found // 2 * 2
-    found.flat[2::3] = 0
+    found = with_zeros(found // 2 * 2)
     if found.size >= _WITH_ENDS:
         found.flat[0] = found.flat[-1] = 0
+    return found
+
+
+def with_zeros(found: Any) -> Any:
+    """Return the numbers, one in three of them a zero.
+
+    >>> import numpy as np
+    >>> with_zeros(np.ones(4)).tolist()
+    [1.0, 1.0, 0.0, 1.0]
+    """
+    found = found.copy()
+    found.flat[2::3] = 0
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import live_outputs
-from nearpeak.measure.validation._formats import torch_format
+from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._gradients import upstream_of
 from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
 from nearpeak.measure.validation._picks import canonical, ranked
@@ -190,11 +190,26 @@ def argument_for_all(case: Case, mutant: Mutant) -> str:
     if mutant.moves is not None and mutant.where.partition("[")[0] in _UNORDERED.get(case.op, ()):
         return "the operator is defined on its elements in any order, and they are only moved"
     if not analytic(case) or mutant.row in _NOT_ANALYTIC:
-        return ""
+        return _of_independence(case, mutant) if analytic(case) else ""
     whole = [name for name, t in _inputs(case).items() if not torch_format(t.dtype).is_floating_point]
     if any(mutant.where.partition("[")[0] == name for name in whole):
         return ""
     return "analytic in what is drawn, so that it holds everywhere" + (f" for each {whole[0]} drawn" if whole else "")
+
+
+def _of_independence(case: Case, mutant: Mutant) -> str:
+    """Analytic results that are the same for other inputs drawn do not depend on these, nor on how they are rounded."""
+    one, other = (question(case, seed, "normal") for seed in (0, 1))
+    if mutant.inputs is None or mutant.of_gradient or one is None or other is None:
+        return ""
+    names = mutant.inputs({key: tensor.clone() for key, tensor in one.tensors.items()}).keys()
+    arrays = {key: widened(tensor) for key, tensor in one.tensors.items()}
+    redrawn = {name: widened(other.tensors[name]) for name in names}
+    if not names or any(np.any(redrawn[name] == arrays[name]) for name in names):
+        return ""
+    left, right = (OPS[case.op].reference(dict(given), **one.arguments) for given in (arrays, {**arrays, **redrawn}))
+    same = all(np.allclose(left[key], right[key], rtol=_SUM_RATIO, atol=0.0) for key in left)
+    return f"analytic in what is drawn, and the same whatever {' and '.join(names)} are" if same else ""
 
 
 def _inputs(case: Case) -> dict[str, Any]:
