@@ -21,8 +21,10 @@ MOST_LOOKED_AT = 4
 """Numbers of one input that are moved one by one."""
 STEP = 2.0**-6
 """Share by which they are moved; derivatives need no better."""
-MOST_OF_USUAL, LEAST_SHARE = 3.0, 0.5
-"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault."""
+MOST_OF_USUAL, LEAST_SHARE = 5.0, 0.5
+"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault.
+PyTorch's batch norm of channels-last inputs in fp16 stores scale and shift in fp16: 1.0 to 3.8 times what its other
+kernel does. Numbers rounded to bf16 are 6.2 to 11 times that (batch norm, ALiBi; 12 shapes, 2026-11-28)."""
 MOST_NOISE_SHARE = 0.5
 """Roundoffs by which the rounding of the results alone may blur a share that counts."""
 MOST_RESULTS = 2**15

@@ -87,6 +87,7 @@ KILLED = [
      "last slice dropped table[0]"),
     ("varlen_attention", {"tokens": 31, "heads": 1, "dim": 4, "sequences": 257, "causal": True, "dtype": "fp16"},
      "wrong group or row offsets[0]"),
+    ("optimizer", {"parameters": 1, "rule": "adadelta", "dtype": "fp16"}, "epsilon inside the root"),
 ]  # fmt: skip
 
 
@@ -155,6 +156,14 @@ def test_a_transposed_convolution_that_loses_bits_of_each_channel_is_refused_whe
     assert killed_by(case, lost.implementation(), seed=1)
 
 
+def test_scale_and_shift_in_fp16_are_right_and_statistics_in_bf16_are_not():
+    case = nearpeak.case("batch_norm", batch=1, channels=5, spatial=33, train=False, running=True, dtype="fp16")
+    # PyTorch's kernel for channels-last inputs on a CPU stores both.
+    (by_columns,) = (one for one in variants_of(case) if one.name == "matrices by columns")
+    assert validate(case, by_columns, seed=1).status == "PASS"
+    assert killed_by(case, mutant(case, "computed in fewer bits").implementation(), seed=1)
+
+
 def test_a_single_sum_may_be_as_far_off_as_that_of_pytorch_in_another_round():
     case = nearpeak.case("cross_entropy", rows=257, classes=7, dtype="fp16")
     (backwards,) = (one for one in variants_of(case) if one.name == "rows of extent 257 in reverse")
@@ -212,6 +221,8 @@ PROOFS = [
                    "mask": "alibi", "dtype": "bf16"}, "computed in fewer bits"),
     ("varlen_attention", {"tokens": 1, "heads": 1, "dim": 4, "sequences": 3, "dtype": "fp16"},
      "wrong group or row offsets[0]"),
+    ("attention", {"batch": 1, "heads": 2, "q": 3, "kv": 1, "dim": 4, "causal": True, "align": "lower_right",
+                   "mask": "alibi", "dtype": "fp16"}, "computed in fewer bits"),
 ]  # fmt: skip
 
 
@@ -235,6 +246,8 @@ def test_pytorch_keeps_the_sums_of_this_loss_in_bf16_as_a_proof_says():
         ("nll_loss", {"rows": 200, "classes": 7, "reduction": "mean", "dtype": "fp32"}, "sums in fewer bits x[0]"),
         ("attention", {"batch": 2, "heads": 3, "q": 12, "kv": 5, "dim": 4, "causal": True, "align": "lower_right",
                        "mask": "alibi", "dtype": "fp32"}, "computed in fewer bits"),
+        ("attention", {"batch": 1, "heads": 2, "q": 3, "kv": 2, "dim": 4, "mask": "alibi", "dtype": "fp16"},
+         "computed in fewer bits"),
         ("non_max_suppression", {"batch": 1, "boxes": 5, "classes": 2, "dtype": "fp64"}, "wrong group or row boxes[1]"),
         ("varlen_attention", {"tokens": 6, "heads": 1, "dim": 4, "sequences": 3, "dtype": "fp64"},
          "operand ignored offsets"),
