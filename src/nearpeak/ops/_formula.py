@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
+from nearpeak.ops._error_functions import erf, erfc
 from nearpeak.ops._special import SPECIAL
 
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
@@ -32,7 +33,7 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1,
     "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
+    "tanh": np.tanh, "erf": erf, "erfc": erfc,
     "remainder": np.mod, "fmod": np.fmod, "hypot": np.hypot,
     "logaddexp": np.logaddexp, **SPECIAL,
 }  # fmt: skip

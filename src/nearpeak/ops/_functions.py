@@ -170,7 +170,7 @@ _SPECIAL = (
     _row("igamma", "igamma(a, b)", aten=("special_gammainc",)),
     _row("igammac", "igammac(a, b)", aten=("special_gammaincc",)),
     _row("airy_ai", "airy(a)", torch="special.airy_ai", aten=("special_airy_ai",)),
-    _row("spherical_bessel_j0", "sin(a) / a", torch="special.spherical_bessel_j0",
+    _row("spherical_bessel_j0", "where(a == 0, 1, sin(a) / a)", torch="special.spherical_bessel_j0",
          aten=("special_spherical_bessel_j0",)),
     *(_row(name, f"{short}(a)", torch=f"special.{name}", aten=(f"special_{name}",)) for name, short in _BESSEL.items()),
     *(_row(name, f"{short}(a, b)", torch=f"special.{name}", aten=(f"special_{name}",)) for name, short in _FAMILIES),

@@ -1,6 +1,6 @@
 """Runs an implementation on guarded copies of inputs, in poisoned memory, and keeps everything that can be judged."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -73,6 +73,21 @@ class Ran:
     """Why there are no outputs."""
     status: str = ""
     """CRASH, OOM or UNSUPPORTED where it raised."""
+
+
+def columns_dense(call: Call, written: Iterable[str]) -> Call:
+    """Return the call on matrices whose columns are dense instead of rows, for which libraries have other kernels.
+
+    Args:
+        written: what keeps its rows, as it is written to.
+    """
+    kept = frozenset(written)
+
+    def by_columns(tensors: Mapping[str, Any], **arguments: Any) -> Mapping[str, Any]:
+        turned = {k: t if k in kept or t.dim() < 2 else t.mT.contiguous().mT for k, t in tensors.items()}
+        return call(turned, **arguments)
+
+    return by_columns
 
 
 def as_implementation(given: Any) -> Implementation:

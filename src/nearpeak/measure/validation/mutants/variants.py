@@ -20,7 +20,7 @@ from nearpeak.measure.validation._oracle import (
     declared_formats,
     question,
 )
-from nearpeak.measure.validation._run import Call, Implementation, imported_torch
+from nearpeak.measure.validation._run import Call, Implementation, columns_dense, imported_torch
 from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
@@ -84,12 +84,7 @@ def _threads(right: Call, count: int) -> Call:
 def _column_major(case: Case, right: Call) -> Call | None:
     """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
     asked, written = question(case, 0, "normal"), declared_formats(case)
-
-    def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        return right(
-            {k: t if k in written or t.dim() < 2 else t.mT.contiguous().mT for k, t in tensors.items()}, **arguments
-        )
-
+    call = columns_dense(right, written)
     if asked is None or all(k in written or t.dim() < 2 for k, t in asked.tensors.items()):
         return None
     try:
