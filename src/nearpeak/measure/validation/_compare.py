@@ -139,12 +139,17 @@ def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected
             return CheckResult(check=check, status="NUMERIC_FAIL", reason=f"{where}: {name}: {fault}")
     worst = worst_of(got, expected)
     if worst is not None and worst.bound_ratio > 1:
-        reason = (
-            f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected} within "
-            f"{float(worst.bound):.3g}"
-        )
+        found = f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected}"
+        reason = found + _said(worst, got[worst.output][worst.offset], expected[worst.output])
         return CheckResult(check=check, status="NUMERIC_FAIL", reason=reason, worst=worst)
     return CheckResult(check=check, status=PASS, worst=worst)
+
+
+def _said(worst: WorstElement, got: Any, one: Expected) -> str:
+    """Return what the element misses: its bound, or, within that, every value that rounding once may give."""
+    if one.once and np.abs(got - one.values[worst.offset]) <= one.bound[worst.offset]:
+        return f"; no value within the errors of fp32 rounds to that in {one.dtype}: one on the way had fewer bits"
+    return f" within {float(worst.bound):.3g}"
 
 
 def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:

@@ -71,3 +71,16 @@ def test_a_weight_of_more_bits_is_multiplied_in_its_own_format():
     kept = norm(stored, exact_mean)
     call = lambda tensors, **_: {"output": kept(tensors)["output"].bfloat16()}  # noqa: E731  # one line says it
     assert validate(case, call, seed=3).status == "PASS"
+
+
+def test_an_element_within_its_bound_is_not_said_to_be_beyond_it():
+    case = nearpeak.case("rms_norm", rows=48, hidden=48, dtype="fp16")
+
+    def in_fp16(tensors, **_):
+        x = tensors["input"]
+        factor = ((x * x).mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return {"output": x * factor * tensors["weight"]}
+
+    (said,) = (one for one in validate(case, in_fp16, seed=7).results if one.check == "V5")
+    assert "no value within the errors of fp32 rounds to that in fp16" in said.reason
+    assert abs(float(said.worst.got) - float(said.worst.expected)) <= float(said.worst.bound)
