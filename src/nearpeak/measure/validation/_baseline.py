@@ -77,14 +77,19 @@ def as_wide(result: CheckResult, rounds: Sequence[Question]) -> CheckResult:
     worst = result.worst
     if worst is None or not 1 < worst.bound_ratio <= AS_WIDE:
         return result
-    if any(asked.expected[worst.output].once for asked in rounds):
-        return result
-    few = [asked for asked in rounds if asked.expected[worst.output].values.size < FEW]
-    found = (worst_of(baseline_of(asked), asked.expected) for asked in few)
-    usual = max((min(one.bound_ratio, 1.0) for one in found if one is not None), default=0.0)
+    usual = usual_of_few(worst.output, rounds)
     if worst.bound_ratio > AS_WIDE * usual:
         return result
     return replace(result, status=PASS, reason=f"PyTorch's own is {usual:.2g} bounds away in another round")
+
+
+def usual_of_few(name: str, rounds: Sequence[Question]) -> float:
+    """Return the largest error of PyTorch's own in any round, in bounds up to 1, where results of `name` are few."""
+    if any(asked.expected[name].once for asked in rounds):
+        return 0.0
+    few = [asked for asked in rounds if asked.expected[name].values.size < FEW]
+    found = (worst_of(baseline_of(asked), asked.expected) for asked in few)
+    return max((min(one.bound_ratio, 1.0) for one in found if one is not None), default=0.0)
 
 
 def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[str, Expected]) -> CheckResult:

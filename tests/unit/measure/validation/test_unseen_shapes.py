@@ -156,6 +156,16 @@ def test_a_transposed_convolution_that_loses_bits_of_each_channel_is_refused_whe
     assert killed_by(case, lost.implementation(), seed=1)
 
 
+def test_a_single_loss_is_not_measured_against_one_that_is_right_by_luck():
+    case = nearpeak.case("linear_cross_entropy", rows=200, hidden=2, classes=128, grad_input=True, dtype="bf16")
+    (backwards,) = (one for one in variants_of(case) if one.name == "rows of extent 200 in reverse")
+    assert validate(case, backwards, seed=1).status == "PASS"
+    off = replace(
+        backwards, call=lambda tensors, **given: {**(y := backwards.call(tensors, **given)), "y": y["y"] * 1.03}
+    )
+    assert validate(case, off, seed=1).failed
+
+
 def test_scale_and_shift_in_fp16_are_right_and_statistics_in_bf16_are_not():
     case = nearpeak.case("batch_norm", batch=1, channels=5, spatial=33, train=False, running=True, dtype="fp16")
     # PyTorch's kernel for channels-last inputs on a CPU stores both.
