@@ -132,6 +132,7 @@ def airy(x: Any) -> Any:
 
 
 _AIRY_WAVES = -15.0
+"""Argument below which Ai is taken from its expansion."""
 
 
 def _pieces(by: Any, ends: Sequence[float], *parts: Callable[[Any], Any]) -> Any:
@@ -178,15 +179,20 @@ def _waves(order: int, x: Any, even: Any, odd: Any, sign: float) -> Any:
 
 
 def _y_series(order: int, x: Any) -> Any:
-    first = -2 / (math.pi * x) if order else 0.0
-    log = 2 / math.pi * (np.log(x / 2) + np.euler_gamma) * bessel_j(order, x)
+    first = -2 / (math.pi * np.abs(x)) if order else 0.0
+    log = 2 / math.pi * _times_log(bessel_j(order, x), x)
     return first + log - _harmonic(order, x, -1.0) / math.pi
 
 
 def _k_series(order: int, x: Any) -> Any:
-    first = 1 / x if order else 0.0
-    log = (-1.0) ** (order + 1) * (np.log(x / 2) + np.euler_gamma) * _powers(order, x, 1.0)
+    first = 1 / np.abs(x) if order else 0.0
+    log = (-1.0) ** (order + 1) * _times_log(_powers(order, x, 1.0), x)
     return first + log + (-1.0) ** order * _harmonic(order, x, 1.0) / 2
+
+
+def _times_log(factor: Any, x: Any) -> Any:
+    """Return the factor times the logarithm of x/2 and Euler's constant; of a factor that is 0 where x is, 0."""
+    return np.where(factor == 0, 0.0, factor * (np.log(x / 2) + np.euler_gamma))
 
 
 def _harmonic(order: int, x: Any, sign: float) -> Any:

@@ -34,7 +34,8 @@ def erfcx(x: Any) -> Any:
     at = end * nodes
     integral = 2 / _ROOT_PI * (np.exp(-at * (at + 2 * large)) * weights).sum(-1) * end[..., 0]
     small = np.where(x < _INTEGRAL_FROM, x, 0.0)
-    return np.where(x < _INTEGRAL_FROM, np.exp(small * small) * erfc(small), integral)
+    found = np.where(x < _INTEGRAL_FROM, np.exp(small * small) * erfc(small), integral)
+    return np.where(x == np.inf, 0.0, found)
 
 
 def log_ndtr(x: Any) -> Any:

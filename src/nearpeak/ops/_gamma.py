@@ -55,7 +55,9 @@ def digamma(x: Any) -> Any:
     tail = sum((-c) / far ** (2 * j) for j, c in enumerate(_PSI, 1))
     anywhere = np.log(far) - (0.5 / far + sum(1 / (mirrored + k) for k in range(_PSI_FROM)) - tail)
     found = np.where(mirrored <= 2 + _NEAR, near, anywhere)
-    return np.where(x < 0.5, found - math.pi / np.tan(math.pi * (x - np.round(x))), found)
+    beside = np.where(x == 0, x, x - np.round(x))
+    reflected = np.where((x < 0) & (beside == 0), np.nan, found - math.pi / np.tan(math.pi * beside))
+    return np.where(x < 0.5, reflected, found)
 
 
 def log_gamma(x: Any) -> Any:
@@ -96,7 +98,7 @@ _BEYOND_ONE = hurwitz_zeta(np.arange(2.0, 34.0), 2.0).tolist()
 
 
 def _log_gamma_of(x: float) -> float:
-    return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+    return math.inf if x <= 0 and (math.isinf(x) or x == math.floor(x)) else math.lgamma(x)
 
 
 _anywhere = np.vectorize(_log_gamma_of, otypes=[float])
@@ -107,8 +109,7 @@ def igamma(a: Any, x: Any) -> Any:
 
     By its series (NIST DLMF 8.11.4) up to a + 1, from there on as what the upper one leaves.
     """
-    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
-    return np.where(x < a + 1, _lower(a, np.minimum(x, a + 1)), 1 - _upper(a, np.maximum(x, a + 1)))
+    return _shares(a, x)[0]
 
 
 def igammac(a: Any, x: Any) -> Any:
@@ -119,8 +120,21 @@ def igammac(a: Any, x: Any) -> Any:
     >>> f"{float(igammac(1.0, 50.0)):.12g}", f"{float(igammac(2.0, 0.5)):.12g}"
     ('1.92874984796e-22', '0.909795989569')
     """
-    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
-    return np.where(x < a + 1, 1 - _lower(a, np.minimum(x, a + 1)), _upper(a, np.maximum(x, a + 1)))
+    return _shares(a, x)[1]
+
+
+def _shares(a: Any, x: Any) -> tuple[Any, Any]:
+    """Return the lower and the upper function, of which the smaller is computed and not subtracted from 1."""
+    a, x = np.broadcast_arrays(np.asarray(a, float), np.minimum(np.asarray(x, float), _LARGEST))
+    below = x < a + 1
+    lower, upper = _lower(a, np.minimum(x, a + 1)), _upper(a, np.maximum(x, a + 1))
+    none = np.isinf(a) & (x >= 0)
+    found = np.where(below, lower, 1 - upper), np.where(below, 1 - lower, upper)
+    return np.where(none, 0.0, found[0]), np.where(none, 1.0, found[1])
+
+
+_LARGEST = 1e300
+"""Beyond it, as at infinity, all is below."""
 
 
 def _scale(a: Any, x: Any) -> Any:

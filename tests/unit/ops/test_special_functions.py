@@ -74,3 +74,16 @@ def test_incomplete_gamma_functions_keep_the_digits_of_small_shares(name, upper)
             if abs(value) > 1e-300:
                 size = 1 + a + x + abs(a * np.log(x))
                 assert abs(mp.mpf(float(got)) - value) <= 4 * ULP * size * abs(value) + (1e-15 if value > 0.01 else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "wanted"),
+    [
+        ("y1", 0.0, -np.inf), ("k1", 0.0, np.inf), ("k0e", np.inf, 0.0), ("i1e", -np.inf, 0.0), ("airy", np.nan, np.nan),
+        ("digamma", -3.0, np.nan), ("digamma", 0.0, -np.inf), ("lgamma", -np.inf, np.inf), ("erfcx", np.inf, 0.0),
+        ("erfinv", -1.0, -np.inf), ("ndtri", 1.5, np.nan), ("log_ndtr", -np.inf, -np.inf),
+    ],
+)  # fmt: skip
+def test_ends_and_poles_are_those_of_libraries(name, x, wanted):
+    with np.errstate(all="ignore"):
+        assert np.array_equal(SPECIAL[name](np.array([x])), [wanted], equal_nan=True)

@@ -6,7 +6,15 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
-from nearpeak.measure.validation._baseline import AS_WIDE, CHAINS, FEW, baseline_of, error_ratio, pooled_ratio, usual_of_few
+from nearpeak.measure.validation._baseline import (
+    AS_WIDE,
+    CHAINS,
+    FEW,
+    baseline_of,
+    error_ratio,
+    pooled_ratio,
+    usual_of_few,
+)
 from nearpeak.measure.validation._compare import (
     bias_z,
     comparable,
