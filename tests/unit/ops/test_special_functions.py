@@ -79,7 +79,8 @@ def test_incomplete_gamma_functions_keep_the_digits_of_small_shares(name, upper)
 @pytest.mark.parametrize(
     ("name", "x", "wanted"),
     [
-        ("y1", 0.0, -np.inf), ("k1", 0.0, np.inf), ("k0e", np.inf, 0.0), ("i1e", -np.inf, 0.0), ("airy", np.nan, np.nan),
+        ("y1", 0.0, -np.inf), ("k1", 0.0, np.inf), ("k0e", np.inf, 0.0), ("i1e", -np.inf, 0.0),
+        ("airy", np.nan, np.nan),
         ("digamma", -3.0, np.nan), ("digamma", 0.0, -np.inf), ("lgamma", -np.inf, np.inf), ("erfcx", np.inf, 0.0),
         ("erfinv", -1.0, -np.inf), ("ndtri", 1.5, np.nan), ("log_ndtr", -np.inf, -np.inf),
     ],
