@@ -10,6 +10,7 @@ from nearpeak.ops._quadrature import panels
 erf = np.vectorize(math.erf, otypes=[float])
 erfc = np.vectorize(math.erfc, otypes=[float])
 _PANELS = 2
+"""Panels of its integral."""
 _INTEGRAL_FROM = 1.0
 """Argument from which exp(x²) erfc(x) is integrated: of x² the exponential keeps x² last places less."""
 _DECAY = 40.0
@@ -22,7 +23,7 @@ _ROOT_2, _ROOT_PI = math.sqrt(2), math.sqrt(math.pi)
 
 
 def erfcx(x: Any) -> Any:
-    """Return exp(x²) erfc(x), where x is large by an integral (NIST DLMF 7.7.1).
+    """Return exp(x²) erfc(x), where x is large by the integral of erfc from x on (NIST DLMF 7.2.2).
 
     >>> [f"{float(erfcx(x)):.12g}" for x in (-1.0, 0.5, 100.0)]
     ['5.00898008076', '0.615690344193', '0.00564161378299']

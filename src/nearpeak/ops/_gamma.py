@@ -124,7 +124,7 @@ def igammac(a: Any, x: Any) -> Any:
 
 
 def _shares(a: Any, x: Any) -> tuple[Any, Any]:
-    """Return the lower and the upper function, of which the smaller is computed and not subtracted from 1."""
+    """Return the lower and the upper function, each computed on its own side of a + 1."""
     a, x = np.broadcast_arrays(np.asarray(a, float), np.minimum(np.asarray(x, float), _LARGEST))
     below = x < a + 1
     lower, upper = _lower(a, np.minimum(x, a + 1)), _upper(a, np.maximum(x, a + 1))

@@ -27,7 +27,7 @@ def panels(count: int) -> tuple[Any, Any]:
 
 
 def _rule() -> Iterator[tuple[float, float]]:
-    """Give nodes and weights on the line from -1 to 1, rounded once (NIST DLMF 3.5.21)."""
+    """Give nodes and weights on the line from -1 to 1, rounded once (NIST DLMF, section 3.5(v))."""
     with localcontext() as context:
         context.prec = _DIGITS
         for start in np.polynomial.legendre.leggauss(_DEGREE)[0]:
@@ -39,7 +39,7 @@ def _rule() -> Iterator[tuple[float, float]]:
 
 
 def _legendre(x: Decimal) -> tuple[Decimal, Decimal]:
-    """Return Legendre's polynomial of degree _DEGREE and its derivative (NIST DLMF 18.9.1, 18.9.17)."""
+    """Return Legendre's polynomial of degree _DEGREE and its derivative (NIST DLMF, section 18.9)."""
     before, now = Decimal(1), x
     for k in range(1, _DEGREE):
         before, now = now, ((2 * k + 1) * x * now - k * before) / (k + 1)
