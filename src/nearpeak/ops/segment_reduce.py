@@ -84,11 +84,13 @@ def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: 
     One that is drawn 0 has none, unless the mean of none is asked for. What is largest or smallest has no equals: whose
     gradient it is would be a matter of choice.
     """
-    numbers = drawn["lengths"]
-    some = (numbers > 0) | (function == "mean") | (not numbers.any())
-    shares, least = numbers / max(numbers.sum(), 1), some * int(rows >= segments)
-    lengths = least + np.floor(shares * (rows - least.sum())).astype(np.int64)
-    lengths[some.nonzero()[0][-1:]] += rows - lengths.sum()
+    numbers = drawn["lengths"] if drawn["lengths"].any() else np.ones_like(drawn["lengths"])
+    some = (numbers > 0) | (function == "mean")
+    least = some * int(rows >= segments)
+    quotas = numbers / max(numbers.sum(), 1) * (rows - least.sum())
+    lengths = least + np.floor(quotas).astype(np.int64)
+    left = np.argsort(np.floor(quotas) - quotas, kind="stable")[: rows - lengths.sum()]
+    lengths[left] += 1  # to the largest remainders: few rows lie in different segments
     found = {"lengths": lengths}
     if function not in _OF_NONE:
         return found

@@ -66,6 +66,8 @@ KILLED = [
     ("dequantise", {"rows": 5, "columns": 33, "block_rows": 5, "block_columns": 33, "dtype": "fp8_e4m3",
                     "out_dtype": "bf16"}, "computed in fewer bits"),
     ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
+    ("segment_reduce", {"rows": 2, "segments": 5, "width": 9, "dtype": "bf16"}, "wrong group or row x[0]"),
+    ("linalg", {"batch": 2, "n": 80, "right": 17, "function": "lu_solve", "dtype": "fp32"}, "bits lost y"),
     *(
         ("multinomial", {"rows": 1, "categories": categories, "samples": 12, "dtype": "fp32"}, f"{row} weights[1]")
         for categories in (2, 5)

@@ -277,11 +277,17 @@ _EPSILONS = {"adamw": frozenset({1e-8})}
 
 
 def of_reflectors(case: Case, mutant: Mutant) -> str:
-    """A reflector of one row is its first element, which is 1 by definition and not stored."""
-    arguments = arguments_of(case)
-    stored = str(arguments.get("function", "")).startswith("reflectors_") and arguments["m"] == 1
-    if case.op == "decomposition" and stored and mutant.inputs is not None and mutant.where.partition("[")[0] == "a":
-        return "reflectors of one row have one element, 1 by definition, so that nothing of them is stored"
+    """Reflectors are stored below the diagonal of as many columns as there are: each begins with 1 by definition."""
+    arguments, name = arguments_of(case), mutant.where.partition("[")[0]
+    given = str(arguments.get("function", "")).startswith("reflectors_")
+    if case.op != "decomposition" or not given or mutant.inputs is None or name != "a":
+        return ""
+    if (asked := question(case, 0, "normal")) is None:
+        return ""
+    before, count = asked.tensors["a"], min(arguments["m"], arguments["n"])
+    after = mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})["a"]
+    if before.shape == after.shape and not bool((before != after)[..., :count].tril(-1).any()):
+        return "it changes nothing below the diagonal of the reflectors' columns, where alone they are stored"
     return ""
 
 
