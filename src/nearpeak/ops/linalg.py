@@ -287,7 +287,10 @@ OPERATOR = Operator(
     degree_count=3,
     source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
     numerics=Numerics(
-        kind="decomposition", reduction="n n", ulp_count=16.0, special="unspecified",
+        kind="decomposition",
+        reduction="n n",
+        ulp_count=16.0,
+        special="unspecified",
         # Substitution errs element by element: Higham 2002, Accuracy and Stability, theorem 8.5.
         by_element=("lu_solve", "ldl_solve", "cholesky_solve", "triangular_solve"),
     ),
