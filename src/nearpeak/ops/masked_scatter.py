@@ -64,9 +64,12 @@ def _inputs(elements: int, sources: int, mask: int, dtype: str, **_: Any) -> dic
 
 
 def _valid(drawn: dict[str, Any], elements: int, sources: int, mask: int, **_: Any) -> dict[str, Any]:
-    """Return a mask that asks for no more values than there are: behind the last one nothing is put."""
+    """Return a mask that asks for no more values than there are: before the last such places nothing is put.
+
+    Its first places would nearly always be the first elements, which tells little of where the others go.
+    """
     most = sources // (elements // mask) if mask and elements else 0
-    return {"mask": drawn["mask"] & (np.cumsum(drawn["mask"]) <= most)}
+    return {"mask": drawn["mask"] & (np.cumsum(drawn["mask"][::-1])[::-1] <= most)}
 
 
 def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any]:
