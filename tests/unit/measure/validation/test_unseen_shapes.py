@@ -68,6 +68,7 @@ KILLED = [
     ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 9, "dtype": "bf16"}, "wrong group or row x[0]"),
     ("linalg", {"batch": 2, "n": 80, "right": 17, "function": "lu_solve", "dtype": "fp32"}, "bits lost y"),
+    ("masked_scatter", {"elements": 13, "sources": 1, "dtype": "fp64"}, "only the first upstream element used"),
     *(
         ("multinomial", {"rows": 1, "categories": categories, "samples": 12, "dtype": "fp32"}, f"{row} weights[1]")
         for categories in (2, 5)
@@ -142,6 +143,7 @@ RIGHT = [
     ("paged_attention", {"batch": 3, "heads": 4, "tokens": 150, "pages": 12, "dim": 32, "kv_heads": 2,
                          "dtype": "bf16"}),
     ("segment_reduce", {"rows": 128, "segments": 3, "width": 80, "function": "max", "dtype": "fp16"}),
+    ("non_max_suppression", {"batch": 2, "boxes": 9, "classes": 2, "dtype": "fp32"}),
 ]  # fmt: skip
 
 
