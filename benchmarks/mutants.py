@@ -190,12 +190,19 @@ def judged_mutants(case: Case, chosen: Callable[[str], bool] = bool) -> Iterator
         yield mutant.name, check or (f"equivalent: {reason}" if reason else "SURVIVED")
 
 
+_ASKED_AGAIN = ("V4", "V7", "V11")
+"""Checks that find what is not finite: the first, and those that ask the same again."""
+
+
 def judged_variants(case: Case) -> Iterator[tuple[str, str]]:
     """Give each legitimate variant with why it was refused, empty where it was not; a defective kernel is none."""
     for variant in variants_of(case):
         found = validate(case, variant, seed=SEED)
         wrong = [result for result in found.results if result.failed and result.check != "V0"]
-        told = {("V4",): defect, ("V9",): refused_gradient}.get(tuple(result.check for result in wrong))
+        checks = tuple(result.check for result in wrong)
+        told = {("V9",): refused_gradient}.get(checks)
+        if checks[:1] == _ASKED_AGAIN[:1] and set(checks) <= {*_ASKED_AGAIN}:
+            told = defect
         shown = told(case, variant, SEED) if told else ""
         reason = f"{wrong[0].check} {wrong[0].reason}" if wrong else ""
         yield variant.name, f"{DEFECT} {shown}" if shown else reason

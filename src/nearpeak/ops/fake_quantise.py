@@ -128,6 +128,13 @@ def _backward_reference(arrays: dict[str, Any], learnable: bool, **_: Any) -> di
     }
 
 
+def _passed(arrays: dict[str, Any], learnable: bool, **_: Any) -> dict[str, Any]:
+    """Return the size of what gradients of zero points add up, and take away again for elements inside the range."""
+    if not learnable:
+        return {}
+    return {"grad_zero": np.sqrt((arrays["grad_y"] ** 2).sum(1)) * np.abs(arrays["scale"])}
+
+
 def _torch_call(
     tensors: dict[str, Any], channels: int, learnable: bool, mask: bool = False, scalars: bool = False, **_: Any
 ) -> dict[str, Any]:
@@ -225,6 +232,7 @@ OPERATOR = Operator(
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,
+    passed=_passed,
     torch_call=_torch_call,
     aten={
         **{f"aten.{name}.default": _from_aten for name in _NAMES},

@@ -199,6 +199,8 @@ def _valid(drawn: dict[str, Any], n: int, function: str, **_: Any) -> dict[str, 
     if kind == "definite":
         a = symmetric(a)
     a = dominant(np.tril(a) if kind == "triangular" else a)
+    if function == "determinant":
+        return {"a": a / (4 * n)}  # of a diagonal near 1: the product of larger ones leaves the range of fp64
     if "pivots" not in drawn:
         return {"a": a}
     return {"a": np.triu(a) + np.tril(a, -1) / (2 * n**0.5), "pivots": _in_place(a)}

@@ -69,8 +69,9 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _beside_edges(random, edges(**arguments), one) for name, one in declared.items()}
     if distribution == "jumps" and (edges := OPS[op].edges) is not None:
-        among = (*edges(**arguments), *_NO_JUMPS)
-        values |= {k: random.choice(among, one.shape) for k, one in declared.items() if values[k].dtype.kind == "f"}
+        among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
+        floats = {key: one for key, one in declared.items() if values[key].dtype.kind == "f"}
+        values |= {key: random.choice(among[one.elements == 1], one.shape) for key, one in floats.items()}
     if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
         for name in OPS[op].numerics.distinct:
             if declared[name].shape[-1] > limits[name]:

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.mutants import DEFECT, LEFT_OUT, _judge, judged_variants
 
 import nearpeak
-from nearpeak.measure.validation import validate
+from nearpeak.measure.validation import pytorch, validate
 from nearpeak.measure.validation._run import Implementation
 from nearpeak.measure.validation.mutants.defects import defect, refused_gradient
 from nearpeak.measure.validation.mutants.variants import PLAIN
@@ -41,6 +41,14 @@ def test_a_kernel_that_is_wrong_in_one_format_alone_is_a_defect_of_that_kernel()
     assert "in fp32 it is right" in defect(CASE, reading_past_the_row([torch.bfloat16]), 1)
     assert defect(CASE, reading_past_the_row([torch.bfloat16, torch.float32]), 1) == ""
     assert defect(CASE, reading_past_the_row([]), 1) == ""
+
+
+def test_an_optimizer_that_loses_its_epsilon_in_fp16_is_a_defect_of_that_optimizer():
+    in_fp16, in_bf16 = (nearpeak.case("optimizer", parameters=9, rule="rmsprop", dtype=one) for one in ("fp16", "bf16"))
+    assert "in fp32 it is right" in defect(in_fp16, pytorch(in_fp16), 1)
+    assert defect(in_bf16, pytorch(in_bf16), 1) == ""
+    outcomes = dict(judged_variants(in_fp16))
+    assert outcomes[PLAIN].startswith(DEFECT)
 
 
 def test_a_defective_kernel_is_neither_accepted_nor_refused_and_tells_nothing_about_mutants(monkeypatch):

@@ -68,6 +68,9 @@ KILLED = [
     ("histogram", {"elements": 5, "bins": 64, "dtype": "int64"}, "columns swapped y"),
     ("segment_reduce", {"rows": 2, "segments": 5, "width": 9, "dtype": "bf16"}, "wrong group or row x[0]"),
     ("linalg", {"batch": 2, "n": 80, "right": 17, "function": "lu_solve", "dtype": "fp32"}, "bits lost y"),
+    ("linalg", {"batch": 2, "n": 80, "function": "determinant", "dtype": "fp64"}, "one element wrong y"),
+    ("elementwise", {"elements": 6, "a": 1, "b": 6, "function": "heaviside", "dtype": "bf16"},
+     "last slice dropped b[0]"),
     ("masked_scatter", {"elements": 13, "sources": 1, "dtype": "fp64"}, "only the first upstream element used"),
     *(
         ("multinomial", {"rows": 1, "categories": categories, "samples": 12, "dtype": "fp32"}, f"{row} weights[1]")
@@ -144,6 +147,7 @@ RIGHT = [
                          "dtype": "bf16"}),
     ("segment_reduce", {"rows": 128, "segments": 3, "width": 80, "function": "max", "dtype": "fp16"}),
     ("non_max_suppression", {"batch": 2, "boxes": 9, "classes": 2, "dtype": "fp32"}),
+    ("linalg", {"batch": 2, "n": 120, "function": "determinant", "dtype": "fp64"}),
 ]  # fmt: skip
 
 
