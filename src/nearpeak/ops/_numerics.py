@@ -62,9 +62,9 @@ class Numerics:
     """Further kinds of inputs under which it must hold: `large` (exponentials overflow without care), `small` or
     `tiny` (a misplaced epsilon shows), `ties` (the first of equal values counts), `close` (values that differ in their
     last places only, which fewer bits do not tell apart), `far` (whole numbers have all digits of their format),
-    `jumps` and `nonfinite` (numbers at which results jump, and no finite ones), `small_first` or `small_last` (that
-    input far below the others, as sizes of one kind hide what one of them does), `first_step` (`states` of 0); with a
-    choice after a colon where it is so for that choice only."""
+    `jumps` or `jumps_first`, and `nonfinite` (numbers at which results jump, of all inputs or the first, and no finite
+    ones), `small_first` or `small_last` (that input far below the others, as sizes of one kind hide what one of them
+    does), `first_step` (`states` of 0); with a choice after a colon where it is so for that choice only."""
     forward_only: tuple[str, ...] = ()
     """Choices under which the gradient's reference does not hold, by name."""
     gates: str = ""

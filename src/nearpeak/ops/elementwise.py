@@ -383,7 +383,8 @@ OPERATOR = Operator(
             "small_last:trunc_divide",
             *(f"large:{name}" for name in _SATURATING),
             *(f"tiny:{name}" for name in _NEAR_ZERO),
-            *(f"jumps:{name}" for name in (*COMPARISONS, *LOGICAL, "sign", "heaviside")),
+            *(f"jumps:{name}" for name in (*COMPARISONS, *LOGICAL, "sign")),
+            "jumps_first:heaviside",  # the second operand is the result where the first is 0
             *(f"edges:{name}" for name in COMPARISONS),
             *(f"nonfinite:{name}" for name in NONFINITE),
         ),

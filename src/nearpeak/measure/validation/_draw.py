@@ -18,7 +18,7 @@ from nearpeak.ops._operator import IGNORED
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "last", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first",
-    "small_last", "gentle", "jumps", "nonfinite", "gaps", "sparse", "first_step", *HARD_ROWS,
+    "small_last", "gentle", "jumps", "jumps_first", "nonfinite", "gaps", "sparse", "first_step", *HARD_ROWS,
 )  # fmt: skip
 """Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
 magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
@@ -29,8 +29,8 @@ format, or of one of a byte, which rounding twice moves to the wrong side; next 
 beside their scales, which end at the largest of a quantised format; numbers so far from 1 that whole ones have all the
 digits of their format; and one input, the first or the last, so far below the others that whole quotients have them;
 and normal ones over the root of the length of a row, as weights are initialised: products with a vector stay of its
-size, so that chains of many neither grow nor saturate; some of them exactly where results jump; some that are no finite
-numbers; even whole numbers with zeros among them, so that groups are empty and rows not named; one number in a row that
+size, so that chains of many neither grow nor saturate; some of them exactly where results jump, of all inputs or of the
+first alone; some that are no finite numbers; even whole numbers with zeros among them, so that groups are empty and rows not named; one number in a row that
 is not zero, so that some rows are all zeros; states of 0, with one in three of what is left a 0 too; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
@@ -68,9 +68,9 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _beside_edges(random, edges(**arguments), one) for name, one in declared.items()}
-    if distribution == "jumps" and (edges := OPS[op].edges) is not None:
+    if "jumps" in ways.values() and (edges := OPS[op].edges) is not None:
         among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
-        floats = {key: one for key, one in declared.items() if values[key].dtype.kind == "f"}
+        floats = {k: one for k, one in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
         values |= {key: random.choice(among[one.elements == 1], one.shape) for key, one in floats.items()}
     if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
         for name in OPS[op].numerics.distinct:
@@ -132,6 +132,8 @@ def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> s
         return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
     if distribution == "tiny" and declared[name].dtype == "fp16":
         return "small"  # in which tiny ones are 0
+    if distribution == "jumps_first":
+        return "jumps" if name == next(iter(declared)) else "normal"
     if distribution in _SMALL_ONE:
         floats = [key for key, tensor in declared.items() if dtype_of(tensor.dtype).kind == "float"]
         place, others = _SMALL_ONE[distribution]

@@ -28,7 +28,7 @@ SMALL = 20_000
 """Elements of inputs up to which every case is looked at."""
 POOLED = ("normal", "positive", "wide")
 """Distributions whose errors are taken together over all rounds."""
-KINDS = ("jumps", "nonfinite")
+KINDS = ("jumps", "jumps_first", "nonfinite")
 """Distributions that hold numbers of the kinds that an operator tells apart."""
 SEED_STEP = 1000
 """Apart from each other are the seeds of further draws, so that none is another case's first."""

@@ -74,6 +74,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         for row in (_IGNORED, _ROTATED, "last slice dropped", "last tile dropped", _TWICE)
         for where in ("boxes", "boxes[0]", "boxes[2]", "scores", "scores[0]", "scores[1]")
     },
+    ("elementwise", "computed in fewer bits", ""): (
+        lambda given: bool(given["function"] == "heaviside" and not given["b"]),
+        "rounding keeps the sign, and the result at 0 is a number of the case",
+    ),
     ("non_max_suppression", "columns swapped", "y"): (
         lambda given: bool(given["boxes"] == given["classes"] == 1),
         "class and position are 0, whichever of them stands first",

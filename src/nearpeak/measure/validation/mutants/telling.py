@@ -35,9 +35,10 @@ INVARIANT: dict[tuple[str, str, str, str], str] = {
     },
     **{
         ("elementwise", name, row, where): "the kind of a number is left alone: zero, finite, infinite or none"
-        for name in (*LOGICAL, *NONFINITE, "sign", "heaviside")
+        for name in (*LOGICAL, *NONFINITE, "sign")
         for row, where in ((_TWICE, "a[0]"), (_TWICE, "b[0]"), ("computed in fewer bits", ""))
     },
+    ("elementwise", "heaviside", _TWICE, "a[0]"): "doubling keeps the sign, and of this operand no more is read",
     **{
         ("elementwise", "angle", row, ""): "the gradient of a step is 0"
         for row in (
