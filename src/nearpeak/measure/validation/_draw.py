@@ -30,8 +30,9 @@ beside their scales, which end at the largest of a quantised format; numbers so 
 digits of their format; and one input, the first or the last, so far below the others that whole quotients have them;
 and normal ones over the root of the length of a row, as weights are initialised: products with a vector stay of its
 size, so that chains of many neither grow nor saturate; some of them exactly where results jump, of all inputs or of the
-first alone; some that are no finite numbers; even whole numbers with zeros among them, so that groups are empty and rows not named; one number in a row that
-is not zero, so that some rows are all zeros; states of 0, with one in three of what is left a 0 too; and HARD_ROWS."""
+first alone; some that are no finite numbers; even whole numbers with zeros among them, so that groups are empty and
+rows not named; one number in a row that is not zero, so that some rows are all zeros; states of 0, with one in three of
+what is left a 0 too; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
