@@ -96,13 +96,13 @@ def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **argument
 def _valid(drawn: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     """Return where each bag starts: the numbers drawn for the offsets, sorted, the first one zero.
 
-    Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several. Where
-    that would be all of them, it does so in some draws only: nothing else tells which token is in which bag.
+    Of more bags than tokens each would hold one or none, and a mean be a sum: one of the first holds several, not all.
+    Where there are two it holds both in some draws only: nothing else tells which token is in which bag.
     """
     starts = np.sort(np.minimum(drawn["offsets"], tokens))
     starts[:1] = 0
-    if len(starts) > tokens and (tokens > _SEVERAL or drawn["offsets"][-1] % 2):
-        starts[starts < _SEVERAL] = 0
+    if len(starts) > tokens and (tokens > 2 or drawn["offsets"][-1] % 2):
+        starts[starts < min(_SEVERAL, max(tokens - 1, 2))] = 0
     return {"offsets": starts}
 
 
