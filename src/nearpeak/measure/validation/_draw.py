@@ -67,6 +67,8 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     if arguments.get("softcap") and "sink" in ways:
         ways["sink"] = "normal"  # a large sink beside scores that are capped takes all the weight, and hides the rest
     values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
+    if arguments.get("softcap") and distribution == "large":
+        values |= _beyond_the_cap(declared, values)
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
         values |= {name: _beside_edges(random, edges(**arguments), one) for name, one in declared.items()}
     if "jumps" in ways.values() and (edges := OPS[op].edges) is not None:
@@ -220,6 +222,17 @@ def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution
             found = np.concatenate((inner, random.permutation([0, limit - 1])))
         rows.append(random.permutation(found[: shape[-1]]))
     return np.asarray(rows, dtype=np.int64).reshape(shape)
+
+
+def _beyond_the_cap(declared: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return vectors whose scores are all beyond a cap, above it in every other head and below it in the rest.
+
+    Keys that a query sees are equal to it where the cap is heeded, and far apart where it is not. Of random signs and
+    masks few rows may have no two keys above it.
+    """
+    signs = np.where(np.arange(values["query"].shape[-3]) % 2, -1.0, 1.0)[:, None, None]
+    masks = {name: np.ones_like(values[name]) for name, one in declared.items() if one.dtype == "bool"}
+    return {"query": np.abs(values["query"]) * signs, "key": np.abs(values["key"]), **masks}
 
 
 def _beside_edges(random: Any, edges: Any, tensor: Tensor) -> Any:

@@ -74,6 +74,8 @@ KILLED = [
     ("elementwise", {"elements": 200, "a": 200, "b": 200, "function": "heaviside", "dtype": "fp32"}, "bits lost y"),
     ("elementwise", {"elements": 200, "a": 200, "b": 200, "function": "heaviside", "dtype": "fp32"},
      "computed in fewer bits"),
+    ("attention", {"batch": 1, "heads": 6, "q": 4, "kv": 4, "dim": 6, "left": 3, "causal": True, "mask": "bool",
+                   "softcap": True, "sinks": True, "dtype": "bf16"}, "choice ignored softcap"),
     ("masked_scatter", {"elements": 13, "sources": 1, "dtype": "fp64"}, "only the first upstream element used"),
     *(
         ("multinomial", {"rows": 1, "categories": categories, "samples": 12, "dtype": "fp32"}, f"{row} weights[1]")
