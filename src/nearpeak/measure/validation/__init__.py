@@ -107,7 +107,7 @@ CONTRACT_VERSION = 24
 # features are open; norms of one number are asked at tiny ones, and single numbers are left out too. 22: states of
 # scans are held in fp32 in PyTorch's way, and those of linear attention and the delta rule decay. 23: optimizers
 # whose states are 0, as before a first step; scale and shift of a norm that are stored in 16 bits are right. 24: solves
-# by factors err element by element; few rows lie in different segments.
+# by factors err element by element, determinants are near 1; few rows lie in different segments; keys beyond a cap.
 
 
 def _policy(case: Case) -> dict[str, str]:
