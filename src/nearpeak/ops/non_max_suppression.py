@@ -15,8 +15,8 @@ from nearpeak.ops._operator import Match, OnnxSite, Operator, Value
 _OVERLAP = 0.1 + 2.0**-15
 """Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it.
 
-Shares of drawn boxes are quotients of whole numbers up to `2 * (2 * _STEPS) ** 2`, no two of which are closer than a
-20,480th to a tenth without being one: this is in between, far from all by what fp32 rounds.
+Shares of drawn boxes are quotients of whole numbers up to `2 * (2 * _STEPS) ** 2`, none of which is closer to a tenth
+than a 20,480th without being one: this is in between, far from all by what fp32 rounds.
 """
 _STEPS, _STEP = 16, 0.31415926535897931
 """Steps from the middle that corners are apart at most, and their size: no multiple of it keeps its value in bf16."""
