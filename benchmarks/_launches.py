@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.analyze.launches import TURN, judged_launches, proved_beyond
+from nearpeak.analyze.launches import TURN, judged_launches
 from nearpeak.core.launches import CANDIDATE, Launch
+from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION
 
 SAMPLES = 40
 """Samples of a launch."""
@@ -86,5 +87,10 @@ def verdict(found: list[Launch], alpha: float = 0.01) -> str:
 
 
 def beyond(rounds: NDArray[np.float64], margin: float, rng: np.random.Generator) -> str:
-    """Return the stricter verdict, with fresh resamples."""
-    return proved_beyond(rounds, margin, rng.integers(0, rounds.size, (400, rounds.size)))
+    """Return the stricter verdict, an effect larger than the margin, by the bootstrap interval of the median round."""
+    picked = rng.integers(0, rounds.size, (400, rounds.size))
+    low, high = np.quantile(np.median(rounds[picked], axis=1), (0.025, 0.975))
+    middle, half = (low + high) / 2, (high - low) / 2
+    if abs(middle) - half > margin:
+        return REGRESSION if middle > 0 else IMPROVEMENT
+    return INVARIANT if abs(middle) + half <= margin else INCONCLUSIVE

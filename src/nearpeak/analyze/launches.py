@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nearpeak.analyze.paired import ALPHA_RATIO, POWER_RATIO, SAME_RATIO, student_quantile, verdict_of
 from nearpeak.core.launches import BASELINE, BY_CLOCKS, CANDIDATE, Launch, LaunchJudgement
-from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION, Judgement
+from nearpeak.core.paired import INCONCLUSIVE, INVARIANT, REGRESSION, Judgement
 from nearpeak.errors import SpecError
 
 Floats = NDArray[np.float64]
@@ -140,45 +140,3 @@ def compared_in_looks(
             if found.judgement.verdict != INCONCLUSIVE:
                 return found
     return judged_launches(launches, margin_ratio)
-
-
-def detectable_change(spread_ratio: float, launch_count: int, alpha_ratio: float = 0.01) -> float:
-    """Return the change that so many launches of each arm find in 95 of 100 cases.
-
-    Args:
-        spread_ratio: standard deviation of the logarithm of a launch's median.
-
-    Raises:
-        SpecError: fewer than two launches.
-
-    >>> [round(100 * detectable_change(0.0033, n), 2) for n in (5, 10, 20, 40)]
-    [1.09, 0.68, 0.46, 0.32]
-    """
-    if launch_count < 2:
-        raise SpecError(f"judge: {launch_count} launches of each arm; a detectable change needs at least 2")
-    quantiles = [student_quantile(share, 2 * launch_count - 2) for share in (1 - alpha_ratio / 2, POWER_RATIO)]
-    return sum(quantiles) * spread_ratio * math.sqrt(2 / launch_count)
-
-
-def proved_beyond(round_log_ratio: Sequence[float], margin_ratio: float, draws: NDArray[np.int64] | None = None) -> str:
-    """Return the stricter verdict: an effect larger than the margin, by the bootstrap interval of the median round.
-
-    Use it where a gate must prove that the effect exceeds the margin; it gives no false alarms and has less power.
-
-    Shapes: `draws` [resamples, rounds], indices of rounds; drawn with a fixed seed where none are given.
-
-    Raises:
-        SpecError: fewer than two rounds, or one without a finite ratio.
-
-    >>> proved_beyond([0.021, 0.019, 0.02, 0.022, 0.018], 0.005), proved_beyond([0.001, -0.001, 0.0, 0.002], 0.005)
-    ('regression', 'invariant')
-    """
-    rounds = np.asarray(round_log_ratio, dtype=np.float64)
-    if rounds.size < 2 or not np.all(np.isfinite(rounds)):
-        raise SpecError(f"judge: {rounds.size} rounds; a verdict needs at least 2, all of them finite")
-    picked = np.random.default_rng(0).integers(0, rounds.size, (1000, rounds.size)) if draws is None else draws
-    low, high = np.quantile(np.median(rounds[picked], axis=1), (0.025, 0.975))
-    middle, half = (low + high) / 2, (high - low) / 2
-    if abs(middle) - half > margin_ratio:
-        return REGRESSION if middle > 0 else IMPROVEMENT
-    return INVARIANT if abs(middle) + half <= margin_ratio else INCONCLUSIVE

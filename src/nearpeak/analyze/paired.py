@@ -29,7 +29,7 @@ def judged(rounds: Sequence[Round], tolerance_ratio: float) -> Judgement:
     Raises:
         SpecError: fewer than two rounds, or a tolerance that is not between 0 and 1.
 
-    >>> same = [Round(four_log_ratio=(x,), baseline_s=(), candidate_s=()) for x in (0.001, -0.001, 0.0, 0.002, -0.002)]
+    >>> same = [Round(four_log_ratio=(x,)) for x in (0.001, -0.001, 0.0, 0.002, -0.002)]
     >>> judged(same, 0.02).verdict
     'invariant'
     """
@@ -71,7 +71,7 @@ def verdict_of(effect: float, reach: float, same: float, *, floor: float, margin
 def rounds_needed(rounds: Sequence[Round], tolerance_ratio: float) -> int:
     """Return how many rounds of this spread would find a change of the tolerance; at least two.
 
-    >>> wide = [Round(four_log_ratio=(x,), baseline_s=(), candidate_s=()) for x in (0.05, -0.05, 0.03, -0.03, 0.0)]
+    >>> wide = [Round(four_log_ratio=(x,)) for x in (0.05, -0.05, 0.03, -0.03, 0.0)]
     >>> rounds_needed(wide, 0.02)
     93
     """

@@ -215,11 +215,6 @@ class Measurement:
         return bool(self.samples_s) and all(0 < one < math.inf for one in self.samples_s)
 
     @property
-    def suite_calls(self) -> int:
-        """Calls that the workloads of its suite make of the case; 0 outside of a suite."""
-        return sum(one.call_count for one in self.why)
-
-    @property
     def best_s(self) -> float:
         """Shortest sample: how near the machine came to its peak, which other load on it can only lengthen.
 

@@ -13,10 +13,6 @@ class Round:
 
     four_log_ratio: tuple[float, ...]
     """Of each four turns A B B A or B A A B: mean logarithm of the candidate's times minus that of the baseline's."""
-    baseline_s: tuple[float, ...]
-    """Time of one call in each turn of the baseline: the first quartile of the turn's samples."""
-    candidate_s: tuple[float, ...]
-    """The same of the candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

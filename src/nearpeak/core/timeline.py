@@ -155,11 +155,6 @@ class CriticalPath:
     time_by_what_ns: Mapping[str, int]
     """Sum of the lengths by what they are."""
 
-    @property
-    def length_ns(self) -> int:
-        """Return the length of the path."""
-        return sum(self.time_by_what_ns.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSkew:

@@ -1,36 +1,21 @@
 """Trace files: what a solution did on a workload, one JSON object per line, in the forms of two public benchmarks."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.errors import SpecError
-from nearpeak.exchange.workload_lines import WorkloadLine, check_flavour, json_lines, parse_workload
+from nearpeak.exchange.workload_lines import WorkloadLine, json_lines, parse_workload
 
 PASSED = "PASSED"
 NUMERICAL = "INCORRECT_NUMERICAL"
 
-STATUSES: Mapping[str, Mapping[str, str]] = {
-    "PASS": {"sol": PASSED, "flashinfer": PASSED},
-    "SHAPE_FAIL": {"sol": "INCORRECT_SHAPE", "flashinfer": "INCORRECT_SHAPE"},
-    "DTYPE_FAIL": {"sol": "INCORRECT_DTYPE", "flashinfer": "INCORRECT_DTYPE"},
-    "NUMERIC_FAIL": {"sol": NUMERICAL, "flashinfer": NUMERICAL},
-    "CRASH": {"sol": "RUNTIME_ERROR", "flashinfer": "RUNTIME_ERROR"},
-    "OOM": {"sol": "RUNTIME_ERROR", "flashinfer": "RUNTIME_ERROR"},
-    "OOB_WRITE": {"sol": "RUNTIME_ERROR", "flashinfer": "RUNTIME_ERROR"},
-    "NONDET": {"sol": "RUNTIME_ERROR", "flashinfer": "RUNTIME_ERROR"},
-    "BUILD_FAIL": {"sol": "COMPILE_ERROR", "flashinfer": "COMPILE_ERROR"},
-    "TIMEOUT": {"sol": "TIMEOUT", "flashinfer": "TIMEOUT"},
-    "INVALID_REFERENCE": {"sol": "INVALID_REFERENCE", "flashinfer": "RUNTIME_ERROR"},
-    "ALIASED_OUTPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
-    "MUTATED_INPUT": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
-    "CHANGED_STATE": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
-    "GAMING": {"sol": "REWARD_HACK", "flashinfer": "RUNTIME_ERROR"},
-}  # fmt: skip
-"""Status in the files by ours and by form; outcomes that are not listed are no trace."""
-
+STATUSES = (
+    "COMPILE_ERROR", "INCORRECT_DTYPE", NUMERICAL, "INCORRECT_SHAPE", "INVALID_REFERENCE", PASSED, "REWARD_HACK",
+    "RUNTIME_ERROR", "TIMEOUT",
+)  # fmt: skip
+"""Outcomes as the files call them."""
 _ERRORS = ("max_relative_error", "max_absolute_error")
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 
@@ -66,45 +51,14 @@ def parse_traces(text: str, where: str) -> list[Trace]:
     return [_trace(data, place) for place, data in json_lines(text, where) if data.get("evaluation") is not None]
 
 
-def trace_text(trace: Trace, flavour: str = "sol") -> str:
-    """Return the trace as one line of JSON.
-
-    Errors that are not finite are written as 0 with flags for SOL-ExecBench, as text for flashinfer-bench, which
-    knows no flags: so each tool reads its own files.
-    """
-    check_flavour(flavour)
-    evaluation = {"status": trace.status, "log": "", **trace.record}
-    if trace.errors:
-        evaluation["correctness"] = _correctness(trace.errors, flavour)
-    if trace.time_s is not None and trace.reference_s is not None:
-        evaluation["performance"] = {
-            "latency_ms": trace.time_s * 1e3, "reference_latency_ms": trace.reference_s * 1e3,
-            "speedup_factor": trace.reference_s / trace.time_s,
-        }  # fmt: skip
-    data = {"definition": trace.definition, "solution": trace.solution, "workload": dict(trace.workload.record)}
-    return json.dumps({**data, "evaluation": evaluation}, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def status_in_file(ours: str, flavour: str) -> str:
-    """Return what the files call outcome `ours`.
-
-    >>> status_in_file("MUTATED_INPUT", "sol"), status_in_file("MUTATED_INPUT", "flashinfer")
-    ('REWARD_HACK', 'RUNTIME_ERROR')
-    """
-    if ours not in STATUSES:
-        raise SpecError(f"outcome {ours!r} has no trace; those that have one are {', '.join(STATUSES)}")
-    return STATUSES[ours][check_flavour(flavour)]
-
-
 def _trace(data: Mapping[str, Any], where: str) -> Trace:
     evaluation = data["evaluation"]
     for key in ("definition", "solution"):
         if not isinstance(data.get(key), str) or not data[key]:
             raise SpecError(f"{where}: a trace with an evaluation names its {key}")
     status = evaluation.get("status") if isinstance(evaluation, dict) else None
-    known = sorted({name for row in STATUSES.values() for name in row.values()})
-    if status not in known:
-        raise SpecError(f"{where}: status {status!r} is not one of {', '.join(known)}")
+    if status not in STATUSES:
+        raise SpecError(f"{where}: status {status!r} is not one of {', '.join(STATUSES)}")
     times = _part(evaluation, "performance", status == PASSED, where)
     errors = _part(evaluation, "correctness", status in (PASSED, NUMERICAL), where)
     kept = {key: value for key, value in evaluation.items() if key not in ("performance", "correctness")}
@@ -140,10 +94,3 @@ def _error(part: Mapping[str, Any], key: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SpecError(f"{where}: correctness.{key} is {value!r}; it must be a number")
     return float(value)
-
-
-def _correctness(errors: Mapping[str, float], flavour: str) -> dict[str, Any]:
-    if flavour == "flashinfer":
-        return {key: value if math.isfinite(value) else str(value) for key, value in errors.items()}
-    flags = {"has_nan": any(map(math.isnan, errors.values())), "has_inf": any(map(math.isinf, errors.values()))}
-    return {key: value if math.isfinite(value) else 0.0 for key, value in errors.items()} | flags

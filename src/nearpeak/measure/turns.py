@@ -93,15 +93,13 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
 
 def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
     """Return one round; who begins alternates from four to four and from round to round."""
-    fours, taken = [], ([], [])  # type: tuple[list[float], tuple[list[float], list[float]]]
+    fours: list[float] = []
     sides, end_s = (baseline, candidate), time.monotonic() + ROUND_S
     while len(fours) < LEAST_FOURS or time.monotonic() < end_s:
         order = (0, 1, 1, 0) if (len(fours) + number) % 2 == 0 else (1, 0, 0, 1)
         times = [sides[one].turn_s() for one in order]
-        for one, time_s in zip(order, times, strict=True):
-            taken[one].append(time_s)
         fours.append(log_ratio(order, times))
-    return Round(four_log_ratio=tuple(fours), baseline_s=tuple(taken[0]), candidate_s=tuple(taken[1]))
+    return Round(four_log_ratio=tuple(fours))
 
 
 def _share_core(pids: list[int], number: int) -> None:

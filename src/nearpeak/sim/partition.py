@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nearpeak.sim.machine import PS_PER_S, Machine
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
@@ -38,20 +36,3 @@ def green(sm_count: int, asked_count: int, *, least_count: int = 8, multiple_cou
     """
     granted = max(least_count, multiple_count * -(-asked_count // multiple_count))
     return min(granted, sm_count)
-
-
-def save_ps(machine: Machine, *, tensor_memory_bytes: int = 0) -> int:
-    """Return the time of writing the state of all multiprocessors to memory; reading it back takes as long.
-
-    Registers and shared memory are counted whole, as an interrupted kernel that fills the device has them in use.
-
-    Args:
-        tensor_memory_bytes: of one multiprocessor, where kernels use it (256 KiB on compute capability 10).
-
-    >>> from nearpeak.sim.device import machine_of
-    >>> from nearpeak.targets import target_of
-    >>> round(save_ps(machine_of(target_of("h100_sxm"))) / 1e6, 1)
-    21.0
-    """
-    each = 4 * machine.limits.registers_count + machine.limits.shared_bytes + tensor_memory_bytes
-    return round(machine.sm_count * each / machine.pool_bytes_per_s["dram"] * PS_PER_S)

@@ -44,14 +44,6 @@ def repository_name(folder: Path) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}" if sign else url
 
 
-def dirty_digest(folder: Path) -> str:
-    """Return the digest of what is not committed; empty for a clean tree."""
-    from nearpeak.canon import digest
-
-    changes = _git(folder, "status", "--porcelain")
-    return digest([changes, _git(folder, "diff", "HEAD")])[:16] if changes else ""
-
-
 def _sha(folder: Path, name: str) -> str:
     if not folder.is_dir():
         raise SpecError(f"{folder}: is no folder; --repository names that of a git repository")

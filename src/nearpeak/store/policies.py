@@ -116,21 +116,6 @@ class Policies:
         """Return what gates said, oldest first: of one revision, or all."""
         return tuple(_gate(row) for row in self._rows("gate") if revision in (None, row["run_group"]))
 
-    def notification(self, target: str, external_id: str) -> str:
-        """Return the digest of what was sent there last; empty where nothing was: then it is sent, else edited."""
-        found = [row["body_hash"] for row in self._rows("notification")
-                 if (row["target"], row["external_id"]) == (target, external_id)]  # fmt: skip
-        return str(found[0]) if found else ""
-
-    def notified(self, target: str, external_id: str, body_hash: str) -> None:
-        """Remember what was sent, in place of what was sent there before."""
-        table = _T["notification"]
-        row = {"body_hash": body_hash, "sent_ns": time.time_ns()}
-        there = (table.c.target == target) & (table.c.external_id == external_id)
-        with writing(self._engine, self._name) as connection:
-            if not connection.execute(update(table).where(there).values(row)).rowcount:
-                connection.execute(insert(table).values(target=target, external_id=external_id, **row))
-
     def _add(self, table: str, row: Mapping[str, Any]) -> None:
         with writing(self._engine, self._name) as connection:
             connection.execute(insert(_T[table]).values(dict(row)))

@@ -9,13 +9,12 @@ from typing import Any
 import numpy.typing as npt
 from sqlalchemy import Connection, func, select, update
 
-from nearpeak.core.history import Latest, Pairs, Revision, Run, RunRecord, Series, stack_difference
-from nearpeak.errors import NotFoundError, StoreError
+from nearpeak.core.history import Latest, Pairs, Run, RunRecord, Series
+from nearpeak.errors import StoreError
 from nearpeak.store import queries
 from nearpeak.store.access import Access, add_entry
 from nearpeak.store.browsing import Browsing
 from nearpeak.store.dialect import claim, is_sqlite, reading, together, writing
-from nearpeak.store.dimensions import revision_id
 from nearpeak.store.findings import Findings
 from nearpeak.store.ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
 from nearpeak.store.investigations import Investigations
@@ -171,21 +170,6 @@ class Store:
         """Return the components of a software stack, by name."""
         with reading(self.engine, self.name) as connection:
             return queries.stack_of(connection, stack)
-
-    def stack_difference(self, left_run: int, right_run: int) -> tuple[tuple[str, str, str], ...]:
-        """Return the components in which the stacks of two runs differ: name, left, right version."""
-        found = {run.id: run for run in self.runs([left_run, right_run])}
-        for run in (left_run, right_run):
-            if run not in found:
-                raise NotFoundError(f"run {run}: is not in the store")
-        return stack_difference(found[left_run].stack, found[right_run].stack)
-
-    def add_revisions(self, revisions: Iterable[Revision]) -> int:
-        """Add commits, so that ranges between measured ones are known; return how many the store has now."""
-        with writing(self.engine, self.name) as connection:
-            for one in revisions:
-                revision_id(connection, one)
-            return int(connection.execute(select(func.count()).select_from(TABLES["revision"])).scalar_one())
 
     def set_owner(self, series: Iterable[int], owner: str) -> None:
         """Say who looks after some series."""

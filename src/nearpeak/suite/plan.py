@@ -31,11 +31,6 @@ class Plan:
     """Time of one call of every case that a workload calls."""
 
     @property
-    def cover_ratio(self) -> float:
-        """Time of the choices for use over that of all cases of the workloads; 0 where no workload calls any."""
-        return self.cover_s / self.use_s if self.use_s else 0.0
-
-    @property
     def called_ratio(self) -> float:
         """Time of the chosen cases of workloads over that of all of them; 0 where no workload calls any."""
         return self.called_s / self.use_s if self.use_s else 0.0

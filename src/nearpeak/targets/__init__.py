@@ -14,7 +14,7 @@ from nearpeak.registry import Registry, unknown_name
 from nearpeak.targets._derive import edited, partitioned
 from nearpeak.targets._parse import parse_target
 
-__all__ = ["CPU", "TARGETS", "load_target", "shipped_target", "target_of", "user_folder"]
+__all__ = ["CPU", "TARGETS", "shipped_target", "target_of", "user_folder"]
 
 CPU = "cpu"
 """Name of the machine that nearpeak runs on, whose roofs `nearpeak calibrate roofs` measures."""
@@ -76,11 +76,6 @@ def shipped_target(name: str) -> Target:
     'h100_sxm:1g.10gb'
     """
     return _shipped(*_split(name), ())
-
-
-def load_target(path: Path) -> Target:
-    """Return the target that the TOML file at `path` states."""
-    return parse_target(path.stem, _read(path), f"target file {path}")
 
 
 @lru_cache(maxsize=1024)

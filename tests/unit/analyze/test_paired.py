@@ -11,7 +11,7 @@ from nearpeak.measure.turns import log_ratio
 
 
 def rounds(*four_log_ratio):
-    return [Round(four_log_ratio=(one,), baseline_s=(1.0,), candidate_s=(1.0,)) for one in four_log_ratio]
+    return [Round(four_log_ratio=(one,)) for one in four_log_ratio]
 
 
 def verdict_of(draw, tolerance=0.02):

@@ -10,14 +10,12 @@ from nearpeak.sim.device import machine_of
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
 from nearpeak.sim.machine import LIMITS, Machine
-from nearpeak.sim.partition import save_ps
 from nearpeak.sim.simulation import simulate_case
 from nearpeak.sim.work import Kernel, Phase
 from nearpeak.targets import target_of
 
 US = 1e6
 """Picoseconds."""
-TMEM_BYTES = 256 * 1024
 
 
 class Row(NamedTuple):
@@ -31,10 +29,6 @@ class Row(NamedTuple):
 
 def product_us(device, m, n, k):
     return lambda: simulate_case(case("gemm", m=m, n=n, k=k, dtype="bf16"), target_of(device)).end_ps / US
-
-
-def saved_us(device, **kwargs):
-    return lambda: save_ps(machine_of(target_of(device)), **kwargs) / US
 
 
 def kernel_of(count, length_us, **kwargs):
@@ -134,14 +128,6 @@ ROWS = {
     "H100 decode of few keys": Row(f"{GPU}, attention: 0.1 to 1.2 TB/s", 0.65, short_decode_tb_per_s, 0.85),
     "three streams whose products fill the device": Row(
         "findings.md, overlap: 3 products of 369 µs in all on 3 streams do not overlap", 3.0, three_streams_us, 0.02
-    ),
-    "H100 state of all multiprocessors": Row(
-        f"{GPU}, context switching: 65.4 MB at 2.8 TB/s, µs", 23.4, saved_us("h100_sxm")
-    ),
-    "A100 state": Row(f"{GPU}, context switching, µs", 28.2, saved_us("a100_sxm_80gb")),
-    "B200 state": Row(f"{GPU}, context switching, µs", 11.5, saved_us("b200_sxm")),
-    "B200 state with tensor memory": Row(
-        f"{GPU}, context switching, µs", 17.5, saved_us("b200_sxm", tensor_memory_bytes=TMEM_BYTES)
     ),
     "an urgent job behind a product on an H100": Row(
         f"{GPU}, context switching: state saved, µs", 23.4, preempted("preempts", "h100_sxm")

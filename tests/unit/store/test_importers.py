@@ -172,13 +172,13 @@ def test_commits_that_are_not_in_the_repository_are_refused_by_name(repository, 
 
 
 def test_known_history_orders_runs_and_refuses_strangers(repository, store):
-    store.add_revisions(git_history(repository))
     third = git_revision(repository)
-    store.ingest(run(0, revision=third))
+    for number, revision in enumerate(git_history(repository)):
+        store.ingest(run(number, revision=revision))
     before = contents(store)
     with pytest.raises(SpecError, match="commit feed: is not in the history"):
-        store.ingest(run(1, revision=Revision(sha="feed", repository=third.repository)))
+        store.ingest(run(3, revision=Revision(sha="feed", repository=third.repository)))
     assert contents(store) == before
-    assert store.history(1).positions.tolist() == [2]
+    assert store.history(1).positions.tolist() == [0, 1, 2]
     with open_store(store.name if "://" not in store.name else str(store.engine.url)) as again:
         assert again.info()["revision"] == 3

@@ -106,7 +106,6 @@ def test_what_is_not_comparable_is_another_series_and_a_new_library_is_not(store
     store.ingest(run(3, track=(("cuda", "13"),)))
     assert [one.run_count for one in store.series(metric="time", branch="main", testbed="torch_cpu")] == [2, 1, 1]
     assert len(store.series()) == 5
-    assert store.stack_difference(1, 2) == (("torch", "2.9", "3.0"),)
 
 
 def test_a_metric_in_two_units_is_refused_and_nothing_is_written(store):

@@ -55,10 +55,3 @@ def test_what_a_gate_said_is_kept_with_its_reasons(store):
     store.policies.record_gate(one)
     assert store.policies.gates("abc") == (one,)
     assert store.policies.gates("abd") == ()
-
-
-def test_a_message_is_remembered_by_where_it_was_sent(store):
-    assert store.policies.notification("github", "comment 7") == ""
-    for body in ("first", "second"):
-        store.policies.notified("github", "comment 7", body)
-    assert store.policies.notification("github", "comment 7") == "second"

@@ -41,7 +41,7 @@ def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_
     done = run("measure", calls, "--runner", "null", "--out", out)
     assert "2 new results, 2 in all\n" in done.stderr
     found = read_results(out)
-    assert sorted(one.suite_calls for one in found) == [1, 2]
+    assert sorted(sum(why.call_count for why in one.why) for one in found) == [1, 2]
     assert {why.kind for one in found for why in one.why} == {"usecase"}
     again = run("measure", calls, "--runner", "null", "--out", out).stderr
     assert "0 new results, 2 in all; what is asked for is there already" in again

@@ -118,7 +118,7 @@ def test_a_difference_names_what_is_new_gone_and_called_more_often():
     assert [one.case for one in found.removed] == [SMALL]
     more = difference(old, suite_of(workload(calls=(call(SMALL, "a", 5),))))
     assert [(before.call_count, after.call_count) for before, after in more.changed] == [(2, 5)]
-    assert difference(old, old).is_empty
+    assert difference(old, old).changed == difference(old, old).added == ()
 
 
 def test_the_table_of_a_difference_says_what_changed_of_a_case_that_both_hold(capsys):

@@ -5,8 +5,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nearpeak.core.expected_energy import PARTS
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
@@ -163,12 +161,6 @@ def limited_w(demand: Parts, limit_w: float) -> Parts:
     scale = clipped((total - fixed) / larger(whole - fixed, 1e-9), 0.0, 1.0)
     kept = smaller(total / larger(fixed, 1e-9), 1.0)
     return [one * (kept if place < _FIXED_COUNT else scale) for place, one in enumerate(demand)]
-
-
-def power_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
-    """Return the average power by part, rows by parts, of cases that run one after the other without a pause."""
-    parts = limited_w(demand_w(target, cases, values, time_s), board_w(target))
-    return np.stack(np.broadcast_arrays(*parts), 1)
 
 
 def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
