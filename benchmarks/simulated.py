@@ -23,8 +23,9 @@ from nearpeak.sim.device import machine_of
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.greedy import makespan_ps
 from nearpeak.sim.lowering import kernels_of
-from nearpeak.sim.machine import LIMITS, PS_PER_S, Machine
+from nearpeak.sim.machine import LIMITS, Machine
 from nearpeak.sim.simulation import simulate_step
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.sim.what_if import sweep
 from nearpeak.sim.work import Kernel, Node, Phase
 from nearpeak.targets import target_of

@@ -1,21 +1,22 @@
 """Leases of devices with fencing tokens: take, start, renew, publish, give back; by the clock of the database alone."""
 
+import json
 import os
 import platform
 import secrets
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from nearpeak.farm.publishing import into_history
+from nearpeak.core.history import TRIGGERS
 from nearpeak.farm.queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
-from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, text_of
+from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, Outcome, text_of
 from nearpeak.store import Store
 from nearpeak.store.dialect import add_rows, claim, now_ns, writing
+from nearpeak.store.ingest import add_run, prepared, stored_run
 
 TTL_S = 60.0
 """How long a lease lives unless it is renewed."""
@@ -28,18 +29,6 @@ _EVIDENCE_BYTES = 1 << 20
 DRAINING, OVER, BUSY, ELSEWHERE = "draining", "over", "busy", "elsewhere"
 """Why a lease was not given: the device takes nothing new; the batch is finished; either is held; it belongs on the
 device that the comparison began on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How one job of a batch ended."""
-
-    text: str
-    """What it gave, as JSON text."""
-    time_s: float
-    """How long it took."""
-    failed: bool = False
-    """Whether the program failed: that is a result too, and is not tried again."""
 
 
 def holder_name() -> str:
@@ -232,8 +221,43 @@ def publish(
         state = "failed" if len(failed) == len(outcomes) else "done"
         set_state(connection, lease.batch, state, at_ns, cost_s=cost_s, note=note)
         _release(connection, lease)
-        into_history(connection, lease, outcomes)
+        _into_history(connection, lease, outcomes)
         return True
+
+
+def _into_history(connection: Connection, lease: Lease, outcomes: Sequence[Outcome]) -> None:
+    """Write each measurement as a run whose identity follows from its job, so that it can stand there only once."""
+    asked = select(BATCH.c.run_trigger, ATTEMPT.c.begun_ns).join_from(ATTEMPT, BATCH)
+    trigger, begun_ns = connection.execute(asked.where(ATTEMPT.c.id == lease.attempt)).one().tuple()
+    why = trigger if trigger in TRIGGERS else "manual"  # older queues took any word
+    for job, one in zip(lease.jobs, outcomes, strict=True):
+        if job.kind == "measure" and (result := json.loads(one.text)).get("measurement") is not None:
+            _write_run(connection, lease, job.uid, (job.payload, result), (why, begun_ns))
+
+
+def _write_run(
+    connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[str, Any], Any], begun: tuple[str, int]
+) -> None:
+    from nearpeak.core.history import Device as Place
+    from nearpeak.exchange.measurement_lines import environment_of, measurement_of
+    from nearpeak.farm.kinds.measure import revision_in
+    from nearpeak.store.importers import Given, file_digest
+    from nearpeak.store.importers.nearpeak_results import runs_of_measurements
+
+    payload, result = what
+    environment = environment_of(result["environment"]) if result["environment"] else None
+    known = {environment.digest: environment} if environment else {}
+    found = measurement_of(result["measurement"], known, f"job {uid}")
+    given = Given(
+        name=f"farm job {uid}", digest=file_digest(uid.encode()), revision=revision_in(payload),
+        branch=payload.get("branch") or "main", host=lease.device.host, started_ns=begun[1], trigger=begun[0],
+        device=Place(name=found.target or lease.device.model or lease.device.name, host=lease.device.host),
+    )  # fmt: skip
+    for record in runs_of_measurements([found], given):
+        ready = prepared(record)
+        claim(connection, ready.uid)
+        if stored_run(connection, ready.uid) is None:
+            add_run(connection, ready, {})
 
 
 def give_back(

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from nearpeak.errors import MeasureError
 from nearpeak.farm.child import answer
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.leases import Outcome
-from nearpeak.farm.values import LeasedJob, text_of
+from nearpeak.farm.values import LeasedJob, Outcome, text_of
 from nearpeak.farm.watchdog import environment_for
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.isolated import thread_variables

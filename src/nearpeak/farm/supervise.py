@@ -18,11 +18,10 @@ from nearpeak.farm.device_lock import held
 from nearpeak.farm.devices import placed
 from nearpeak.farm.keeper import Keeper
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.leases import Outcome
 from nearpeak.farm.queue import ATTEMPT, BATCH
 from nearpeak.farm.result_file import read_result
 from nearpeak.farm.slots import run_on_slot
-from nearpeak.farm.values import Lease, LeasedJob, text_of
+from nearpeak.farm.values import Lease, LeasedJob, Outcome, text_of
 from nearpeak.farm.watchdog import GRACE_S, Watched, environment_for, watched
 from nearpeak.store import Store, open_store
 from nearpeak.store.dialect import now_ns, reading

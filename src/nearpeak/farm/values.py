@@ -161,6 +161,18 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one job of a batch ended."""
+
+    text: str
+    """What it gave, as JSON text."""
+    time_s: float
+    """How long it took."""
+    failed: bool = False
+    """Whether the program failed: that is a result too, and is not tried again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingBatch:
     """A batch that waits to be run."""
 

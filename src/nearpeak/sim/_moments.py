@@ -1,8 +1,7 @@
 """Moments of a run: where work is in its phase, whole picoseconds, and what is kept of work that has ended."""
 
 from nearpeak.core.simulation import Span
-from nearpeak.sim._nodes import Running
-from nearpeak.sim._residents import Flow
+from nearpeak.sim._nodes import Flow, Running
 from nearpeak.sim.work import Copy
 
 NEAR_PS = 1e-3

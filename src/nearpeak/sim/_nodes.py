@@ -6,8 +6,8 @@ from math import ceil
 from typing import NamedTuple
 
 from nearpeak.errors import SpecError
-from nearpeak.sim._residents import Flow
-from nearpeak.sim.machine import PIPES, PS_PER_S, Machine
+from nearpeak.sim.machine import Machine
+from nearpeak.sim.units import PIPES, PS_PER_S
 from nearpeak.sim.work import Copy, Kernel, Node, Phase
 
 
@@ -66,9 +66,28 @@ class Running:
         if time_ps > 0:
             self.held_ps[why] = self.held_ps.get(why, 0) + time_ps
 
-    def started(self, count: int, now_ps: int) -> Flow:
+    def started(self, count: int, now_ps: int) -> "Flow":
         """Return blocks that begin their first phase."""
         return Flow(self, 0, self.paces[0].alone_ps, count, now_ps)
+
+
+class Flow:
+    """Equal blocks of one kernel on each multiprocessor of a group, at the same point of the same phase."""
+
+    __slots__ = ("count", "left_ps", "phase", "running", "start_ps")
+
+    def __init__(self, running: Running, phase: int, left_ps: float, count: int, start_ps: int) -> None:
+        """Keep where they are: `left_ps` is what the phase still takes at full speed."""
+        self.running, self.phase, self.left_ps = running, phase, left_ps
+        self.count, self.start_ps = count, start_ps
+
+    def key(self) -> tuple[int, int, float, int, int]:
+        """Return what makes two of them the same."""
+        return (self.running.order, self.phase, self.left_ps, self.count, self.start_ps)
+
+    def copy(self) -> "Flow":
+        """Return the same for a group that was split off."""
+        return Flow(self.running, self.phase, self.left_ps, self.count, self.start_ps)
 
 
 def prepared(nodes: Sequence[Node], machine: Machine, masks: Mapping[str, int]) -> list[Running]:

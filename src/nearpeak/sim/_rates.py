@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from nearpeak.sim._nodes import Pace, Running
-from nearpeak.sim._residents import Flow, Group
-from nearpeak.sim.machine import PIPES, PS_PER_S, Machine
+from nearpeak.sim._nodes import Flow, Pace, Running
+from nearpeak.sim._residents import Group
+from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
 from nearpeak.sim.power import Power
 from nearpeak.sim.sharing import progress
+from nearpeak.sim.units import PIPES, PS_PER_S
 
 EXACT = 1.0 + 1e-12
 

@@ -1,33 +1,12 @@
 """Which thread blocks are where: multiprocessors in equal state are one group, blocks in equal state one flow."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nearpeak.sim._nodes import Running
+from nearpeak.sim._nodes import Flow, Running
 
 Free = tuple[int, ...]
 RESOURCES = ("blocks", "threads", "registers", "shared")
 """What a multiprocessor holds a number of, in the order of `Limits.vector`."""
-
-
-class Flow:
-    """Equal blocks of one kernel on each multiprocessor of a group, at the same point of the same phase."""
-
-    __slots__ = ("count", "left_ps", "phase", "running", "start_ps")
-
-    def __init__(self, running: "Running", phase: int, left_ps: float, count: int, start_ps: int) -> None:
-        """Keep where they are: `left_ps` is what the phase still takes at full speed."""
-        self.running, self.phase, self.left_ps = running, phase, left_ps
-        self.count, self.start_ps = count, start_ps
-
-    def key(self) -> tuple[int, int, float, int, int]:
-        """Return what makes two of them the same."""
-        return (self.running.order, self.phase, self.left_ps, self.count, self.start_ps)
-
-    def copy(self) -> "Flow":
-        """Return the same for a group that was split off."""
-        return Flow(self.running, self.phase, self.left_ps, self.count, self.start_ps)
 
 
 class Group:
@@ -69,7 +48,7 @@ class Residents:
             for flow in group.flows:
                 yield group, flow
 
-    def place(self, running: "Running", now_ps: int) -> int:
+    def place(self, running: Running, now_ps: int) -> int:
         """Start as many blocks of a kernel as fit, and return how many."""
         before = running.unplaced
         if running.cluster > 1:
@@ -79,7 +58,7 @@ class Residents:
             self._spread(running, parts, running.unplaced, now_ps)
         return before - running.unplaced
 
-    def lack(self, running: "Running") -> str:
+    def lack(self, running: Running) -> str:
         """Return what most multiprocessors that a kernel may use have too little of for one more block."""
         counts = dict.fromkeys(RESOURCES, 0)
         for group in self.groups:
@@ -90,7 +69,7 @@ class Residents:
         most = max(counts, key=lambda name: counts[name])
         return most if counts[most] else "cluster"
 
-    def _parts(self, running: "Running", mask: int) -> list[tuple[Group, int, int]]:
+    def _parts(self, running: Running, mask: int) -> list[tuple[Group, int, int]]:
         """Return groups with the multiprocessors of a mask and the blocks that each of these holds."""
         parts = []
         for group in self.groups:
@@ -99,7 +78,7 @@ class Residents:
                 parts.append((group, inside, fits))
         return parts
 
-    def _spread(self, running: "Running", parts: list[tuple[Group, int, int]], count: int, now_ps: int) -> None:
+    def _spread(self, running: Running, parts: list[tuple[Group, int, int]], count: int, now_ps: int) -> None:
         """Place `count` blocks: where most fit first, one each in turn; or filling one after the other."""
         masks = [(index, mask, fits) for index, (_, mask, fits) in enumerate(parts)]
         total = sum(fits * mask.bit_count() for _, mask, fits in masks)
@@ -112,7 +91,7 @@ class Residents:
         for index, mask, each in chosen:
             self._take(running, parts[index][0], mask, each, now_ps)
 
-    def _place_clusters(self, running: "Running", now_ps: int) -> None:
+    def _place_clusters(self, running: Running, now_ps: int) -> None:
         """Place clusters of blocks, each inside one cluster of multiprocessors, in turn over these."""
         rooms = [self._parts(running, running.mask & gpc) for gpc in self.gpcs]
         size = running.cluster
@@ -127,7 +106,7 @@ class Residents:
             if count:
                 self._spread(running, self._parts(running, running.mask & gpc), count * size, now_ps)
 
-    def _take(self, running: "Running", group: Group, mask: int, each: int, now_ps: int) -> None:
+    def _take(self, running: Running, group: Group, mask: int, each: int, now_ps: int) -> None:
         """Put blocks on some multiprocessors of a group, which split off when they are not all."""
         if mask != group.mask:
             group.mask &= ~mask

@@ -6,8 +6,9 @@ from nearpeak.core.simulation import Switch
 from nearpeak.errors import SpecError
 from nearpeak.sim._nodes import gpc_masks
 from nearpeak.sim._residents import Group, Residents
-from nearpeak.sim.machine import PS_PER_S, Machine
+from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context
+from nearpeak.sim.units import PS_PER_S
 
 
 class State:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from nearpeak.core.simulation import HOLDS, Overlap, Run, Span
-from nearpeak.sim.machine import PS_PER_S
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.units import show
 
 _TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine", "turn", "evicted")

@@ -9,8 +9,8 @@ from pathlib import Path
 from nearpeak.core.simulation import Run
 from nearpeak.core.target import Target
 from nearpeak.predict import _calibrations
-from nearpeak.sim.machine import PS_PER_S
 from nearpeak.sim.power import Power
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.sim.work import Copy, Kernel, Node
 from nearpeak.targets import TARGETS, target_of
 

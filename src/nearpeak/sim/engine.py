@@ -10,9 +10,9 @@ from nearpeak.errors import SpecError
 from nearpeak.sim._channels import Channels
 from nearpeak.sim._host import HOST, Hosts
 from nearpeak.sim._moments import NEAR_PS, point_of, span_of, whole
-from nearpeak.sim._nodes import Running, prepared
+from nearpeak.sim._nodes import Flow, Running, prepared
 from nearpeak.sim._rates import Rates
-from nearpeak.sim._residents import Flow, Group
+from nearpeak.sim._residents import Group
 from nearpeak.sim._turns import State, Turns
 from nearpeak.sim.machine import Machine
 from nearpeak.sim.partition import Context

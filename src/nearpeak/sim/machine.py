@@ -2,16 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from nearpeak.errors import SpecError
-
-if TYPE_CHECKING:
-    from nearpeak.sim.power import Power
-
-PIPES = ("tensor", "vector", "special", "shared")
-"""Units of one multiprocessor that its resident blocks share; work on them is stated in seconds of the whole unit."""
-PS_PER_S = 1_000_000_000_000
+from nearpeak.sim.power import Power
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +75,7 @@ class Machine:
     """What all share, per second: bytes of `l2`, `dram`, `link`, `host_in`, `host_out`."""
     costs: Costs = Costs()
     """Times that no work explains."""
-    power: "Power | None" = None
+    power: Power | None = None
     """What it draws and may draw; without it the clock stays where it is."""
     grid_count: int = 128
     """Kernels whose blocks are resident at the same time. Source: CUDA C++ programming guide, technical

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nearpeak.errors import SpecError
-from nearpeak.sim.machine import PIPES, PS_PER_S
+from nearpeak.sim.units import PIPES, PS_PER_S
 
 NEAR_CELSIUS = 0.5
 """Distance from the limit of temperature at which the governor begins to hold it."""

@@ -3,7 +3,7 @@
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.sim.machine import PS_PER_S
+from nearpeak.sim.units import PS_PER_S
 
 
 class Sim:

@@ -15,7 +15,8 @@ from nearpeak.sim.energy import power_of, run_j
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.graphics import Frame, frame_kernels
 from nearpeak.sim.lowering import kernels_of
-from nearpeak.sim.machine import PS_PER_S, Machine
+from nearpeak.sim.machine import Machine
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.sim.work import Copy, Node
 
 __all__ = ["POLICIES", "Frame", "Scenario", "Stream", "share"]

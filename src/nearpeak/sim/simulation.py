@@ -14,8 +14,9 @@ from nearpeak.sim.device import machine_of
 from nearpeak.sim.energy import power_of, run_j
 from nearpeak.sim.engine import simulate
 from nearpeak.sim.lowering import kernels_of
-from nearpeak.sim.machine import PS_PER_S, Machine
+from nearpeak.sim.machine import Machine
 from nearpeak.sim.power import Power
+from nearpeak.sim.units import PS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

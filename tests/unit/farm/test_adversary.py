@@ -16,9 +16,9 @@ from nearpeak.errors import SpecError, StoreError
 from nearpeak.farm import health, keeper, leases, queue, supervise
 from nearpeak.farm.dispatch import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
-from nearpeak.farm.leases import BUSY, Lease, Outcome
+from nearpeak.farm.leases import BUSY, Lease
 from nearpeak.farm.status import is_idle
-from nearpeak.farm.values import BatchRequest, Device, JobRequest
+from nearpeak.farm.values import BatchRequest, Device, JobRequest, Outcome
 from nearpeak.farm.watchdog import Watched
 from nearpeak.ops import case
 from nearpeak.store import open_store
@@ -199,7 +199,7 @@ def test_what_the_history_does_not_take_is_a_failure_once_with_the_reason(farm, 
     def refuses(*_):
         raise SpecError("metric time: has another unit in the store")
 
-    monkeypatch.setattr(leases, "into_history", lambda connection, lease, found: found[0].failed or refuses())
+    monkeypatch.setattr(leases, "_into_history", lambda connection, lease, found: found[0].failed or refuses())
     (batch,) = queued(farm, program("print('1 ms')"))
     assert run(farm, names, batch) == "published"
     assert (states(farm), attempts(farm)) == (["failed"], ["accepted"])

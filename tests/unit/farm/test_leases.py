@@ -11,8 +11,8 @@ from tests.unit.farm.conftest import program, queued
 
 from nearpeak.farm import leases, queue
 from nearpeak.farm.devices import devices, set_service
-from nearpeak.farm.leases import BUSY, DRAINING, ELSEWHERE, OVER, Outcome
-from nearpeak.farm.values import BatchRequest
+from nearpeak.farm.leases import BUSY, DRAINING, ELSEWHERE, OVER
+from nearpeak.farm.values import BatchRequest, Outcome
 from nearpeak.store.dialect import now_ns, reading, writing
 
 DONE = Outcome(text=json.dumps({"time_s": 1.0}), time_s=1.0)

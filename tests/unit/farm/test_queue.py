@@ -17,9 +17,8 @@ from nearpeak.farm.comparisons import check_effect, note_noise, rounds, rounds_n
 from nearpeak.farm.devices import DeviceState, devices, set_noise
 from nearpeak.farm.dispatch import serves
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.leases import Outcome
 from nearpeak.farm.status import job, overview
-from nearpeak.farm.values import BatchRequest, Device, WaitingBatch
+from nearpeak.farm.values import BatchRequest, Device, Outcome, WaitingBatch
 from nearpeak.ops import case
 from nearpeak.store.dialect import writing
 

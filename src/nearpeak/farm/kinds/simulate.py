@@ -14,8 +14,8 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.sim.machine import PS_PER_S
     from nearpeak.sim.simulation import simulate_case
+    from nearpeak.sim.units import PS_PER_S
     from nearpeak.targets import target_of
 
     found = simulate_case(case_in(payload, "simulate"), target_of(payload["target"]))

@@ -11,7 +11,8 @@ from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
 from nearpeak.predict._form import Setting, case_columns
 from nearpeak.sim.device import limits_of
-from nearpeak.sim.machine import PS_PER_S, Limits
+from nearpeak.sim.machine import Limits
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.sim.work import Node
 
 

@@ -17,7 +17,7 @@ from nearpeak.predict._grouped_shapes import device_figures, exponent_of, touche
 from nearpeak.sim.greedy import makespan_ps
 from nearpeak.sim.lowering._lowering import Lowering, ceilings, filling, ps
 from nearpeak.sim.lowering.gemm import kernel_of, product_of
-from nearpeak.sim.machine import PS_PER_S
+from nearpeak.sim.units import PS_PER_S
 from nearpeak.sim.work import Kernel, Phase
 
 _MOST_GROUPS = 512

@@ -1,0 +1,5 @@
+"""Units of a multiprocessor that blocks share, and the picosecond, in which the simulator counts time."""
+
+PIPES = ("tensor", "vector", "special", "shared")
+"""Units of one multiprocessor that its resident blocks share; work on them is stated in seconds of the whole unit."""
+PS_PER_S = 1_000_000_000_000
